@@ -1,0 +1,160 @@
+from rocketpy_proto.rocketpy.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PullStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PULL_STATUS_UNSPECIFIED: _ClassVar[PullStatus]
+    FOUND: _ClassVar[PullStatus]
+    NO_MATCHED_MESSAGE: _ClassVar[PullStatus]
+    MESSAGE_WAS_REMOVING: _ClassVar[PullStatus]
+    OFFSET_FOUND_NULL: _ClassVar[PullStatus]
+    OFFSET_OVERFLOW_BADLY: _ClassVar[PullStatus]
+    OFFSET_OVERFLOW_ONE: _ClassVar[PullStatus]
+    OFFSET_TOO_SMALL: _ClassVar[PullStatus]
+    NO_MATCHED_LOGIC_QUEUE: _ClassVar[PullStatus]
+    NO_MESSAGE_IN_QUEUE: _ClassVar[PullStatus]
+PULL_STATUS_UNSPECIFIED: PullStatus
+FOUND: PullStatus
+NO_MATCHED_MESSAGE: PullStatus
+MESSAGE_WAS_REMOVING: PullStatus
+OFFSET_FOUND_NULL: PullStatus
+OFFSET_OVERFLOW_BADLY: PullStatus
+OFFSET_OVERFLOW_ONE: PullStatus
+OFFSET_TOO_SMALL: PullStatus
+NO_MATCHED_LOGIC_QUEUE: PullStatus
+NO_MESSAGE_IN_QUEUE: PullStatus
+
+class AppendRequest(_message.Message):
+    __slots__ = ("topic", "queue_id", "record_sizes", "records")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    record_sizes: bytes
+    records: bytes
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+
+class AppendResponse(_message.Message):
+    __slots__ = ("status", "queue_id", "queue_offset", "physical_offset", "record_count", "store_timestamp_ms")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    record_count: int
+    store_timestamp_ms: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class PullRequest(_message.Message):
+    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_END_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    offset: int
+    offset_end: int
+    response_bytes_max: int
+    wait_ms_max: int
+    consumer_group: str
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ...) -> None: ...
+
+class PullResponse(_message.Message):
+    __slots__ = ("status", "pull_status", "next_offset", "min_offset", "max_offset", "suggested_broker_id", "record_sizes", "records")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PULL_STATUS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SUGGESTED_BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    pull_status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggested_broker_id: int
+    record_sizes: bytes
+    records: bytes
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., pull_status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., suggested_broker_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+
+class QueryOffsetsRequest(_message.Message):
+    __slots__ = ("topics", "consumer_group")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    consumer_group: str
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ...) -> None: ...
+
+class QueueOffsets(_message.Message):
+    __slots__ = ("queue_id", "min_offset", "max_offset", "committed_offset")
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    committed_offset: int
+    def __init__(self, queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ...) -> None: ...
+
+class TopicOffsets(_message.Message):
+    __slots__ = ("topic", "status", "queues")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    status: _common_pb2.Status
+    queues: _containers.RepeatedCompositeFieldContainer[QueueOffsets]
+    def __init__(self, topic: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ...) -> None: ...
+
+class QueryOffsetsResponse(_message.Message):
+    __slots__ = ("status", "topics")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    topics: _containers.RepeatedCompositeFieldContainer[TopicOffsets]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ...) -> None: ...
+
+class CommittedOffset(_message.Message):
+    __slots__ = ("topic", "queue_id", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class CommitOffsetsRequest(_message.Message):
+    __slots__ = ("consumer_group", "offsets")
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    consumer_group: str
+    offsets: _containers.RepeatedCompositeFieldContainer[CommittedOffset]
+    def __init__(self, consumer_group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[CommittedOffset, _Mapping]]] = ...) -> None: ...
+
+class CommitOffsetsResponse(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...
