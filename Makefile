@@ -1,0 +1,149 @@
+# Every target sets up what it needs, also on a fresh Debian machine with nothing but python3.
+# The environment lies in .venv; a change of pyproject.toml brings it up to date.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+# Named by what it depends on: the folder (an editable install points to it) and the dependencies.
+INSTALLED := $(VENV)/installed-$(shell (pwd && cat pyproject.toml) | cksum | cut -d ' ' -f 1)
+PROTO_VENV := .venv-proto
+PROTO_FILES := proto/rocketpy/v1/*.proto
+STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
+
+# Spark's Python workers must be the environment's own, whatever the shell says of another Spark.
+export PYSPARK_PYTHON := $(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(BIN)/python
+unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME
+unexport PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON_OPTS
+
+SHELL := /bin/sh
+.SHELLFLAGS := -eu -c
+.ONESHELL:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test torture lint bench proto wheel clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
+	echo
+	echo "PYTHON=python3.12 chooses the interpreter; ARGS='...' is handed on to test, demo and bench."
+
+setup: $(INSTALLED) java ## Make .venv with every dependency, and see that Java 17 or newer is there
+
+demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and resumed, a chart
+	@$(USE_JAVA)
+	$(BIN)/python notebooks/flights_demo.py $(ARGS)
+
+test: $(INSTALLED) java ## Run the tests
+	@$(USE_JAVA)
+	$(BIN)/python -m pytest -m "not torture" $(ARGS)
+
+torture: $(INSTALLED) java ## Run the long tests that kill, cut and corrupt
+	@$(USE_JAVA)
+	$(BIN)/python -m pytest -m torture $(ARGS)
+
+lint: $(INSTALLED) ## Check style, types, the arrows between rooms, and limits
+	@set -x
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q tests/test_tidy.py
+
+bench: $(INSTALLED) java ## Measure every performance figure of the README
+	@$(USE_JAVA)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# The oldest protoc whose stubs are allowed by every protobuf runtime that we allow, 6.31 and on.
+$(PROTO_VENV)/installed: Makefile | $(INSTALLED)
+	@$(BIN)/python -m venv --clear $(PROTO_VENV)
+	$(PROTO_VENV)/bin/python -m pip install -q grpcio-tools==1.75.1
+	touch $@
+
+proto: $(PROTO_VENV)/installed ## Generate the stubs from proto/rocketpy/v1
+	@cd proto
+	../$(PROTO_VENV)/bin/python -m grpc_tools.protoc -I . --python_out=rocketpy_proto \
+		--pyi_out=rocketpy_proto --grpc_python_out=rocketpy_proto rocketpy/v1/*.proto
+	cd ..
+	rm proto/rocketpy_proto/rocketpy/v1/common_pb2_grpc.py # Of a file without services: empty.
+	sed -E -i 's/^from rocketpy\.v1 import/from rocketpy_proto.rocketpy.v1 import/' $(STUB_FILES)
+	sha256sum $(PROTO_FILES) $(STUB_FILES) > proto/stubs.sha256
+
+wheel: $(INSTALLED) ## Build the wheel and the source distribution into dist/
+	@$(BIN)/python -m build --no-isolation
+
+clean: ## Remove what tools and runs left behind; .venv stays
+	@rm -rf $(PROTO_VENV) build dist output artifacts spark-warehouse metastore_db derby.log
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	find connector broker_emulator proto tests notebooks benchmarks -name __pycache__ \
+		-exec rm -rf {} +
+
+# --- Setting up a machine ---
+
+IS_SUPPORTED := -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))'
+
+$(INSTALLED):
+	@if ! $(BIN)/python -c '' 2> /dev/null; then
+		if ! $(PYTHON) $(IS_SUPPORTED); then
+			echo "make: '$(PYTHON)' is not Python 3.10 to 3.13;" \
+				"name one that is: make PYTHON=python3.12" >&2
+			exit 1
+		fi
+		if ! $(PYTHON) -c 'import ensurepip, venv' 2> /dev/null; then
+			need="the module venv of $(PYTHON)"
+			version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+			command="apt-get update -q && apt-get install -qy python$$version-venv"
+			$(RUN_AS_ROOT)
+		fi
+		echo "make: creating $(VENV)"
+		$(PYTHON) -m venv --clear $(VENV)
+	fi
+	if ! $(BIN)/python $(IS_SUPPORTED); then
+		echo "make: $(VENV) holds another Python than 3.10 to 3.13; remove it: rm -r $(VENV)" >&2
+		exit 1
+	fi
+	echo "make: installing dependencies into $(VENV)"
+	$(BIN)/python -m pip --version > /dev/null 2>&1 || $(BIN)/python -m ensurepip
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	rm -f $(VENV)/installed-*
+	touch $@
+
+java:
+	@if [ -z "$$($(FIND_JAVA_HOME))" ]; then
+		need="Java 17 or newer"
+		command="apt-get update -q && (apt-get install -qy openjdk-17-jre-headless"
+		command="$$command || apt-get install -qy default-jre-headless)"
+		$(RUN_AS_ROOT)
+	fi
+	if [ -z "$$($(FIND_JAVA_HOME))" ]; then
+		echo "make: still no Java 17 or newer; install one and set JAVA_HOME to it" >&2
+		exit 1
+	fi
+
+# Runs the shell's $$command where that can work; else says how to get what the shell's $$need names.
+define RUN_AS_ROOT
+if ! command -v apt-get > /dev/null; then
+	echo "make: $$need is missing; install it with your system's package manager" >&2
+	exit 1
+elif [ "$$(id -u)" -ne 0 ]; then
+	echo "make: $$need is missing; install it: sudo sh -c '$$command'" >&2
+	exit 1
+fi
+echo "make: $$need is missing; installing it: $$command"
+DEBIAN_FRONTEND=noninteractive sh -c "$$command"
+endef
+
+# Prints the home of the first Java 17 or newer: JAVA_HOME's, the path's, or any on the machine.
+define FIND_JAVA_HOME
+for java in "$${JAVA_HOME:-}/bin/java" "$$(command -v java || true)" /usr/lib/jvm/*/bin/java; do
+	[ -x "$$java" ] || continue
+	version=$$("$$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
+	if [ "$${version:-0}" -ge 17 ]; then dirname "$$(dirname "$$(readlink -f "$$java")")"; break; fi
+done
+endef
+
+define USE_JAVA
+JAVA_HOME=$$($(FIND_JAVA_HOME)); export JAVA_HOME
+endef
