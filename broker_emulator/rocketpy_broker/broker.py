@@ -1,0 +1,133 @@
+"""One broker: the store, its services and its server, started and stopped in order.
+
+State on disk is the store's and the configuration files'. A crash at any point leaves what the
+store's recovery can mend; a clean stop saves consumer offsets and removes the abort marker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+from dataclasses import dataclass
+
+from rocketpy_broker.clock import Clock, SystemClock, sleep
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.server.admin_servicer import AdminServicer
+from rocketpy_broker.server.broker_servicer import BrokerServicer
+from rocketpy_broker.server.grpc_server import GrpcServer
+from rocketpy_broker.services.administration import AdminService
+from rocketpy_broker.services.appending import AppendService
+from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
+from rocketpy_broker.services.group_commit import GroupCommit
+from rocketpy_broker.services.offsets import OffsetService
+from rocketpy_broker.services.pulling import PullService
+from rocketpy_broker.services.topics import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore, StoreConfig
+from rocketpy_broker.store.recovery import RecoveryResult
+from rocketpy_broker.tasks import TaskScope
+from rocketpy_proto.record import Host
+
+logger = logging.getLogger(__name__)
+LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A broker that serves: where, and what its start found in the store."""
+
+    host: str
+    port: int
+    recovery: RecoveryResult
+
+
+def _store_host(config: BrokerConfig) -> Host:
+    """The address written into records; an IPv4 one, as RocketMQ's default."""
+    try:
+        address = ipaddress.ip_address(config.host)
+    except ValueError:
+        address = LOOPBACK
+    known = isinstance(address, ipaddress.IPv4Address) and not address.is_unspecified
+    return Host(address if known else LOOPBACK, config.port)
+
+
+class Broker:
+    """Runs inside one event loop. Use it as `async with`, or call `serve_until`."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        folder = config.data / "config"
+        self.store = MessageStore(
+            StoreConfig(
+                config.data,
+                config.commit_log_segment_bytes,
+                config.consume_queue_file_bytes,
+                config.flush_disk_type,
+            ),
+            self._clock,
+            _store_host(config),
+        )
+        self._topics = TopicConfigManager(
+            folder, self._clock, config.cluster_name, config.broker_name
+        )
+        self._consumers = ConsumerOffsetManager(folder, self._clock)
+        self.pulls = PullService(self.store, self._topics, self._clock, config.limits)
+
+    def _servicers(self, group_commit: GroupCommit) -> tuple[BrokerServicer, AdminServicer]:
+        config = self._config
+        appends = AppendService(self.store, self._topics, group_commit, config.limits)
+        offsets = OffsetService(self.store, self._topics, self._consumers)
+        admin = AdminService(config, self.store, self._topics, self._consumers)
+        in_flight_max = config.limits.appends_in_flight_max
+        return BrokerServicer(appends, self.pulls, offsets, in_flight_max), AdminServicer(admin)
+
+    async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
+        """Serve from now on until `stopped` is set; `ready` is resolved when clients may come.
+
+        Raises StoreLockedError, StoreDirectoryError, ConfigFileError, PortInUseError.
+        """
+        recovery = self.store.open()
+        try:
+            self._topics.load()
+            self._consumers.load()
+            group_commit = GroupCommit(
+                self.store,
+                self._clock,
+                self._config.flush_disk_type,
+                self._config.flush_interval_ms,
+            )
+            with contextlib.closing(group_commit):
+                await self._serve(group_commit, recovery, stopped, ready)
+        finally:
+            self.store.close()
+
+    async def _serve(
+        self,
+        group_commit: GroupCommit,
+        recovery: RecoveryResult,
+        stopped: asyncio.Event,
+        ready: asyncio.Future[Ready],
+    ) -> None:
+        server = GrpcServer(self._config, *self._servicers(group_commit))
+        async with TaskScope() as scope:
+            scope.start(group_commit.run())
+            scope.start(group_commit.flush_queues_loop())
+            scope.start(self._persist_loop())
+            port = await server.start()
+            ready.set_result(Ready(self._config.host, port, recovery))
+            try:
+                await stopped.wait()
+            finally:
+                self.pulls.stop()
+                await server.stop()
+        self._consumers.persist()
+
+    async def _persist_loop(self) -> None:
+        while True:
+            await sleep(self._clock, self._config.persist_interval_ms)
+            try:
+                self._consumers.persist()
+            except OSError as error:
+                logger.warning("consumer offsets could not be saved: %s", error)

@@ -1,0 +1,1 @@
+"""The `rocketpy` command line. Holds no state."""

@@ -1,0 +1,111 @@
+"""`rocketpy broker`: one broker in the foreground, until a signal stops it.
+
+State is below --data; see the store for what a crash does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.broker import Broker, Ready
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.store.flush import FlushDiskType
+
+READY_PREFIX = "rocketpy broker ready on "
+
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Directory of the store. Without it: a temporary one, gone at the end."),
+]
+Host = Annotated[str, typer.Option(help="Address to listen on. 0.0.0.0 opens it to the network.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]
+Flush = Annotated[
+    FlushDiskType | None,
+    typer.Option(
+        help="What an acknowledgement means: SYNC_FLUSH = on disk (default with --data), "
+        "ASYNC_FLUSH = in the page cache (default without)."
+    ),
+]
+Cluster = Annotated[str, typer.Option(help="brokerClusterName.")]
+Name = Annotated[str, typer.Option(help="brokerName.")]
+SegmentBytes = Annotated[
+    int, typer.Option(min=4096, help="mappedFileSizeCommitLog; allocated at once.")
+]
+QueueFileBytes = Annotated[int, typer.Option(min=20, help="mappedFileSizeConsumeQueue.")]
+
+
+def broker(
+    data: Data = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8081,
+    flush: Flush = None,
+    cluster_name: Cluster = "DefaultCluster",
+    broker_name: Name = "broker-a",
+    commit_log_segment_bytes: SegmentBytes = 1 << 30,
+    consume_queue_file_bytes: QueueFileBytes = 6_000_000,
+) -> None:
+    """Run a broker until SIGTERM or SIGINT."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if consume_queue_file_bytes % 20:
+        raise typer.BadParameter("must be a multiple of 20, the size of a unit")
+    _raise_descriptor_limit()
+    default_flush = FlushDiskType.SYNC_FLUSH if data else FlushDiskType.ASYNC_FLUSH
+    with tempfile.TemporaryDirectory(prefix="rocketpy-") as temporary:
+        config = BrokerConfig(
+            data=data or Path(temporary),
+            host=host,
+            port=port,
+            cluster_name=cluster_name,
+            broker_name=broker_name,
+            flush_disk_type=flush or default_flush,
+            commit_log_segment_bytes=commit_log_segment_bytes,
+            consume_queue_file_bytes=consume_queue_file_bytes,
+        )
+        try:
+            asyncio.run(_run(config))
+        except (BrokerError, OSError) as error:
+            sys.exit(f"rocketpy broker: {error}")
+
+
+def _raise_descriptor_limit() -> None:
+    """Each file of the store takes two descriptors; use all that the system grants."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _run(config: BrokerConfig) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    ready: asyncio.Future[Ready] = loop.create_future()
+    ready.add_done_callback(lambda done: _say_ready(config, done.result()))
+    await Broker(config).serve_until(stopped, ready)
+    typer.echo("rocketpy broker stopped")
+
+
+def _say_ready(config: BrokerConfig, ready: Ready) -> None:
+    recovery = ready.recovery
+    how = "after a crash" if recovery.abnormal else "after a clean stop"
+    if recovery.abnormal or recovery.bytes_dropped:
+        logging.getLogger(__name__).warning(
+            "recovered %s: %d records checked, %d bytes of a torn tail dropped",
+            how,
+            recovery.records_scanned,
+            recovery.bytes_dropped,
+        )
+    typer.echo(
+        f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "
+        f"flush={config.flush_disk_type.value}"
+    )
+    sys.stdout.flush()

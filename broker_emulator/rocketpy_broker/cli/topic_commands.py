@@ -1,0 +1,121 @@
+"""`rocketpy topic …` and `rocketpy lag`: questions and orders to a running broker.
+
+Holds no state.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import grpc
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from rocketpy_proto.rocketpy.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    common_pb2,
+)
+
+TIMEOUT_SECONDS = 10.0
+topic_app = typer.Typer(help="Create, list and delete topics.", no_args_is_help=True)
+
+Endpoint = Annotated[str, typer.Option(help="host:port of the broker.", envvar="ROCKETPY_ENDPOINT")]
+Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
+DEFAULT_ENDPOINT = "127.0.0.1:8081"
+
+
+def _check(status: common_pb2.Status) -> None:
+    if status.code:
+        sys.exit(f"rocketpy: {status.remark} (code {status.code})")
+
+
+def _unreachable(endpoint: str, error: grpc.RpcError) -> None:
+    sys.exit(f"rocketpy: no broker answers at {endpoint} ({error.code().name}); is it running?")
+
+
+def _admin(endpoint: str) -> admin_pb2_grpc.AdminStub:
+    return admin_pb2_grpc.AdminStub(grpc.insecure_channel(endpoint))
+
+
+@topic_app.command()
+def create(
+    topic: Topic,
+    queues: Annotated[int, typer.Option(help="Number of queues to read and to write.")] = 8,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Create a topic; refuses one that exists."""
+    config = admin_pb2.TopicConfig(
+        topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=6
+    )
+    request = admin_pb2.UpdateTopicRequest(config=config, create_only=True)
+    try:
+        _check(_admin(endpoint).UpdateTopic(request, timeout=TIMEOUT_SECONDS).status)
+    except grpc.RpcError as error:
+        _unreachable(endpoint, error)
+    typer.echo(f"created topic {topic} with {queues} queues")
+
+
+@topic_app.command()
+def delete(topic: Topic, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
+    """Delete a topic with all its messages."""
+    request = admin_pb2.DeleteTopicRequest(topic=topic)
+    try:
+        _check(_admin(endpoint).DeleteTopic(request, timeout=TIMEOUT_SECONDS).status)
+    except grpc.RpcError as error:
+        _unreachable(endpoint, error)
+    typer.echo(f"deleted topic {topic}")
+
+
+@topic_app.command("list")
+def list_topics(
+    system: Annotated[bool, typer.Option("--system", help="The broker's own topics, too.")] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """List the topics."""
+    request = admin_pb2.ListTopicsRequest(include_system=system)
+    table = Table("topic", "read queues", "write queues", "perm")
+    try:
+        response = _admin(endpoint).ListTopics(request, timeout=TIMEOUT_SECONDS)
+        _check(response.status)
+        for config in response.configs:
+            table.add_row(
+                config.topic,
+                str(config.read_queue_nums),
+                str(config.write_queue_nums),
+                str(config.perm),
+            )
+    except grpc.RpcError as error:
+        _unreachable(endpoint, error)
+    Console().print(table)
+
+
+def lag(
+    topic: Topic,
+    group: Annotated[str, typer.Option(help="Consumer group.")],
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show how far a consumer group is behind in each queue of a topic."""
+    stub = broker_pb2_grpc.BrokerStub(grpc.insecure_channel(endpoint))
+    request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
+    table = Table("queue", "minimum", "maximum", "committed", "lag")
+    try:
+        response = stub.QueryOffsets(request, timeout=TIMEOUT_SECONDS)
+        _check(response.topics[0].status)
+        for queue in response.topics[0].queues:
+            committed = queue.committed_offset
+            begin = max(committed, queue.min_offset)
+            table.add_row(
+                str(queue.queue_id),
+                str(queue.min_offset),
+                str(queue.max_offset),
+                "none" if committed < 0 else str(committed),
+                str(queue.max_offset - begin),
+            )
+    except grpc.RpcError as error:
+        _unreachable(endpoint, error)
+    Console().print(table)

@@ -1,0 +1,45 @@
+"""What can be set on a broker, with defaults. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocketpy_broker.store.flush import FlushDiskType
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of requests; sizes in bytes. The body's is RocketMQ's maxMessageSize."""
+
+    body_bytes_max: int = 4 * MIB
+    request_bytes_max: int = 32 * MIB
+    pull_response_bytes: int = 1 * MIB
+    pull_response_bytes_max: int = 8 * MIB
+    pull_wait_ms_max: int = 60_000
+    appends_in_flight_max: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """One broker. `port` 0 lets the system choose a free one.
+
+    `flush_interval_ms` is how often an ASYNC_FLUSH broker flushes its log, and every broker its
+    consume queues; `persist_interval_ms` how often consumer offsets are saved.
+    """
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 8081
+    cluster_name: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
+    commit_log_segment_bytes: int = 1 << 30
+    consume_queue_file_bytes: int = 6_000_000
+    flush_interval_ms: int = 500
+    persist_interval_ms: int = 5_000
+    stop_grace_ms: int = 3_000
+    limits: Limits = field(default_factory=Limits)

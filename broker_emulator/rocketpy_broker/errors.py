@@ -1,0 +1,128 @@
+"""Every error that the broker declares. Holds no state.
+
+    BrokerError                       code, remark; mapped to a response by the server
+    ├── StoreError
+    │   ├── StoreDirectoryError       a file or folder of the store cannot be used
+    │   ├── StoreLockedError          another broker has the directory
+    │   ├── StoreClosedError          not open, stopped, or read-only after a failed write
+    │   └── RecordIllegalError        a block that may not be stored
+    ├── TopicNotExistError
+    ├── TopicIllegalError             a topic name or configuration that cannot be
+    ├── QueueIdIllegalError
+    ├── PermissionDeniedError         topic or queue may not be written or read
+    ├── ParameterIllegalError         any other value of a request
+    └── ConfigFileError               a configuration file that cannot be read
+
+The text of an error names the value that was wrong and what to do about it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rocketpy_broker.response_code import ResponseCode
+
+
+class BrokerError(Exception):
+    """Base of all declared errors. `code` is the number that a client gets to see."""
+
+    code: ResponseCode = ResponseCode.SYSTEM_ERROR
+
+    def __init__(self, remark: str) -> None:
+        super().__init__(remark)
+        self.remark = remark
+
+
+class StoreError(BrokerError):
+    """The store cannot do what was asked."""
+
+
+class StoreDirectoryError(StoreError):
+    """A file or folder of the store is missing, misplaced, or of a wrong size."""
+
+    def __init__(self, path: Path, reason: str, way_out: str) -> None:
+        super().__init__(f"{path}: {reason}; {way_out}")
+        self.path = path
+
+
+class StoreLockedError(StoreError):
+    """Another process serves this directory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path.parent} is in use by another broker (its lock file is held); "
+            "stop that broker or give this one another --data directory"
+        )
+        self.path = path
+
+
+class StoreClosedError(StoreError):
+    """The store takes no writes now."""
+
+    code = ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+class RecordIllegalError(StoreError):
+    """A block that may not be stored: nothing of it was written."""
+
+    code = ResponseCode.MESSAGE_ILLEGAL
+
+
+class TopicNotExistError(BrokerError):
+    """No such topic."""
+
+    code = ResponseCode.TOPIC_NOT_EXIST
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic!r} does not exist; create it first, for instance with "
+            f"`rocketpy topic create {topic}`"
+        )
+        self.topic = topic
+
+
+class TopicIllegalError(BrokerError):
+    """A topic name or a topic configuration that cannot be."""
+
+    code = ResponseCode.INVALID_PARAMETER
+
+
+class QueueIdIllegalError(BrokerError):
+    """A queue id outside the topic's queues."""
+
+    code = ResponseCode.INVALID_PARAMETER
+
+    def __init__(self, topic: str, queue_id: int, queue_nums: int) -> None:
+        super().__init__(
+            f"queue id {queue_id} of topic {topic!r} is not in 0..{queue_nums - 1}; "
+            "name an existing queue, or add queues to the topic"
+        )
+        self.queue_id = queue_id
+
+
+class PermissionDeniedError(BrokerError):
+    """The topic may not be written or read by clients."""
+
+    code = ResponseCode.NO_PERMISSION
+
+
+class ParameterIllegalError(BrokerError):
+    """A value of the request is out of its range."""
+
+    code = ResponseCode.INVALID_PARAMETER
+
+    def __init__(self, name: str, value: object, accepted: str) -> None:
+        super().__init__(f"{name} is {value!r}, accepted is {accepted}")
+        self.name = name
+        self.value = value
+
+
+class ConfigFileError(BrokerError):
+    """Neither a configuration file nor its backup can be read."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path} and its backup cannot be read ({reason}); "
+            "mend the file, or move both away to start with defaults"
+        )
+        self.path = path

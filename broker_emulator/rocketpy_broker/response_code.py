@@ -1,0 +1,21 @@
+"""RocketMQ's response code numbers, as far as this broker answers them. Holds no state."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ResponseCode(IntEnum):
+    """Source: ResponseCode of the remoting protocol (spec/storage.md sections 2.5 and 9.3)."""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    MESSAGE_ILLEGAL = 13
+    SERVICE_NOT_AVAILABLE = 14
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    PULL_NOT_FOUND = 19
+    PULL_RETRY_IMMEDIATELY = 20
+    PULL_OFFSET_MOVED = 21
+    INVALID_PARAMETER = 29

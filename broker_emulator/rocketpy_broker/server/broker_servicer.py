@@ -1,0 +1,179 @@
+"""rocketpy.v1.Broker: translate, check, call a service, map the result. Holds no state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import grpc
+
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.server import status
+from rocketpy_broker.server.wire import PullResponseParts, serialize
+from rocketpy_broker.services.appending import AppendService
+from rocketpy_broker.services.offsets import CommittedOffset, OffsetService
+from rocketpy_broker.services.pulling import PullService, response_code
+from rocketpy_broker.store.values import AppendResult, GetMessageResult, QueueKey
+from rocketpy_broker.tasks import TaskScope
+from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
+
+SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
+Appended = AppendResult | BrokerError
+
+
+class BrokerServicer:
+    """The data path."""
+
+    def __init__(
+        self,
+        appends: AppendService,
+        pulls: PullService,
+        offsets: OffsetService,
+        appends_in_flight_max: int,
+    ) -> None:
+        self._appends = appends
+        self._pulls = pulls
+        self._offsets = offsets
+        self._appends_in_flight_max = appends_in_flight_max
+
+    async def append(
+        self, requests: AsyncIterator[broker_pb2.AppendRequest], _context: status.Context
+    ) -> AsyncIterator[broker_pb2.AppendResponse]:
+        """Write each block as it comes; answer in order, as flushes complete."""
+        written: asyncio.Queue[Appended | None] = asyncio.Queue(self._appends_in_flight_max)
+        async with TaskScope() as scope:
+            scope.start(self._append_all(requests, written))
+            while (outcome := await written.get()) is not None:
+                yield await self._append_response(outcome)
+
+    async def _append_all(
+        self,
+        requests: AsyncIterator[broker_pb2.AppendRequest],
+        written: asyncio.Queue[Appended | None],
+    ) -> None:
+        async for request in requests:
+            try:
+                outcome: Appended = self._appends.append(
+                    request.topic, request.queue_id, request.records, request.record_sizes
+                )
+            except BrokerError as error:
+                outcome = error
+            await written.put(outcome)
+        await written.put(None)
+
+    async def _append_response(self, outcome: Appended) -> broker_pb2.AppendResponse:
+        if isinstance(outcome, BrokerError):
+            return broker_pb2.AppendResponse(status=status.failure(outcome))
+        try:
+            await self._appends.acknowledged(outcome)
+        except BrokerError as error:
+            return broker_pb2.AppendResponse(status=status.failure(error))
+        return broker_pb2.AppendResponse(
+            status=status.success(),
+            queue_id=outcome.queue.queue_id,
+            queue_offset=outcome.queue_offset,
+            physical_offset=outcome.physical_offset,
+            record_count=outcome.record_count,
+            store_timestamp_ms=outcome.store_timestamp_ms,
+        )
+
+    async def pull(
+        self, request: broker_pb2.PullRequest, _context: status.Context
+    ) -> AsyncIterator[PullResponseParts]:
+        """Stream what is there; hold the call where nothing is."""
+        try:
+            command = self._pulls.command(
+                QueueKey(request.topic, request.queue_id),
+                request.offset,
+                request.offset_end,
+                request.response_bytes_max,
+                request.wait_ms_max,
+            )
+        except BrokerError as error:
+            yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
+            return
+        offset = command.offset
+        async for result in self._pulls.pull(command):
+            yield _pull_response(result, response_code(result, offset))
+            offset = result.next_offset
+
+    async def query_offsets(
+        self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.QueryOffsetsResponse:
+        """Each topic by itself: a missing one does not hide the others."""
+        return broker_pb2.QueryOffsetsResponse(
+            status=status.success(),
+            topics=[self._topic_offsets(topic, request.consumer_group) for topic in request.topics],
+        )
+
+    def _topic_offsets(self, topic: str, group: str) -> broker_pb2.TopicOffsets:
+        try:
+            queues = self._offsets.query(topic, group)
+        except BrokerError as error:
+            return broker_pb2.TopicOffsets(topic=topic, status=status.failure(error))
+        return broker_pb2.TopicOffsets(
+            topic=topic,
+            status=status.success(),
+            queues=[
+                broker_pb2.QueueOffsets(
+                    queue_id=queue.queue_id,
+                    min_offset=queue.min_offset,
+                    max_offset=queue.max_offset,
+                    committed_offset=queue.committed_offset,
+                )
+                for queue in queues
+            ],
+        )
+
+    async def commit_offsets(
+        self, request: broker_pb2.CommitOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.CommitOffsetsResponse:
+        """All or nothing."""
+        wanted = [
+            CommittedOffset(QueueKey(entry.topic, entry.queue_id), entry.offset)
+            for entry in request.offsets
+        ]
+        try:
+            self._offsets.commit(request.consumer_group, wanted)
+        except BrokerError as error:
+            return broker_pb2.CommitOffsetsResponse(status=status.failure(error))
+        return broker_pb2.CommitOffsetsResponse(status=status.success())
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The methods with their codecs. Written out, because Pull has a serializer of its own."""
+        return {
+            "Append": grpc.stream_stream_rpc_method_handler(
+                self.append,
+                request_deserializer=broker_pb2.AppendRequest.FromString,
+                response_serializer=broker_pb2.AppendResponse.SerializeToString,
+            ),
+            "Pull": grpc.unary_stream_rpc_method_handler(
+                self.pull,
+                request_deserializer=broker_pb2.PullRequest.FromString,
+                response_serializer=serialize,
+            ),
+            "QueryOffsets": grpc.unary_unary_rpc_method_handler(
+                self.query_offsets,
+                request_deserializer=broker_pb2.QueryOffsetsRequest.FromString,
+                response_serializer=broker_pb2.QueryOffsetsResponse.SerializeToString,
+            ),
+            "CommitOffsets": grpc.unary_unary_rpc_method_handler(
+                self.commit_offsets,
+                request_deserializer=broker_pb2.CommitOffsetsRequest.FromString,
+                response_serializer=broker_pb2.CommitOffsetsResponse.SerializeToString,
+            ),
+        }
+
+
+def _pull_response(result: GetMessageResult, code: ResponseCode) -> PullResponseParts:
+    head = broker_pb2.PullResponse(
+        status=common_pb2.Status(code=code),
+        pull_status=cast("broker_pb2.PullStatus", int(result.status)),
+        next_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        record_sizes=result.sizes.astype(">i4").tobytes(),
+    )
+    return PullResponseParts(head, result.parts)

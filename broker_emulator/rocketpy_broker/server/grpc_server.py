@@ -1,0 +1,82 @@
+"""The gRPC server: rocketpy.v1, health and reflection on one port. Holds no state on disk."""
+
+from __future__ import annotations
+
+import logging
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from rocketpy_broker.config import KIB, BrokerConfig
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.server import admin_servicer, broker_servicer
+from rocketpy_broker.server.admin_servicer import AdminServicer
+from rocketpy_broker.server.broker_servicer import BrokerServicer
+from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc
+
+logger = logging.getLogger(__name__)
+# What a request carries beside its records: names, sizes, framing.
+REQUEST_OVERHEAD_BYTES = 256 * KIB
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class PortInUseError(BrokerError):
+    """The address cannot be bound."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(
+            f"cannot listen on {host}:{port}; another program has the port or the address is "
+            "not this machine's: choose another --port, or 0 for a free one"
+        )
+
+
+class GrpcServer:
+    """Binds, serves, and stops without cutting off answers that are on their way."""
+
+    def __init__(self, config: BrokerConfig, broker: BrokerServicer, admin: AdminServicer) -> None:
+        self._config = config
+        request_bytes = config.limits.request_bytes_max + REQUEST_OVERHEAD_BYTES
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", request_bytes),
+                ("grpc.max_send_message_length", -1),
+            ]
+        )
+        self._health = health.aio.HealthServicer()
+        handler = grpc.method_handlers_generic_handler(
+            broker_servicer.SERVICE_NAME, broker.handlers()
+        )
+        self._server.add_generic_rpc_handlers((handler,))
+        admin_pb2_grpc.add_AdminServicer_to_server(admin, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._names = [
+            broker_servicer.SERVICE_NAME,
+            admin_servicer.SERVICE_NAME,
+            health.SERVICE_NAME,
+            reflection.SERVICE_NAME,
+        ]
+        reflection.enable_server_reflection(self._names, self._server)
+
+    async def start(self) -> int:
+        """Listen; return the port. Raises PortInUseError."""
+        host, port = self._config.host, self._config.port
+        address = f"[{host}]" if ":" in host else host
+        try:
+            bound = self._server.add_insecure_port(f"{address}:{port}")
+        except RuntimeError as error:
+            raise PortInUseError(host, port) from error
+        await self._server.start()
+        await self._set_health(SERVING)
+        return bound
+
+    async def stop(self) -> None:
+        """Take no more requests; let running ones end within the grace time, then cut them."""
+        await self._set_health(NOT_SERVING)
+        await self._server.stop(self._config.stop_grace_ms / 1000)
+
+    async def _set_health(self, serving: health_pb2.HealthCheckResponse.ServingStatus) -> None:
+        for name in ("", *self._names):
+            await self._health.set(name, serving)

@@ -1,0 +1,24 @@
+"""Declared errors as response statuses. Holds no state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import grpc
+
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.rocketpy.v1 import common_pb2
+
+if TYPE_CHECKING:
+    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+
+def success() -> common_pb2.Status:
+    """The status of a request that was carried out."""
+    return common_pb2.Status(code=ResponseCode.SUCCESS)
+
+
+def failure(error: BrokerError) -> common_pb2.Status:
+    """The status that tells a client of `error`."""
+    return common_pb2.Status(code=error.code, remark=error.remark)

@@ -1,0 +1,88 @@
+"""Append: check a block, store it, and wait for what its acknowledgement promises.
+
+The block is checked whole before anything of it is written. Holds no state beyond a counter;
+what a crash does is the store's matter.
+Rows P01, P03, P04, P06, S02.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rocketpy_broker.config import Limits
+from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.services.group_commit import GroupCommit
+from rocketpy_broker.services.topics import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import AppendResult, QueueKey
+from rocketpy_proto.record import MalformedRecordError, RecordBlock, RecordError
+from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
+
+ANY_QUEUE = -1
+
+
+class AppendService:
+    """Takes blocks of clients."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        group_commit: GroupCommit,
+        limits: Limits,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._group_commit = group_commit
+        self._limits = limits
+        self._turn = 0
+
+    def append(
+        self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
+    ) -> AppendResult:
+        """Store a block of one queue; queue id -1 lets the broker choose.
+
+        The result is no acknowledgement yet: that is `acknowledged`. Raises TopicNotExistError,
+        PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError; then
+        nothing of the block is stored.
+        """
+        config = self._topics.check_writable(topic, queue_id)
+        block = self._checked(topic, records, record_sizes)
+        if queue_id == ANY_QUEUE:
+            self._turn += 1
+            queue_id = self._turn % config.write_queue_nums
+        try:
+            return self._store.append(QueueKey(topic, queue_id), block)
+        except RecordError as error:
+            raise RecordIllegalError(str(error)) from error
+
+    async def acknowledged(self, result: AppendResult) -> None:
+        """Wait until `result` may be acknowledged. Raises StoreClosedError."""
+        await self._group_commit.wait(result.end_offset)
+
+    def _checked(self, topic: str, records: bytes, record_sizes: bytes) -> RecordBlock:
+        if len(record_sizes) % 4 or not record_sizes:
+            raise RecordIllegalError(
+                f"record_sizes has {len(record_sizes)} bytes; it must hold one int32 per record, "
+                "and at least one"
+            )
+        sizes = np.frombuffer(record_sizes, ">i4").astype(np.int32)
+        try:
+            # The store patches the block in place, and `bytes` cannot be patched.
+            block = RecordBlock.parse(bytearray(records), sizes)
+            block.verify_body_crc()
+        except MalformedRecordError as error:
+            raise RecordIllegalError(f"the block is malformed: {error}") from error
+        if block.single_topic() != topic:
+            raise RecordIllegalError(f"the block holds records of other topics than {topic!r}")
+        longest = int(block.body_length.max())
+        if longest > self._limits.body_bytes_max:
+            raise RecordIllegalError(
+                f"a message body has {longest} bytes, the limit is {self._limits.body_bytes_max}"
+            )
+        if (block.header["sys_flag"] & TRANSACTION_MASK).any():
+            raise RecordIllegalError(
+                "the block holds prepared, committed or rolled back records; "
+                "send records without transaction bits"
+            )
+        return block

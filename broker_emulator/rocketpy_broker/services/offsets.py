@@ -1,0 +1,81 @@
+"""Offsets of queues and groups: questions and commits that cover whole topics.
+
+Holds no state; consumer offsets live in `consumer_offsets`, queue bounds in the store.
+Rows C09, C10, C11 (minimum and maximum), K01.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.services.consumer_offsets import NOT_COMMITTED, ConsumerOffsetManager
+from rocketpy_broker.services.topics import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
+
+GROUP_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]{1,120}")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOffsets:
+    """One queue: bounds, and the group's next offset or NOT_COMMITTED."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    committed_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A group's next offset of one queue."""
+
+    queue: QueueKey
+    offset: int
+
+
+class OffsetService:
+    """Answers where queues begin and end and where groups are."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicConfigManager, consumers: ConsumerOffsetManager
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._consumers = consumers
+
+    def query(self, topic: str, group: str) -> list[QueueOffsets]:
+        """Every readable queue of `topic`. Raises TopicNotExistError, ParameterIllegalError."""
+        if group:
+            check_group(group)
+        config = self._topics.get(topic)
+        return [self._query_queue(QueueKey(topic, i), group) for i in range(config.read_queue_nums)]
+
+    def _query_queue(self, queue: QueueKey, group: str) -> QueueOffsets:
+        bounds = self._store.range_of(queue)
+        committed = self._consumers.query(group, *queue) if group else NOT_COMMITTED
+        return QueueOffsets(queue.queue_id, bounds.min_offset, bounds.max_offset, committed)
+
+    def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
+        """Set a group's progress, all of it or nothing.
+
+        Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
+        QueueIdIllegalError.
+        """
+        check_group(group)
+        for committed in offsets:
+            self._topics.check_readable(*committed.queue)
+            if committed.offset < 0:
+                raise ParameterIllegalError("offset", committed.offset, "0 or more")
+        for committed in offsets:
+            self._consumers.commit(group, *committed.queue, committed.offset)
+
+
+def check_group(group: str) -> None:
+    """Raises ParameterIllegalError for a name that no consumer group may have (spec 12.2)."""
+    if not GROUP_PATTERN.fullmatch(group):
+        accepted = "1 to 120 of the characters a-z A-Z 0-9 _ - % |"
+        raise ParameterIllegalError("consumer_group", group, accepted)

@@ -1,0 +1,132 @@
+"""Pull: read a queue from an offset on, and hold the call while there is nothing.
+
+Holds no state but the waiting list. Rows C01 (as far as topics go), C05, C08, S11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.config import Limits
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.holding import HeldPulls
+from rocketpy_broker.services.topics import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey
+
+NO_END = 1 << 62
+_EMPTY_QUEUE = (
+    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
+    GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+)
+
+# Row C05: what the store found, as the code that a client acts upon.
+_CODE_BY_STATUS = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def response_code(result: GetMessageResult, offset: int) -> ResponseCode:
+    """The response code for what was found at `offset`.
+
+    A queue without messages has offset 0 only; any other offset has moved.
+    """
+    if result.status in _EMPTY_QUEUE:
+        return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+    return _CODE_BY_STATUS[result.status]
+
+
+@dataclass(frozen=True, slots=True)
+class PullCommand:
+    """A checked pull request. `response_bytes` bounds one response."""
+
+    queue: QueueKey
+    offset: int
+    offset_end: int
+    response_bytes: int
+    wait_ms: int
+
+
+class PullService:
+    """Serves pulls."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicConfigManager, clock: Clock, limits: Limits
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._limits = limits
+        self._stopping = False
+        self.held = HeldPulls(clock)
+        store.on_dispatch(self.held.wake)
+
+    def command(
+        self,
+        queue: QueueKey,
+        offset: int,
+        offset_end: int,
+        response_bytes_max: int,
+        wait_ms_max: int,
+    ) -> PullCommand:
+        """Check a request; 0 stands for no end and for the default size.
+
+        Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError,
+        ParameterIllegalError.
+        """
+        self._topics.check_readable(queue.topic, queue.queue_id)
+        limits = self._limits
+        if offset < 0:
+            raise ParameterIllegalError("offset", offset, "0 or more")
+        if offset_end and offset_end <= offset:
+            raise ParameterIllegalError("offset_end", offset_end, f"0 or more than {offset}")
+        if response_bytes_max < 0:
+            raise ParameterIllegalError("response_bytes_max", response_bytes_max, "0 or more")
+        if not 0 <= wait_ms_max <= limits.pull_wait_ms_max:
+            accepted = f"0 to {limits.pull_wait_ms_max}"
+            raise ParameterIllegalError("wait_ms_max", wait_ms_max, accepted)
+        wish = response_bytes_max or limits.pull_response_bytes
+        response_bytes = min(wish, limits.pull_response_bytes_max)
+        return PullCommand(queue, offset, offset_end or NO_END, response_bytes, wait_ms_max)
+
+    async def pull(self, command: PullCommand) -> AsyncIterator[GetMessageResult]:
+        """Everything that is there, in pieces; at least one result."""
+        result = await self._first(command)
+        yield result
+        while result.status is GetMessageStatus.FOUND:
+            offset = result.next_offset
+            if offset >= min(command.offset_end, self._store.range_of(command.queue).max_offset):
+                return
+            result = self._get(command, offset)
+            yield result
+
+    async def _first(self, command: PullCommand) -> GetMessageResult:
+        """The first result; waits where there is nothing yet at the very end of the queue."""
+        result = self._get(command, command.offset)
+        if command.wait_ms and self._is_waitable(command, result) and not self._stopping:
+            await self.held.wait(command.queue, command.wait_ms)
+            result = self._get(command, command.offset)
+        return result
+
+    def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
+        return self._store.get_message(
+            command.queue, offset, command.offset_end, command.response_bytes
+        )
+
+    @staticmethod
+    def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
+        at_end = result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
+        return at_end or (result.status in _EMPTY_QUEUE and command.offset == 0)
+
+    def stop(self) -> None:
+        """Hold no more pulls and answer those that are held."""
+        self._stopping = True
+        self.held.wake_all()

@@ -1,0 +1,101 @@
+"""All consume queues of a store, and the marks of deleted topics.
+
+Maps: (topic, queue id) to its ConsumeQueue, and thereby to the next queue offset. Folder:
+`consumequeue/<topic>/<queueId>/`. Not checksummed; derived from the commit log. After a crash
+queues are completed from the log. Used by the store alone.
+
+`config/deletedTopics.json` maps a deleted topic to the log's end at that moment. Records of that
+topic below the mark belong to the deleted topic: recovery must not bring them back into a topic
+that was created again under the same name, whose offsets begin at 0. RocketMQ keeps no such mark.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocketpy_broker.store import files
+from rocketpy_broker.store.consume_queue import ConsumeQueue, Units
+from rocketpy_broker.store.values import QueueKey, QueueRange
+
+
+class ConsumeQueueTable:
+    """The queues by key; a queue comes to be with its first message."""
+
+    def __init__(self, folder: Path, marks_path: Path, file_bytes: int) -> None:
+        self._folder = folder
+        self._marks_path = marks_path
+        self._file_bytes = file_bytes
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._marks: dict[str, int] = {}
+
+    def load(self) -> None:
+        """Open every queue. Raises StoreDirectoryError, ValueError for unreadable marks."""
+        if self._marks_path.exists():
+            self._marks = json.loads(self._marks_path.read_text(encoding="utf-8"))
+        topics = sorted(self._folder.iterdir()) if self._folder.exists() else []
+        for topic in (path for path in topics if path.is_dir()):
+            for folder in (path for path in sorted(topic.iterdir()) if path.name.isdecimal()):
+                queue = ConsumeQueue.open(folder, self._file_bytes)
+                if queue.physical_end <= self.deleted_below(topic.name):
+                    queue.close()
+                    shutil.rmtree(folder)
+                else:
+                    self._queues[QueueKey(topic.name, int(folder.name))] = queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self._queues.values())
+
+    def get(self, key: QueueKey) -> ConsumeQueue | None:
+        """The queue, or None while it has had no message."""
+        return self._queues.get(key)
+
+    def range_of(self, key: QueueKey) -> QueueRange:
+        """Minimum and maximum offset; 0 and 0 for a queue without messages."""
+        queue = self._queues.get(key)
+        return QueueRange(queue.min_offset, queue.max_offset) if queue else QueueRange(0, 0)
+
+    def append(self, key: QueueKey, queue_offset: int, units: Units) -> None:
+        """Add units to a queue, which is made if it is new. Raises OSError."""
+        queue = self._queues.get(key)
+        if queue is None:
+            folder = self._folder / key.topic / str(key.queue_id)
+            queue = self._queues[key] = ConsumeQueue(folder, self._file_bytes)
+        queue.append(queue_offset, units)
+
+    def deleted_below(self, topic: str) -> int:
+        """Physical offset below which records of `topic` are deleted ones; -1 for none."""
+        return self._marks.get(topic, -1)
+
+    def delete_topic(self, topic: str, log_end: int) -> None:
+        """Forget the topic's queues: first the mark, then the files. Raises OSError."""
+        marks = {**self._marks, topic: log_end}
+        files.replace_text(self._marks_path, json.dumps(marks, indent="\t", sort_keys=True))
+        self._marks = marks
+        for key in [key for key in self._queues if key.topic == topic]:
+            self._queues.pop(key).close()
+        files.remove_folder(self._folder / topic)
+
+    @property
+    def physical_end(self) -> int:
+        """End in the log of the last record that any queue knows; -1 for none."""
+        return max((queue.physical_end for queue in self), default=-1)
+
+    def truncate(self, physical_end: int) -> None:
+        """Drop units of records that reach beyond the log's end."""
+        for queue in self:
+            if queue.physical_end > physical_end:
+                queue.truncate(physical_end)
+
+    def flush(self) -> None:
+        """Make every queue durable. Blocks. Raises OSError."""
+        for queue in list(self):
+            queue.flush()
+
+    def close(self) -> None:
+        """Close every queue."""
+        for queue in self:
+            queue.close()
+        self._queues.clear()

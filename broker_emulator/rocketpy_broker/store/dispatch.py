@@ -1,0 +1,61 @@
+"""Dispatch: from records of the commit log to units of consume queues.
+
+`DispatchRequest` is one block's worth of units for one queue. Live appends know their queue and
+make one request; recovery reads a stretch of the log with many topics and makes one per queue.
+Holds no state; what a crash leaves undispatched, recovery dispatches again.
+Source: spec/storage.md sections 6.1 and 10.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rocketpy_broker.store.consume_queue import UNIT, Units
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
+
+TOPIC_SCHEMA = pa.schema([pa.field("topic", COLUMN_TYPES["topic"], nullable=False)])
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRequest:
+    """Units of one queue for consecutive queue offsets from `queue_offset` on."""
+
+    queue: QueueKey
+    queue_offset: int
+    units: Units
+
+
+def block_units(block: RecordBlock, physical_offset: int) -> Units:
+    """One unit a record, for a block that lies at `physical_offset`."""
+    units = np.empty(len(block), UNIT)
+    units["physical_offset"] = block.positions + physical_offset
+    units["size"] = block.sizes
+    units["tags_code"] = block.tags_codes()
+    return units
+
+
+def requests_of(block: RecordBlock, physical_offset: int) -> Iterator[DispatchRequest]:
+    """Requests for a block of any topics and queues, in the log's order within each queue.
+
+    Prepared and rolled back records have no place in a queue and are left out.
+    """
+    units = block_units(block, physical_offset)
+    topics = to_record_batch(block, TOPIC_SCHEMA).column(0).dictionary_encode()
+    queue_ids = block.header["queue_id"].astype(np.int64)
+    queue_offsets = block.header["queue_offset"].astype(np.int64)
+    keys = (topics.indices.to_numpy().astype(np.int64) << 32) | queue_ids
+    listed = np.flatnonzero(has_queue_offset(block.header["sys_flag"]))
+    # A stable sort: within a queue the log's order is the order of its offsets.
+    order = listed[np.argsort(keys[listed], kind="stable")]
+    # A request ends where the queue changes or an offset does not follow the one before.
+    ends = (np.diff(keys[order]) != 0) | (np.diff(queue_offsets[order]) != 1)
+    for rows in np.split(order, np.flatnonzero(ends) + 1):
+        if len(rows) > 0:
+            topic = topics.dictionary[int(topics.indices[int(rows[0])].as_py())].as_py()
+            key = QueueKey(topic, int(queue_ids[rows[0]]))
+            yield DispatchRequest(key, int(queue_offsets[rows[0]]), units[rows])

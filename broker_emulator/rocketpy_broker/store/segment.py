@@ -1,0 +1,93 @@
+"""One file of fixed size of the commit log or of a consume queue.
+
+Maps: byte positions of a logical file, from `base` on, to this file. Entry size: none of its own.
+Searched: by position only. Checksummed: no, its owner knows how to check what lies in it. After a
+crash the file has its full size, since its blocks are allocated before the first write; which
+part of it is valid is found by the owner's recovery. Used by `SegmentQueue` only.
+
+Written by positional writes, read through a mapping: both go through the same page cache. The
+file is never truncated while mapped, so reading it cannot raise a signal.
+Source of name and size: spec/storage.md section 1.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store import files
+
+NAME_DIGITS = 20
+ZERO_STRIDE_BYTES = 1 << 20
+
+
+class Segment:
+    """A mapped file; `base` is the logical position of its first byte."""
+
+    def __init__(self, path: Path, base: int, size_bytes: int, descriptor: int) -> None:
+        self.path = path
+        self.base = base
+        self.size_bytes = size_bytes
+        self._descriptor = descriptor
+        self._mapping = mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)
+        self.view = memoryview(self._mapping)
+
+    @classmethod
+    def create(cls, folder: Path, base: int, size_bytes: int) -> Segment:
+        """Allocate a new file. Raises OSError, for instance when the disk is full."""
+        path = folder / f"{base:0{NAME_DIGITS}d}"
+        return cls(path, base, size_bytes, files.create_allocated(path, size_bytes))
+
+    @classmethod
+    def open(cls, path: Path, size_bytes: int) -> Segment:
+        """Open an existing file. Raises StoreDirectoryError where name or size is wrong."""
+        if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
+            raise StoreDirectoryError(
+                path, f"is not named by {NAME_DIGITS} digits", "move this file out of the store"
+            )
+        length = path.stat().st_size
+        if length != size_bytes:
+            raise StoreDirectoryError(
+                path,
+                f"has {length} bytes instead of {size_bytes}",
+                "start with the segment size that this store was made with",
+            )
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        # A file copied sparsely gets its blocks now, so that no later write can miss them.
+        os.posix_fallocate(descriptor, 0, size_bytes)
+        return cls(path, int(path.name), size_bytes, descriptor)
+
+    @property
+    def end(self) -> int:
+        """Logical position after the last byte."""
+        return self.base + self.size_bytes
+
+    def write(self, position: int, data: memoryview) -> None:
+        """Write `data` at a position inside this file. Raises OSError."""
+        files.write_whole(self._descriptor, data, position)
+
+    def clear_from(self, position: int) -> int:
+        """Zero what is not zero behind `position`; return the bytes of the strides rewritten."""
+        dirty = 0
+        zeros = memoryview(bytes(ZERO_STRIDE_BYTES))
+        for start in range(position, self.size_bytes, ZERO_STRIDE_BYTES):
+            stride = self.view[start : min(start + ZERO_STRIDE_BYTES, self.size_bytes)]
+            if stride != zeros[: len(stride)]:
+                self.write(start, zeros[: len(stride)])
+                dirty += len(stride)
+        return dirty
+
+    def flush(self) -> None:
+        """Make every byte written so far durable. Blocks; call it from a thread. Raises OSError."""
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the descriptor. The mapping lives until the last view of it is dropped."""
+        os.close(self._descriptor)
+
+    def remove(self) -> None:
+        """Close and delete the file."""
+        self.close()
+        files.remove_file(self.path)

@@ -1,0 +1,55 @@
+"""The one place that starts asyncio tasks: each task has an owner and ends with it.
+
+Holds no state on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+
+
+class TaskScope:
+    """Owns tasks for the time of an `async with` block.
+
+    A task that fails cancels the block; its error leaves the block. Tasks still running when
+    the block ends are cancelled and awaited, so none outlives its owner.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._error: BaseException | None = None
+        self._owner: asyncio.Task[object] | None = None
+
+    async def __aenter__(self) -> TaskScope:
+        self._owner = asyncio.current_task()
+        return self
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Run `work` beside the block."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or task.exception() is None or self._error is not None:
+            return
+        self._error = task.exception()
+        if self._owner is not None:
+            self._owner.cancel()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._owner = None
+        for task in list(self._tasks):
+            task.cancel()
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+        if self._error is not None and (error is None or isinstance(error, asyncio.CancelledError)):
+            raise self._error

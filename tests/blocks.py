@@ -1,0 +1,53 @@
+"""Blocks of records for tests of store and broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rocketpy_proto.record import BlockColumns, Host, RecordBlock, encode_block
+
+BORN_HOST = Host.parse("10.0.0.1:54321")
+BORN_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class WireBlock:
+    """A block as a client sends it."""
+
+    records: bytes
+    record_sizes: bytes
+
+    def parsed(self) -> RecordBlock:
+        """The block in a writable buffer, as the store takes it."""
+        sizes = np.frombuffer(self.record_sizes, ">i4").astype(np.int32)
+        return RecordBlock.parse(bytearray(self.records), sizes)
+
+
+def wire_block(topic: str, bodies: Sequence[bytes], *, tags: str | None = None) -> WireBlock:
+    """Records of one topic with the given bodies."""
+    encoded = encode_block(
+        BlockColumns(
+            body=pa.array(bodies, pa.binary()),
+            topic=topic,
+            queue_id=0,
+            tags=None if tags is None else pa.array([tags] * len(bodies), pa.string()),
+            keys=None,
+            properties=None,
+            born_timestamp_ms=BORN_MS,
+            born_host=BORN_HOST,
+        )
+    )
+    return WireBlock(bytes(encoded.data), encoded.sizes.astype(">i4").tobytes())
+
+
+def bodies_of(records: bytes, sizes: bytes | np.ndarray) -> list[bytes]:
+    """The bodies in a run of records."""
+    if isinstance(sizes, bytes):
+        sizes = np.frombuffer(sizes, ">i4").astype(np.int32)
+    block = RecordBlock.parse(records, np.asarray(sizes, np.int32))
+    starts, lengths = block.body_start.tolist(), block.body_length.tolist()
+    return [records[start : start + length] for start, length in zip(starts, lengths, strict=True)]

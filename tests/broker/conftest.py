@@ -1,0 +1,98 @@
+"""A broker inside the test's event loop, behind real gRPC, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+
+from rocketpy_broker.broker import Broker, Ready
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.config import BrokerConfig, Limits
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
+from tests.blocks import WireBlock, wire_block
+
+
+@dataclass
+class RunningBroker:
+    """A broker, the clock it lives by, and stubs to talk to it."""
+
+    broker: Broker
+    clock: ManualClock
+    ready: Ready
+    channel: grpc.aio.Channel
+
+    @property
+    def data(self) -> broker_pb2_grpc.BrokerAsyncStub:
+        return broker_pb2_grpc.BrokerStub(self.channel)
+
+    @property
+    def admin(self) -> admin_pb2_grpc.AdminAsyncStub:
+        return admin_pb2_grpc.AdminStub(self.channel)
+
+    async def create_topic(self, topic: str, queues: int = 4) -> int:
+        config = admin_pb2.TopicConfig(
+            topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=6
+        )
+        request = admin_pb2.UpdateTopicRequest(config=config, create_only=True)
+        return (await self.admin.UpdateTopic(request)).status.code
+
+    async def append(self, topic: str, queue_id: int, *bodies: bytes) -> broker_pb2.AppendResponse:
+        return await self.append_block(topic, queue_id, wire_block(topic, bodies))
+
+    async def append_block(
+        self, topic: str, queue_id: int, block: WireBlock
+    ) -> broker_pb2.AppendResponse:
+        request = broker_pb2.AppendRequest(
+            topic=topic,
+            queue_id=queue_id,
+            records=block.records,
+            record_sizes=block.record_sizes,
+        )
+        call = self.data.Append(iter([request]))
+        return await call.read()
+
+    async def pull(self, **fields: object) -> list[broker_pb2.PullResponse]:
+        return [response async for response in self.data.Pull(broker_pb2.PullRequest(**fields))]
+
+
+StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> StartBroker:
+    """Starts brokers over one directory."""
+
+    @asynccontextmanager
+    async def start(
+        flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH, limits: Limits | None = None
+    ) -> AsyncIterator[RunningBroker]:
+        clock = ManualClock()
+        config = BrokerConfig(
+            tmp_path,
+            port=0,
+            flush_disk_type=flush,
+            commit_log_segment_bytes=1 << 20,
+            consume_queue_file_bytes=20_000,
+            stop_grace_ms=500,
+            limits=limits or Limits(),
+        )
+        broker = Broker(config, clock)
+        stopped = asyncio.Event()
+        ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+        serving = asyncio.ensure_future(broker.serve_until(stopped, ready))
+        await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{ready.result().port}") as channel:
+            yield RunningBroker(broker, clock, ready.result(), channel)
+        stopped.set()
+        await serving
+
+    return start
