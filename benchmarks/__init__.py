@@ -1,0 +1,1 @@
+"""Where every performance figure of the README comes from: `make bench`. Holds no state."""

@@ -1,0 +1,126 @@
+"""Pull of hot data over gRPC against a bare grpc.aio stream of equal chunks.
+
+Both servers run in processes of their own and both clients are plain synchronous stubs in this
+one. The bare stream sends one `bytes` object over and over, so it does nothing but gRPC. The
+client of the Pull decodes the response message, as the connector does, and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import grpc
+
+from benchmarks import data
+from benchmarks.harness import Result, compare
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
+
+BODY_BYTES = 1024
+ROUND_BYTES = 192 << 20
+RESPONSE_BYTES = 1 << 20
+BLOCK_MESSAGES = 800
+CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1)]
+BARE_METHOD = "/benchmark.Bare/Stream"
+TOGETHER_MIN, INTERLEAVED_MIN = 0.6, 0.35
+INTERLEAVED_QUEUES = 8
+
+
+async def serve_bare() -> None:
+    """Serve chunks: the request says how many bytes each has and how many there are."""
+
+    async def stream(request: bytes, _context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        size, count = (int(part) for part in request.split())
+        chunk = bytes(size)
+        for _ in range(count):
+            yield chunk
+
+    server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
+    handler = grpc.unary_stream_rpc_method_handler(stream)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("benchmark.Bare", {"Stream": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    await server.wait_for_termination()
+
+
+def append_all(broker: LocalBroker, queues: int) -> int:
+    """Fill the topic; several queues get their records one by one in turn. Messages per queue."""
+    blocks = ROUND_BYTES // (BLOCK_MESSAGES * BODY_BYTES)
+    together = data.block(BLOCK_MESSAGES, BODY_BYTES)
+    single = data.block(1, BODY_BYTES)
+
+    def requests() -> object:
+        for number in range(blocks if queues == 1 else blocks * BLOCK_MESSAGES):
+            block = together if queues == 1 else single
+            yield broker_pb2.AppendRequest(
+                topic=data.TOPIC,
+                queue_id=number % queues,
+                records=block.records,
+                record_sizes=block.record_sizes,
+            )
+
+    with grpc.insecure_channel(broker.endpoint) as channel:
+        for response in broker_pb2_grpc.BrokerStub(channel).Append(requests()):
+            if response.status.code:
+                raise RuntimeError(response.status.remark)
+    return blocks * BLOCK_MESSAGES // queues
+
+
+def run_case(name: str, queues: int, bare_port: int, goal: float) -> Result:
+    """Read every queue once, and as many bytes from the bare server."""
+    with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30) as broker:
+        broker.create_topic(data.TOPIC, queues=queues)
+        count = append_all(broker, queues)
+        with (
+            grpc.insecure_channel(broker.endpoint, CHANNEL_OPTIONS) as channel,
+            grpc.insecure_channel(f"127.0.0.1:{bare_port}", CHANNEL_OPTIONS) as bare_channel,
+        ):
+            stub = broker_pb2_grpc.BrokerStub(channel)
+            bare = bare_channel.unary_stream(BARE_METHOD)
+            sizes: list[int] = []
+
+            def ours() -> None:
+                sizes.clear()
+                for queue_id in range(queues):
+                    request = broker_pb2.PullRequest(
+                        topic=data.TOPIC, queue_id=queue_id, response_bytes_max=RESPONSE_BYTES
+                    )
+                    sizes.extend(len(response.records) for response in stub.Pull(request))
+
+            def baseline() -> None:
+                chunks = len(sizes)
+                request = b"%d %d" % (sum(sizes) // chunks, chunks)
+                for _ in bare(request):
+                    pass
+
+            comparison = compare(ours, baseline)
+    speed = queues * count / comparison.seconds / 1e6
+    detail = f"{speed:.2f} M msgs/s, bare {sum(sizes) / comparison.baseline_seconds / 1e9:.2f} GB/s"
+    return Result(f"pull / bare stream, {name}", comparison.ratio, "ratio", goal, detail=detail)
+
+
+def run() -> list[Result]:
+    """One queue whose records lie together, and eight that interleave record by record."""
+    command = [sys.executable, "-m", "benchmarks.bench_pull"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            return [
+                run_case("1 KiB, records together", 1, port, TOGETHER_MIN),
+                run_case("1 KiB, 8 queues interleaved", INTERLEAVED_QUEUES, port, INTERLEAVED_MIN),
+            ]
+        finally:
+            process.terminate()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve_bare())

@@ -1,0 +1,101 @@
+"""Block append in process: the broker's whole path from received bytes to log and consume queue.
+
+Against one raw positional write of the same bytes into an allocated file. Both write fresh
+pages; nothing is flushed. Files lie in a temporary directory.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import data
+from benchmarks.harness import Result, compare
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.config import Limits
+from rocketpy_broker.services.appending import AppendService
+from rocketpy_broker.services.group_commit import GroupCommit
+from rocketpy_broker.services.topics import TopicConfig, TopicConfigManager
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.message_store import MessageStore, StoreConfig
+from rocketpy_proto.record import Host
+
+SEGMENT_BYTES = 1 << 30
+ROUND_BYTES = 96 << 20
+BLOCK_BYTES = 1 << 20
+CASES = [(100, 0.15), (1024, 0.4)]
+MESSAGES_PER_SECOND_MIN = 1.0
+
+
+@dataclass
+class RawFile:
+    """An allocated file that is written from begin to end, and from the begin again."""
+
+    descriptor: int
+    position: int = 0
+
+    def write(self, block: bytes) -> None:
+        os.pwrite(self.descriptor, block, self.position)
+        self.position += len(block)
+
+
+def open_service(folder: Path) -> tuple[MessageStore, AppendService]:
+    """A store with ASYNC_FLUSH and the service before it."""
+    clock = SystemClock()
+    store = MessageStore(
+        StoreConfig(folder, SEGMENT_BYTES, flush_disk_type=FlushDiskType.ASYNC_FLUSH),
+        clock,
+        Host.parse("127.0.0.1:8081"),
+    )
+    store.open()
+    topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
+    topics.load()
+    topics.update(TopicConfig(data.TOPIC), create_only=True)
+    group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, 500)
+    return store, AppendService(store, topics, group_commit, Limits())
+
+
+def run_case(body_bytes: int, goal: float) -> list[Result]:
+    """Ratio and, for small bodies, messages a second."""
+    count = BLOCK_BYTES // (body_bytes + 180)
+    block = data.block(count, body_bytes)
+    blocks = ROUND_BYTES // len(block.records)
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        store, service = open_service(folder / "store")
+        descriptor = os.open(folder / "raw", os.O_RDWR | os.O_CREAT)
+        os.posix_fallocate(descriptor, 0, SEGMENT_BYTES)
+        raw = RawFile(descriptor)
+
+        def ours() -> None:
+            for _ in range(blocks):
+                service.append(data.TOPIC, 0, block.records, block.record_sizes)
+
+        def baseline() -> None:
+            for _ in range(blocks):
+                raw.write(block.records)
+
+        comparison = compare(ours, baseline)
+        os.close(descriptor)
+        store.close()
+    speed = blocks * count / comparison.seconds / 1e6
+    detail = (
+        f"{speed:.2f} M msgs/s, {blocks * len(block.records) / comparison.seconds / 1e9:.2f} GB/s"
+    )
+    results = [
+        Result(
+            f"append / raw write, {body_bytes} B", comparison.ratio, "ratio", goal, detail=detail
+        )
+    ]
+    if body_bytes == CASES[0][0]:
+        results.append(
+            Result(f"append, {body_bytes} B", speed, "M msgs/s", MESSAGES_PER_SECOND_MIN)
+        )
+    return results
+
+
+def run() -> list[Result]:
+    """All cases."""
+    return [result for body_bytes, goal in CASES for result in run_case(body_bytes, goal)]
