@@ -48,9 +48,9 @@ class SyntheticReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, _partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with pa.memory_map(self.path) as file:
-            batches = list(pa.ipc.open_file(file).get_batch(0) for _ in range(1))
+            batch = pa.ipc.open_file(file).get_batch(0)
             for _ in range(self.repeats):
-                yield from batches
+                yield batch
 
 
 class SyntheticWriter(DataSourceArrowWriter):

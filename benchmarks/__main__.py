@@ -1,0 +1,83 @@
+"""`python -m benchmarks`: run them, print the table, save the JSON. Holds no state."""
+
+from __future__ import annotations
+
+import cProfile
+import importlib
+import json
+import os
+import platform
+import pstats
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from benchmarks.harness import Result
+
+MODULES = ["record", "store", "pull", "source", "sink", "memory"]
+PROFILE_LINES = 25
+console = Console()
+
+
+def machine() -> str:
+    """The machine in a line."""
+    cpu = platform.processor() or platform.machine()
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    return f"{cpu}, {os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}"
+
+
+def run_module(name: str, *, profile: bool) -> list[Result]:
+    """All results of one module; with a profile of this process if wanted."""
+    run = importlib.import_module(f"benchmarks.bench_{name}").run
+    if not profile:
+        return list(run())
+    profiler = cProfile.Profile()
+    results = list(profiler.runcall(run))
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(PROFILE_LINES)
+    return results
+
+
+def print_table(results: list[Result]) -> None:
+    """Every figure with its goal."""
+    table = Table("figure", "measured", "goal", "", "detail", title=machine())
+    for result in results:
+        goal = f"{'≤' if result.at_most else '≥'} {result.goal:g}" if result.goal else ""
+        verdict = "" if not result.goal else "reached" if result.reached else "[red]missed[/red]"
+        value = f"{result.value:.2f}" if result.value < 10 else f"{result.value:.0f}"
+        table.add_row(result.name, f"{value} {result.unit}", goal, verdict, result.detail)
+    console.print(table)
+
+
+def main(
+    only: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(MODULES)}.")] = None,
+    json_path: Annotated[Path, typer.Option("--json", help="Where to save the results.")] = Path(
+        "benchmarks/results.json"
+    ),
+    profile: Annotated[bool, typer.Option(help="Print where this process spends its time.")] = False,
+) -> None:
+    """Measure everything that the README claims; ratios are medians of one run."""
+    unknown = set(only or []) - set(MODULES)
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(unknown)} is none of {', '.join(MODULES)}")
+    results: list[Result] = []
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("benchmarks", total=len(only or MODULES))
+        for name in only or MODULES:
+            progress.update(bar, description=name)
+            results += run_module(name, profile=profile)
+            progress.advance(bar)
+    print_table(results)
+    content = {"machine": machine(), "results": [result.to_json() for result in results]}
+    json_path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

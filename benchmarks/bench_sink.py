@@ -1,0 +1,56 @@
+"""The Spark sink against a Python writer that discards what it gets.
+
+A batch job writes rows that the JVM makes; local[2], the broker on the same machine, once with
+ASYNC_FLUSH and once with SYNC_FLUSH. Each round writes on behind the last one.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.store.flush import FlushDiskType
+
+from benchmarks.harness import Result, compare
+from benchmarks.spark_session import spark_session
+
+TOPIC = "sink"
+QUEUES = 4
+GOAL = 0.3
+# Body size in bytes -> rows a round.
+ROWS = {100: 2_000_000, 1024: 300_000}
+
+
+def rows_of(spark: object, body_bytes: int, count: int) -> DataFrame:
+    """Rows with a body, made by the JVM as they are asked for."""
+    frame: DataFrame = spark.range(0, count, 1, 2)  # type: ignore[attr-defined]
+    return frame.selectExpr(f"lpad(cast(id as string), {body_bytes}, 'x') as body")
+
+
+def run() -> list[Result]:
+    """Small and large bodies, both kinds of flush."""
+    results = []
+    with spark_session() as spark:
+        for flush in FlushDiskType:
+            for body_bytes, count in ROWS.items():
+                frame = rows_of(spark, body_bytes, count)
+                results.append(run_case(frame, flush, body_bytes, count))
+    return results
+
+
+def run_case(frame: DataFrame, flush: FlushDiskType, body_bytes: int, count: int) -> Result:
+    """Ratio of our rows a second to the discarding writer's."""
+    with LocalBroker(flush=flush, commit_log_segment_bytes=1 << 30) as broker:
+        broker.create_topic(TOPIC, queues=QUEUES)
+        options = {"endpoints": broker.endpoint, "topic": TOPIC}
+
+        def ours() -> None:
+            frame.write.format("rocketpy").options(**options).mode("append").save()
+
+        def baseline() -> None:
+            frame.write.format("synthetic").mode("append").save()
+
+        comparison = compare(ours, baseline)
+    speed = count / comparison.seconds / 1e6
+    detail = f"{speed:.2f} M rows/s, discarding {count / comparison.baseline_seconds / 1e6:.2f}"
+    name = f"sink / discarding writer, {body_bytes} B, {flush.value}"
+    return Result(name, comparison.ratio, "ratio", GOAL, detail=detail)

@@ -1,0 +1,31 @@
+"""The Spark session that source and sink are measured in: local[2], nothing else on. No state."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from benchmarks.synthetic import SyntheticSource
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """A session with the synthetic source registered."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("benchmarks")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+    builder = builder.config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.driver.memory", "4g")
+    builder = builder.config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(SyntheticSource)
+    try:
+        yield spark
+    finally:
+        spark.stop()

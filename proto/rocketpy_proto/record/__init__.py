@@ -1,0 +1,49 @@
+"""The record codec: one byte layout for the log on disk, pulls and appends.
+
+Pure functions over buffers, in two forms: one record at a time, and a whole block at once.
+Source: spec/storage.md sections 2 to 5. Holds no state.
+"""
+
+from rocketpy_proto.record.block import RecordBlock, scan_sizes
+from rocketpy_proto.record.columns import COLUMN_TYPES, NULLABLE_COLUMNS, to_record_batch
+from rocketpy_proto.record.encode import BlockColumns, EncodedBlock, encode_block
+from rocketpy_proto.record.errors import MalformedRecordError, RecordError, UnencodableRecordError
+from rocketpy_proto.record.hosts import Host, decode_offset_message_id, encode_offset_message_id
+from rocketpy_proto.record.java_hash import java_hash, java_hashes
+from rocketpy_proto.record.layout import BLANK_BYTES, END_OF_SEGMENT_MAGIC, RECORD_MAGICS
+from rocketpy_proto.record.single import (
+    DecodedRecord,
+    Record,
+    decode_record,
+    encode_blank,
+    encode_record,
+)
+from rocketpy_proto.record.sys_flag import has_queue_offset
+
+__all__ = [
+    "BLANK_BYTES",
+    "COLUMN_TYPES",
+    "END_OF_SEGMENT_MAGIC",
+    "NULLABLE_COLUMNS",
+    "RECORD_MAGICS",
+    "BlockColumns",
+    "DecodedRecord",
+    "EncodedBlock",
+    "Host",
+    "MalformedRecordError",
+    "Record",
+    "RecordBlock",
+    "RecordError",
+    "UnencodableRecordError",
+    "decode_offset_message_id",
+    "decode_record",
+    "encode_blank",
+    "encode_block",
+    "encode_offset_message_id",
+    "encode_record",
+    "has_queue_offset",
+    "java_hash",
+    "java_hashes",
+    "scan_sizes",
+    "to_record_batch",
+]

@@ -1,0 +1,52 @@
+"""CRC-32 of message bodies. Source: spec/storage.md section 2.4. Holds no state.
+
+The polynomial is zlib's. ISA-L computes it with the processor's carry-less multiplication, three
+to six times as fast at usual sizes (42 against 140 ns for 100 bytes, 49 against 282 ns for 1 KiB);
+it comes with the broker and is used wherever it is installed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_proto.record.layout import CRC_MASK
+from rocketpy_proto.record.ranges import binary_ranges
+
+# Up to this mean size, copying bodies costs less than making views of them.
+COPIED_BYTES_MAX = 600
+
+_crc32: Callable[[bytes | memoryview], int]
+try:
+    from isal import isal_zlib
+except ModuleNotFoundError:
+    _crc32 = zlib.crc32
+else:
+    _crc32 = isal_zlib.crc32
+
+
+def body_crc(body: bytes | memoryview) -> int:
+    """The bodyCRC field for a body; 0 for an empty one."""
+    return _crc32(body) & CRC_MASK
+
+
+def body_crcs(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """The bodyCRC of each of n ascending ranges of `data`.
+
+    One call a body cannot be avoided: 57 ns for 100 bytes, 120 ns for 1 KiB, CRC included. The
+    loop runs in C, through `map`: over copies that Arrow makes, or over views of larger bodies.
+    """
+    count = len(starts)
+    if int((ends - starts).sum()) <= COPIED_BYTES_MAX * count:
+        copies = binary_ranges(data, starts, ends).to_numpy(zero_copy_only=False)
+        crcs = np.fromiter(map(_crc32, copies), np.int64, count)
+    else:
+        view = memoryview(data.data)
+        views = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
+        crcs = np.fromiter(map(_crc32, views), np.int64, count)
+    return (crcs & CRC_MASK).astype(np.int32)

@@ -1,0 +1,155 @@
+"""Encoding a block from Arrow columns, without a loop over messages. Holds no state.
+
+Each record's parts (fixed part, body, topic, properties) are columns of binary values; Arrow joins
+them row by row, and the joined column's data buffer is the block.
+Source: spec/storage.md sections 2.1, 2.4 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketpy_proto.record.crc import body_crcs
+from rocketpy_proto.record.encode_properties import encode_property_column
+from rocketpy_proto.record.errors import UnencodableRecordError
+from rocketpy_proto.record.hosts import UNKNOWN_HOST, Host
+from rocketpy_proto.record.layout import HEADER_BY_SHAPE, PROPERTIES_BYTES_MAX
+from rocketpy_proto.record.ranges import octets_of, offsets_of
+from rocketpy_proto.record.single import encode_topic
+from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+
+BLOCK_BYTES_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BlockColumns:
+    """n messages as columns. Arrays have n rows; a plain value stands for all rows.
+
+    `tags`, `keys` (a list is joined with blanks), `properties` and each of `extra` become
+    properties, in this order: TAGS, KEYS, extra, the map. A dedicated column wins over an entry
+    of the map with its name; null and empty values are left out.
+    """
+
+    body: pa.Array
+    topic: str | pa.StringArray
+    queue_id: int | pa.Int32Array
+    tags: pa.StringArray | None = None
+    keys: pa.StringArray | pa.ListArray | None = None
+    properties: pa.MapArray | None = None
+    extra: Mapping[str, pa.StringArray] = field(default_factory=dict)
+    born_timestamp_ms: int | pa.Int64Array = 0
+    born_host: Host = UNKNOWN_HOST
+    store_host: Host = UNKNOWN_HOST
+    sys_flag: int = 0
+    flag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBlock:
+    """The block's bytes, and the size of each record in it (n int32)."""
+
+    data: pa.Buffer
+    sizes: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Topics:
+    """Of each row: magic, and topic with its length before it (one value, or a column)."""
+
+    magic: int | NDArray[np.uint32]
+    tails: pa.Scalar | pa.BinaryArray
+    tail_bytes: int | NDArray[np.int64]
+
+
+def encode_block(columns: BlockColumns) -> EncodedBlock:
+    """Encode n messages. Raises UnencodableRecordError, which names row and field."""
+    body = _bodies(columns.body)
+    topics = _topics(columns.topic)
+    properties = encode_property_column(
+        columns.tags, columns.keys, columns.extra, columns.properties, len(body)
+    )
+    properties_bytes = np.diff(offsets_of(properties)).astype(np.int64)
+    too_long = properties_bytes > PROPERTIES_BYTES_MAX
+    if too_long.any():
+        row = int(np.argmax(too_long))
+        reason = f"bytes of properties are more than {PROPERTIES_BYTES_MAX}"
+        raise UnencodableRecordError("properties", int(properties_bytes[row]), reason, row)
+    header = _headers(columns, body, topics)
+    body_bytes = header["body_length"].astype(np.int64)
+    sizes = header.dtype.itemsize + body_bytes + topics.tail_bytes + 2 + properties_bytes
+    if sizes.sum() > BLOCK_BYTES_MAX:
+        raise UnencodableRecordError("block", int(sizes.sum()), "bytes are too many; send less")
+    header["total_size"] = sizes
+    joined = pc.binary_join_element_wise(
+        _fixed_width(header),
+        body,
+        topics.tails,
+        _fixed_width(properties_bytes.astype(">i2")),
+        properties,
+        pa.scalar(b""),
+    )
+    data = joined.buffers()[2] or pa.py_buffer(b"")
+    return EncodedBlock(data.slice(0, int(sizes.sum())), sizes.astype(np.int32))
+
+
+def _bodies(body: pa.Array) -> pa.BinaryArray:
+    """As binary with 32-bit offsets, without nulls."""
+    if body.null_count:
+        row = int(np.argmax(body.is_null().to_numpy(zero_copy_only=False)))
+        raise UnencodableRecordError("body", None, "is null; give every message a body", row)
+    return body.cast(pa.binary())
+
+
+def _topics(topic: str | pa.StringArray) -> _Topics:
+    if isinstance(topic, str):
+        encoded = encode_topic(topic)
+        tail = encoded.length + encoded.encoded
+        return _Topics(encoded.magic, pa.scalar(tail), len(tail))
+    if topic.null_count:
+        row = int(np.argmax(topic.is_null().to_numpy(zero_copy_only=False)))
+        raise UnencodableRecordError("topic", None, "is null", row)
+    dictionary = topic.dictionary_encode()
+    encoded = [encode_topic(name) for name in dictionary.dictionary.to_pylist()]
+    tails = pa.array([one.length + one.encoded for one in encoded], pa.binary())
+    rows = dictionary.indices.to_numpy()
+    column = tails.take(dictionary.indices)
+    magic = np.array([one.magic for one in encoded], np.uint32)[rows]
+    return _Topics(magic, column, np.diff(offsets_of(column)).astype(np.int64))
+
+
+def _headers(columns: BlockColumns, body: pa.BinaryArray, topics: _Topics) -> NDArray[np.void]:
+    """The fixed part of each row, but for its total size."""
+    born, store = columns.born_host, columns.store_host
+    header = np.zeros(len(body), HEADER_BY_SHAPE[born.is_v6, store.is_v6])
+    offsets = offsets_of(body).astype(np.int64)
+    sys_flag = columns.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
+    header["magic"] = topics.magic
+    header["body_crc"] = body_crcs(memoryview(octets_of(body)), offsets[:-1], offsets[1:])
+    header["queue_id"] = _numbers(columns.queue_id)
+    header["flag"] = columns.flag
+    header["sys_flag"] = sys_flag | BORN_HOST_V6 * born.is_v6 | STORE_HOST_V6 * store.is_v6
+    header["born_timestamp"] = _numbers(columns.born_timestamp_ms)
+    header["born_host"] = np.void(born.to_bytes())
+    header["store_host"] = np.void(store.to_bytes())
+    header["body_length"] = np.diff(offsets)
+    return header
+
+
+def _numbers(values: int | pa.Array) -> int | NDArray[np.integer]:
+    return values if isinstance(values, int) else values.to_numpy(zero_copy_only=False)
+
+
+def _fixed_width(values: NDArray[np.generic]) -> pa.BinaryArray:
+    """Items of equal size as a binary column over the same memory."""
+    count, size = len(values), values.dtype.itemsize
+    offsets = np.arange(0, (count + 1) * size, size, dtype=np.int64)
+    if offsets[-1] > BLOCK_BYTES_MAX:
+        raise UnencodableRecordError("block", count, "messages are too many; send less")
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(values.tobytes())]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)

@@ -1,0 +1,63 @@
+"""Hosts and message ids. Source: spec/storage.md sections 2.1 and 5. Holds no state."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from dataclasses import dataclass
+
+_PORT = struct.Struct(">i")
+PORT_MAX = 65535
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An address and a port, as records carry them."""
+
+    address: Address
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Host:
+        """From `1.2.3.4:10911` or `[::1]:10911`. Raises ValueError."""
+        address, colon, port = text.rpartition(":")
+        if not colon:
+            raise ValueError(f"host {text!r} has no port; write it as address:port")
+        return cls(ipaddress.ip_address(address.strip("[]")), int(port))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Host:
+        """From 8 bytes (IPv4) or 20 bytes (IPv6)."""
+        address = data[: -_PORT.size]
+        kind = ipaddress.IPv4Address if len(address) == 4 else ipaddress.IPv6Address
+        return cls(kind(address), _PORT.unpack(data[-_PORT.size :])[0])
+
+    def to_bytes(self) -> bytes:
+        """The address in network order, then the port as int32."""
+        return self.address.packed + _PORT.pack(self.port)
+
+    @property
+    def is_v6(self) -> bool:
+        """Whether the address takes 16 bytes."""
+        return self.address.version == 6
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if self.is_v6 else f"{self.address}:{self.port}"
+
+
+UNKNOWN_HOST = Host(ipaddress.IPv4Address(0), 0)
+_OFFSET = struct.Struct(">q")
+
+
+def encode_offset_message_id(store_host: Host, physical_offset: int) -> str:
+    """offsetMsgId: upper-case hex of store host and physical offset (5.1)."""
+    return (store_host.to_bytes() + _OFFSET.pack(physical_offset)).hex().upper()
+
+
+def decode_offset_message_id(message_id: str) -> tuple[Host, int]:
+    """Store host and physical offset of an offsetMsgId. Raises ValueError."""
+    data = bytes.fromhex(message_id)
+    if len(data) not in (16, 28):
+        raise ValueError(f"{message_id!r} is no offset message id: it has {len(data)} bytes")
+    return Host.from_bytes(data[: -_OFFSET.size]), _OFFSET.unpack(data[-_OFFSET.size :])[0]

@@ -1,0 +1,144 @@
+"""The properties of a whole block, without a loop over messages. Holds no state.
+
+All properties strings are gathered into one run of bytes; separators are found by comparing whole
+arrays; names and values become Arrow arrays. Source: spec/storage.md section 3.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rocketpy_proto.record.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from rocketpy_proto.record.ranges import binary_ranges, octets_of, offsets_of, to_strings
+
+# Records with more entries than this have their duplicates found by sorting.
+ENTRIES_COMPARED_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BlockProperties:
+    """Entries of n records: `record` (m int64, ascending) says whose entry it is.
+
+    `codes` number the distinct names; `name_code` says which number a name has.
+    """
+
+    count: int
+    record: NDArray[np.int64]
+    names: pa.StringArray
+    values: pa.StringArray
+    codes: NDArray[np.int32]
+    name_code: dict[str, int]
+
+    def column(self, name: str) -> pa.StringArray:
+        """The value of property `name` in each record, null where it is absent."""
+        code = self.name_code.get(name)
+        if code is None:
+            return pa.nulls(self.count, pa.string())
+        entries = np.flatnonzero(self.codes == code)
+        if len(entries) == self.count:
+            return self.values.take(pa.array(entries))
+        index = np.full(self.count, -1, np.int64)
+        index[self.record[entries]] = entries
+        return self.values.take(pa.array(index, mask=index < 0))
+
+    def map_column(self) -> pa.MapArray:
+        """Every property of each record."""
+        offsets = np.zeros(self.count + 1, np.int32)
+        np.cumsum(np.bincount(self.record, minlength=self.count), out=offsets[1:])
+        return pa.MapArray.from_arrays(pa.array(offsets), self.names, self.values)
+
+
+def parse_properties(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> BlockProperties:
+    """Read the properties strings at the given ranges of `data`."""
+    strings = binary_ranges(data, starts, starts + lengths)
+    octets = octets_of(strings)
+    entries = find_entries(strings)
+    names = to_strings(binary_ranges(octets, entries.begin, entries.middle))
+    values = to_strings(binary_ranges(octets, entries.middle + 1, entries.end))
+    return _last_ones(len(starts), entries.record, names, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Where each entry lies: name [begin, middle), value [middle + 1, end)."""
+
+    record: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    middle: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+
+def find_entries(strings: pa.BinaryArray) -> Entries:
+    """Entries with a name and a value, in order, as places in the data buffer of `strings`."""
+    octets, bounds = octets_of(strings), offsets_of(strings).astype(np.int64)
+    used = octets[: bounds[-1]]
+    ends = np.flatnonzero(used == PROPERTY_SEPARATOR)
+    middles = np.flatnonzero(used == NAME_VALUE_SEPARATOR)
+    after = ends + 1
+    # A record whose last entry has no separator ends one by its own end.
+    lasts = bounds[1:]
+    filled = lasts > bounds[:-1]
+    open_ended = lasts[filled][used[lasts[filled] - 1] != PROPERTY_SEPARATOR]
+    if len(open_ended):
+        order = np.argsort(np.concatenate((ends, open_ended)), kind="stable")
+        after = np.concatenate((after, open_ended))[order]
+        ends = np.concatenate((ends, open_ended))[order]
+    begins = np.concatenate(([0], after[:-1])) if len(ends) else ends
+    per_record = np.diff(np.searchsorted(after, bounds, "right"))
+    record = np.repeat(np.arange(len(per_record)), per_record)
+    middles = _first_middles(middles, begins, ends)
+    good = (middles > begins) & (middles + 1 < ends)
+    if good.all():
+        return Entries(record, begins, middles, ends)
+    return Entries(record[good], begins[good], middles[good], ends[good])
+
+
+def _first_middles(
+    middles: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The first name end in each entry; where there is none, something outside of it."""
+    if len(middles) == len(begins) and ((begins <= middles) & (middles < ends)).all():
+        return middles
+    if len(middles) == 0:
+        return np.full(len(begins), -1, np.int64)
+    place = np.searchsorted(middles, begins)
+    found = middles[np.minimum(place, len(middles) - 1)]
+    return np.where((place < len(middles)) & (found < ends), found, -1)
+
+
+def _last_ones(
+    count: int, record: NDArray[np.int64], names: pa.StringArray, values: pa.StringArray
+) -> BlockProperties:
+    """Drop every entry whose name comes again later in its record."""
+    dictionary = names.dictionary_encode()
+    codes = dictionary.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    name_code = {name: code for code, name in enumerate(dictionary.dictionary.to_pylist())}
+    again = _comes_again(record, codes)
+    if again.any():
+        kept = np.flatnonzero(~again)
+        record, codes = record[kept], codes[kept]
+        names, values = names.take(pa.array(kept)), values.take(pa.array(kept))
+    return BlockProperties(count, record, names, values, codes, name_code)
+
+
+def _comes_again(record: NDArray[np.int64], codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+    again = np.zeros(len(record), np.bool_)
+    if len(record) == 0:
+        return again
+    if np.bincount(record).max() > ENTRIES_COMPARED_MAX:
+        order = np.lexsort((np.arange(len(record)), codes, record))
+        same = (record[order][1:] == record[order][:-1]) & (codes[order][1:] == codes[order][:-1])
+        again[order[:-1][same]] = True
+        return again
+    for distance in range(1, min(ENTRIES_COMPARED_MAX, len(record))):
+        near = record[distance:] == record[:-distance]
+        if not near.any():
+            break
+        again[:-distance] |= near & (codes[distance:] == codes[:-distance])
+    return again
