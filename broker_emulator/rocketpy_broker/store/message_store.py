@@ -133,7 +133,7 @@ class MessageStore:
                 queue_id=queue.queue_id,
             )
             units = block_units(block, offset)
-            self._log.append(memoryview(block.data))
+            self._log.append(block.data.data)
         except OSError as error:
             raise StoreClosedError(
                 f"the commit log cannot be written ({error.strerror}); nothing was stored"

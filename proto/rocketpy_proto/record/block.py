@@ -24,6 +24,8 @@ from rocketpy_proto.record.layout import (
     HEADER_BYTES,
     HEADER_V4,
     HEADER_V6,
+    HOST_V4_BYTES,
+    HOST_V6_BYTES,
     MAGIC_V1,
     MAGIC_V2,
     RECORD_MAGICS,
@@ -138,9 +140,7 @@ class RecordBlock:
 
     def verify_body_crc(self) -> None:
         """Compare every body with its CRC. Raises MalformedRecordError for the first bad one."""
-        found = body_crcs(
-            memoryview(self.data), self.body_start, self.body_start + self.body_length
-        )
+        found = body_crcs(self.data, self.body_start, self.body_start + self.body_length)
         wrong = (found != self.header["body_crc"]) & (self.body_length > 0)
         _refuse(wrong, self.positions, "body CRC does not match")
 
@@ -199,18 +199,21 @@ def _refuse(wrong: Mask, positions: Positions, reason: str) -> None:
 
 
 def _is_magic(magic: NDArray[np.uint32]) -> Mask:
-    return (magic == MAGIC_V1) | (magic == MAGIC_V2)
+    known: Mask = (magic == MAGIC_V1) | (magic == MAGIC_V2)
+    return known
 
 
 def _items(data: NDArray[np.uint8], length: int) -> NDArray[np.void]:
     """A view with an item of `length` bytes at every byte of `data`."""
     count = max(len(data) - length + 1, 0)
-    return np.ndarray((count,), f"V{length}", data, strides=(1,))
+    items: NDArray[np.void] = np.ndarray((count,), f"V{length}", data, strides=(1,))
+    return items
 
 
 def _int16_at(data: NDArray[np.uint8], starts: Positions) -> Positions:
     high = data[starts].view(np.int8).astype(np.int64)
-    return (high << 8) | data[starts + 1]
+    value: Positions = (high << 8) | data[starts + 1]
+    return value
 
 
 def _sys_flags(data: NDArray[np.uint8], positions: Positions) -> NDArray[np.int32]:
@@ -291,4 +294,5 @@ def _header_bytes(header: NDArray[np.void]) -> Positions | int:
         return HEADER_BYTES
     flags = header["sys_flag"].astype(np.int64)
     hosts_v6 = ((flags & BORN_HOST_V6) != 0).astype(np.int64) + ((flags & STORE_HOST_V6) != 0)
-    return HEADER_BYTES + 12 * hosts_v6
+    header_bytes: Positions = HEADER_BYTES + (HOST_V6_BYTES - HOST_V4_BYTES) * hosts_v6
+    return header_bytes

@@ -129,7 +129,8 @@ class _Decoder:
         return hosts.view(np.uint8).reshape(len(self._block), hosts.dtype.itemsize)
 
     def _is_v6(self, bit: int) -> NDArray[np.bool_]:
-        return (self._header["sys_flag"].astype(np.int32) & bit) != 0
+        is_v6: NDArray[np.bool_] = (self._header["sys_flag"].astype(np.int32) & bit) != 0
+        return is_v6
 
 
 def _host_text(tagged: bytes) -> str:

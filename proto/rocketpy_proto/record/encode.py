@@ -115,11 +115,11 @@ def _topics(topic: str | pa.StringArray) -> _Topics:
         row = int(np.argmax(topic.is_null().to_numpy(zero_copy_only=False)))
         raise UnencodableRecordError("topic", None, "is null", row)
     dictionary = topic.dictionary_encode()
-    encoded = [encode_topic(name) for name in dictionary.dictionary.to_pylist()]
-    tails = pa.array([one.length + one.encoded for one in encoded], pa.binary())
+    distinct = [encode_topic(name) for name in dictionary.dictionary.to_pylist()]
+    tails = pa.array([one.length + one.encoded for one in distinct], pa.binary())
     rows = dictionary.indices.to_numpy()
     column = tails.take(dictionary.indices)
-    magic = np.array([one.magic for one in encoded], np.uint32)[rows]
+    magic = np.array([one.magic for one in distinct], np.uint32)[rows]
     return _Topics(magic, column, np.diff(offsets_of(column)).astype(np.int64))
 
 
@@ -130,7 +130,7 @@ def _headers(columns: BlockColumns, body: pa.BinaryArray, topics: _Topics) -> ND
     offsets = offsets_of(body).astype(np.int64)
     sys_flag = columns.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
     header["magic"] = topics.magic
-    header["body_crc"] = body_crcs(memoryview(octets_of(body)), offsets[:-1], offsets[1:])
+    header["body_crc"] = body_crcs(octets_of(body), offsets[:-1], offsets[1:])
     header["queue_id"] = _numbers(columns.queue_id)
     header["flag"] = columns.flag
     header["sys_flag"] = sys_flag | BORN_HOST_V6 * born.is_v6 | STORE_HOST_V6 * store.is_v6

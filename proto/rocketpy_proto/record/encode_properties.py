@@ -79,7 +79,8 @@ def _filled(column: pa.BinaryArray) -> NDArray[np.bool_]:
     """Where the column has a value that is not empty."""
     lengths = np.diff(offsets_of(column))
     valid = column.is_valid().to_numpy(zero_copy_only=False)
-    return valid & (lengths > 0)
+    filled: NDArray[np.bool_] = valid & (lengths > 0)
+    return filled
 
 
 def _entry_pieces(name: str, column: pa.BinaryArray) -> list[pa.Array | pa.Scalar]:
