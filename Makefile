@@ -122,7 +122,7 @@ java:
 		exit 1
 	fi
 
-# Runs the shell's $$command where that can work; else says how to get what the shell's $$need names.
+# Runs the shell's $$command where that can work; else says how to get what its $$need names.
 define RUN_AS_ROOT
 if ! command -v apt-get > /dev/null; then
 	echo "make: $$need is missing; install it with your system's package manager" >&2

@@ -1,0 +1,21 @@
+"""What holds for every test: how hypothesis works here, and the marks that a folder implies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# No time limit for one example: on a busy machine it would fail a test that is right.
+settings.register_profile("rocketpy", deadline=None, print_blob=True)
+settings.load_profile("rocketpy")
+
+SPARK_FOLDER = Path(__file__).parent / "spark"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies in `tests/spark`, so that `-m 'not spark'` is the quick round."""
+    for item in items:
+        if SPARK_FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.spark)

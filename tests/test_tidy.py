@@ -1,0 +1,200 @@
+"""The project keeps the rules of `tests/tidy.py`, and each rule finds what it is there for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import tidy
+from tests.tidy import Source
+
+TOP = Path(__file__).resolve().parent.parent
+ROOM = "broker_emulator/rocketpy_broker"
+Rule = Callable[[Source], Iterator[str]]
+
+
+@pytest.mark.parametrize("rule", tidy.RULES, ids=lambda rule: rule.__name__)
+def test_every_file_keeps_the_rule(rule: Rule) -> None:
+    problems = [problem for source in tidy.sources(TOP) for problem in rule(source)]
+    assert not problems, "\n".join(["", *problems])
+
+
+def test_every_module_is_imported_or_started() -> None:
+    problems = list(tidy.idle_modules(tidy.sources(TOP)))
+    assert not problems, "\n".join(["", *problems])
+
+
+def test_every_room_is_looked_at() -> None:
+    paths = [source.path for source in tidy.sources(TOP)]
+    for room in tidy.ROOMS:
+        assert any(path.startswith(room) and path.endswith(".py") for path in paths), room
+    assert "Makefile" in paths
+    assert ".ci/run" in paths
+    assert not [path for path in paths if "_pb2" in path]
+
+
+@pytest.mark.parametrize("table", [tidy.LONG_FUNCTIONS, tidy.TASK_ROOTS], ids=["long", "roots"])
+def test_an_exemption_names_a_function_that_exists(table: dict[str, str]) -> None:
+    for place in table:
+        path, _, name = place.partition("::")
+        assert f"def {name}(" in (TOP / path).read_text(encoding="utf-8"), place
+
+
+def test_the_stubs_are_those_made_from_the_contract() -> None:
+    sums = (TOP / "proto/stubs.sha256").read_text(encoding="ascii").split()
+    recorded = dict(zip(sums[1::2], sums[::2], strict=True))
+    found = [
+        *TOP.glob("proto/rocketpy/v1/*.proto"),
+        *TOP.glob("proto/rocketpy_proto/rocketpy/v1/*_pb2*.py*"),
+    ]
+    actual = {
+        path.relative_to(TOP).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in found
+    }
+    assert actual == recorded, "a .proto file or a stub was changed by hand: run `make proto`"
+
+
+SAMPLES: list[tuple[Rule, str, str, str]] = [
+    (
+        tidy.file_length,
+        f"{ROOM}/long.py",
+        "x = 1\n" * 401,
+        f"{ROOM}/long.py: 401 lines, at most 400: split it by noun",
+    ),
+    (
+        tidy.line_length,
+        "proto/rocketpy/v1/wide.proto",
+        "//" + "-" * 99 + "\n",
+        "proto/rocketpy/v1/wide.proto:1: 101 columns, at most 100: break the line",
+    ),
+    (
+        tidy.function_length,
+        "tests/test_long.py",
+        'def tell():\n    """Say\n    it."""\n' + "    x = 1\n" * 41,
+        "tests/test_long.py:1: the body of tell has 41 lines, at most 40: take a helper out",
+    ),
+    (
+        tidy.wide_result,
+        f"{ROOM}/wide.py",
+        "async def find() -> tuple[int, str, bytes]: ...\n",
+        f"{ROOM}/wide.py:1: find returns a tuple of 3: return a frozen dataclass that names them",
+    ),
+    (
+        tidy.module_docstring,
+        f"{ROOM}/bare.py",
+        "x = 1\n",
+        (
+            f"{ROOM}/bare.py: no docstring at the top: "
+            "say what lives here and what a crash does to it, or that it holds no state"
+        ),
+    ),
+    (
+        tidy.banned_call,
+        f"{ROOM}/talk.py",
+        "print(1)\n",
+        f"{ROOM}/talk.py:1: print() belongs in */cli/*: log, or raise an error that says it",
+    ),
+    (
+        tidy.banned_call,
+        f"{ROOM}/nap.py",
+        "from time import sleep as nap\nnap(1)\n",
+        f"{ROOM}/nap.py:2: time.sleep() belongs in */clock.py: wait by the clock that was injected",
+    ),
+    (
+        tidy.banned_call,
+        "connector/pyspark_rocketpy/now.py",
+        "import time as t\nt.time()\n",
+        (
+            "connector/pyspark_rocketpy/now.py:2: time.time() belongs in */clock.py: "
+            "ask the clock that was injected"
+        ),
+    ),
+    (
+        tidy.banned_call,
+        f"{ROOM}/orphan.py",
+        "import asyncio\nasyncio.get_running_loop().create_task(work())\n",
+        (
+            f"{ROOM}/orphan.py:2: ?.create_task() belongs in */rocketpy_broker/tasks.py: "
+            "start it in a TaskScope, which owns it"
+        ),
+    ),
+    (
+        tidy.banned_call,
+        f"{ROOM}/services/move.py",
+        "import os\nos.replace(a, b)\n",
+        (
+            f"{ROOM}/services/move.py:2: os.replace() belongs in */store/files.py: "
+            "use rocketpy_broker.store.files, which flushes"
+        ),
+    ),
+    (
+        tidy.broad_except,
+        f"{ROOM}/deaf.py",
+        "def hear():\n    try:\n        x()\n    except (OSError, Exception):\n        pass\n",
+        f"{ROOM}/deaf.py:4: hear catches everything: name the errors that it can answer",
+    ),
+    (
+        tidy.broad_except,
+        f"{ROOM}/bare.py",
+        "def hear():\n    try:\n        x()\n    except:\n        pass\n",
+        f"{ROOM}/bare.py:4: hear catches everything: name the errors that it can answer",
+    ),
+    (
+        tidy.left_over,
+        "Makefile",
+        "all:\n# " + "TO" + "DO write it\n",
+        "Makefile:2: " + "TO" + "DO is left over: do it now or file an issue",
+    ),
+    (
+        tidy.one_title,
+        "docs/two.md",
+        "# One\n```sh\n# no title\n```\n# Two\n",
+        "docs/two.md: 2 titles: a document has one line that begins with '# '",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text", "message"), SAMPLES)
+def test_a_rule_names_the_place_and_the_way_out(
+    rule: Rule, path: str, text: str, message: str
+) -> None:
+    assert list(rule(Source(path, text))) == [message]
+
+
+def test_every_rule_has_a_bad_sample() -> None:
+    assert {rule for rule, *_ in SAMPLES} == set(tidy.RULES)
+
+
+def test_a_module_that_nobody_imports_is_named() -> None:
+    room = [
+        Source(f"{ROOM}/used.py", ""),
+        Source(f"{ROOM}/idle.py", "from rocketpy_broker import idle"),
+        Source(f"{ROOM}/__init__.py", "from .used import name"),
+        Source("tests/test_idle.py", "import rocketpy_broker.idle"),
+    ]
+    assert list(tidy.idle_modules(room)) == [
+        f"{ROOM}/idle.py: nobody imports rocketpy_broker.idle: use it or delete it"
+    ]
+
+
+TIDY = [
+    (f"{ROOM}/clock.py", '"""Time."""\nimport time\nnow = time.time()\n'),
+    (f"{ROOM}/cli/show.py", '"""A command."""\nprint(1)\n'),
+    (f"{ROOM}/words.py", '"""Words."""\ntext = "a".replace("a", "b")\n'),
+    (f"{ROOM}/pair.py", '"""A pair."""\ndef f() -> tuple[int, int]: ...\n'),
+    (
+        f"{ROOM}/clean.py",
+        '"""Cleans."""\ntry:\n    x()\nexcept BaseException:\n    undo()\n    raise\n',
+    ),
+    ("tests/test_nap.py", "import time\ntime.sleep(1)\n"),
+    ("docs/one.md", "# One\n" + "word " * 40 + "\n## Part\n"),
+]
+
+
+@pytest.mark.parametrize(("path", "text"), TIDY)
+def test_what_is_in_its_place_passes_every_rule(path: str, text: str) -> None:
+    source = Source(path, text)
+    assert [problem for rule in tidy.RULES for problem in rule(source)] == []
