@@ -61,7 +61,9 @@ def main(
     json_path: Annotated[Path, typer.Option("--json", help="Where to save the results.")] = Path(
         "benchmarks/results.json"
     ),
-    profile: Annotated[bool, typer.Option(help="Print where this process spends its time.")] = False,
+    profile: Annotated[
+        bool, typer.Option(help="Print where this process spends its time.")
+    ] = False,
 ) -> None:
     """Measure everything that the README claims; ratios are medians of one run."""
     unknown = set(only or []) - set(MODULES)

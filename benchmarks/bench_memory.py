@@ -12,11 +12,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rocketpy_broker import LocalBroker
-from rocketpy_broker.store.flush import FlushDiskType
-
 from benchmarks.bench_source import fill
 from benchmarks.harness import Result
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.store.flush import FlushDiskType
 
 TOPIC = "memory"
 MESSAGES = 10_000_000

@@ -7,11 +7,11 @@ ASYNC_FLUSH and once with SYNC_FLUSH. Each round writes on behind the last one.
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from rocketpy_broker import LocalBroker
-from rocketpy_broker.store.flush import FlushDiskType
 
 from benchmarks.harness import Result, compare
 from benchmarks.spark_session import spark_session
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.store.flush import FlushDiskType
 
 TOPIC = "sink"
 QUEUES = 4

@@ -14,14 +14,14 @@ from pathlib import Path
 import grpc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
-from rocketpy_broker import LocalBroker
-from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 from benchmarks import data
 from benchmarks.harness import Result, compare
 from benchmarks.spark_session import spark_session
 from benchmarks.synthetic import write_batches
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 QUEUES = 2
 ROUNDS = 5
@@ -74,7 +74,9 @@ def rocketpy_reader(
     return reader.option("columns", columns) if columns else reader
 
 
-def sample_batch(spark: SparkSession, broker: LocalBroker, topic: str, columns: str | None) -> object:
+def sample_batch(
+    spark: SparkSession, broker: LocalBroker, topic: str, columns: str | None
+) -> object:
     """One Arrow batch as our source yields it, read in this process."""
     from pyspark_rocketpy import DefaultSource
 
@@ -120,7 +122,11 @@ def run_case(
     speed = rows / comparison.seconds / 1e6
     detail = f"{speed:.2f} M rows/s, synthetic {rows / comparison.baseline_seconds / 1e6:.2f}"
     return Result(
-        f"source / synthetic, {name}, {body_bytes} B", comparison.ratio, "ratio", goal, detail=detail
+        f"source / synthetic, {name}, {body_bytes} B",
+        comparison.ratio,
+        "ratio",
+        goal,
+        detail=detail,
     )
 
 

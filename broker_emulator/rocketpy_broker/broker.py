@@ -42,14 +42,14 @@ class Ready:
     recovery: RecoveryResult
 
 
-def _store_host(config: BrokerConfig) -> Host:
+def _store_host(config: BrokerConfig, port: int) -> Host:
     """The address written into records; an IPv4 one, as RocketMQ's default."""
     try:
         address = ipaddress.ip_address(config.host)
     except ValueError:
         address = LOOPBACK
     known = isinstance(address, ipaddress.IPv4Address) and not address.is_unspecified
-    return Host(address if known else LOOPBACK, config.port)
+    return Host(address if known else LOOPBACK, port)
 
 
 class Broker:
@@ -67,7 +67,7 @@ class Broker:
                 config.flush_disk_type,
             ),
             self._clock,
-            _store_host(config),
+            _store_host(config, config.port),
         )
         self._topics = TopicConfigManager(
             folder, self._clock, config.cluster_name, config.broker_name
@@ -116,6 +116,7 @@ class Broker:
             scope.start(group_commit.flush_queues_loop())
             scope.start(self._persist_loop())
             port = await server.start()
+            self.store.store_host = _store_host(self._config, port)
             ready.set_result(Ready(self._config.host, port, recovery))
             try:
                 await stopped.wait()

@@ -61,7 +61,8 @@ class MessageStore:
     def __init__(self, config: StoreConfig, clock: Clock, store_host: Host) -> None:
         self._config = config
         self._clock = clock
-        self._store_host = store_host
+        # The address that new records carry; a server with port 0 knows its own only late.
+        self.store_host = store_host
         folder = config.folder
         self._log = CommitLog(folder / "commitlog", config.commit_log_segment_bytes)
         self._queues = ConsumeQueueTable(
@@ -129,7 +130,7 @@ class MessageStore:
                 queue_offset_first=queue_offset,
                 physical_offset_first=offset,
                 store_timestamp_ms=now_ms,
-                store_host=self._store_host,
+                store_host=self.store_host,
                 queue_id=queue.queue_id,
             )
             units = block_units(block, offset)

@@ -19,7 +19,7 @@ from rocketpy_proto.record.hosts import Host
 from rocketpy_proto.record.layout import HOST_V4_BYTES, HOST_V6_BYTES
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 from rocketpy_proto.record.properties_block import BlockProperties, parse_properties
-from rocketpy_proto.record.ranges import binary_ranges, to_strings
+from rocketpy_proto.record.ranges import binary_ranges, hex_strings, to_strings
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -44,7 +44,6 @@ COLUMN_TYPES: Mapping[str, pa.DataType] = {
     "messageGroup": pa.string(),
 }
 NULLABLE_COLUMNS = frozenset({"tags", "keys", "messageGroup"})
-_HEX_DIGITS = np.frombuffer(b"".join(b"%02X" % octet for octet in range(256)), "S2")
 _MICROSECONDS = 1000
 
 
@@ -106,11 +105,11 @@ class _Decoder:
         host = self._host_octets("store_host")
         offset = np.ascontiguousarray(self._header["physical_offset"]).view(np.uint8)
         offset = offset.reshape(len(self._block), 8)
-        short = _hex(np.hstack((host[:, :HOST_V4_BYTES], offset)))
+        short = hex_strings(np.hstack((host[:, :HOST_V4_BYTES], offset)))
         v6 = self._is_v6(STORE_HOST_V6)
         if not v6.any():
             return short
-        return pc.if_else(pa.array(v6), _hex(np.hstack((host, offset))), short)
+        return pc.if_else(pa.array(v6), hex_strings(np.hstack((host, offset))), short)
 
     def host(self, name: str, v6_bit: int) -> pa.Array:
         """Hosts repeat, so each distinct one is formatted once; all distinct: 2 us each."""
@@ -135,16 +134,6 @@ class _Decoder:
 
 def _host_text(tagged: bytes) -> str:
     return str(Host.from_bytes(tagged[: HOST_V6_BYTES if tagged[-1] else HOST_V4_BYTES]))
-
-
-def _hex(octets: NDArray[np.uint8]) -> pa.Array:
-    """Each row as upper-case hex."""
-    count, width = octets.shape
-    offsets = np.arange(0, (count + 1) * 2 * width, 2 * width, dtype=np.int32)
-    digits = _HEX_DIGITS[octets].tobytes()
-    return pa.Array.from_buffers(
-        pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(digits)]
-    )
 
 
 def _split_keys(keys: pa.Array) -> pa.Array:

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+_HEX_DIGITS = np.frombuffer(b"".join(b"%02X" % octet for octet in range(256)), "S2")
+
 
 def binary_ranges(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
@@ -49,3 +51,13 @@ def to_strings(array: pa.BinaryArray) -> pa.StringArray:
     except pa.ArrowInvalid:
         decoded = [None if v is None else v.decode(errors="replace") for v in array.to_pylist()]
         return pa.array(decoded, pa.string())
+
+
+def hex_strings(octets: NDArray[np.uint8]) -> pa.StringArray:
+    """Each row of an n x w array as upper-case hex of 2 w digits."""
+    count, width = octets.shape
+    offsets = np.arange(0, (count + 1) * 2 * width, 2 * width, dtype=np.int32)
+    digits = _HEX_DIGITS[octets].tobytes()
+    return pa.Array.from_buffers(
+        pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(digits)]
+    )

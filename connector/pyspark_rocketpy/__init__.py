@@ -1,0 +1,21 @@
+"""pyspark_rocketpy: the Spark data source `rocketpy` for RocketMQ.
+
+PySpark finds `DefaultSource` by this package's name, in every process it starts, so importing
+stays light: no gRPC, PyArrow or NumPy here, and never a session. Holds no state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_rocketpy.datasource import DefaultSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DefaultSource", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known by hand, where PySpark cannot find it (with `addPyFile`)."""
+    spark.dataSource.register(DefaultSource)

@@ -1,0 +1,228 @@
+"""The connector's way to a broker: rocketpy.v1 over one gRPC channel a process.
+
+Clients are cached by their configuration, since the same worker process reads and writes in turn.
+Holds no state that outlives the process; a broken connection is tried again within the connect
+timeout, a broken pull goes on behind the last record it delivered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import grpc
+
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.offsets import Positions
+from rocketpy_proto.rocketpy.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    common_pb2,
+)
+
+if TYPE_CHECKING:
+    from grpc import _CallIterator
+
+    PullCall: TypeAlias = _CallIterator[broker_pb2.PullResponse]
+    AppendCall: TypeAlias = _CallIterator[broker_pb2.AppendResponse]
+
+SUCCESS, TOPIC_NOT_EXIST = 0, 17
+MESSAGE_BYTES_MAX = 64 << 20
+_RETRIES = {
+    "methodConfig": [
+        {
+            "name": [{"service": "rocketpy.v1.Broker"}, {"service": "rocketpy.v1.Admin"}],
+            "retryPolicy": {
+                "maxAttempts": 5,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ]
+}
+_CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.service_config", json.dumps(_RETRIES)),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Two clients of one process may talk to brokers that took each other's port.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """Whom to ask, and how patiently; times in ms."""
+
+    endpoints: tuple[str, ...]
+    connect_timeout_ms: int
+    request_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """One queue: minimum, maximum, and the group's committed offset (-1 for none)."""
+
+    min_offset: int
+    max_offset: int
+    committed_offset: int
+
+
+# topic -> queue id -> bounds; a topic that is not there is missing.
+Bounds = dict[str, dict[int, QueueBounds]]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLimits:
+    """Sizes in bytes."""
+
+    body_bytes_max: int
+    request_bytes_max: int
+
+
+class BrokerClient:
+    """Talks to the first of the endpoints that answers."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._timeout = config.connect_timeout_ms / 1000
+        self._endpoint, self._channel, self.limits = self._connect()
+        self._broker = broker_pb2_grpc.BrokerStub(self._channel)
+        self._admin = admin_pb2_grpc.AdminStub(self._channel)
+
+    def _connect(self) -> tuple[str, grpc.Channel, BrokerLimits]:
+        """Ask each endpoint in turn. Raises ConnectionFailedError."""
+        problems = []
+        share = self._timeout / len(self._config.endpoints)
+        for endpoint in self._config.endpoints:
+            channel = grpc.insecure_channel(endpoint, _CHANNEL_OPTIONS)
+            stub = admin_pb2_grpc.AdminStub(channel)
+            try:
+                info = stub.GetBrokerInfo(
+                    admin_pb2.GetBrokerInfoRequest(), timeout=share, wait_for_ready=True
+                )
+            except grpc.RpcError as error:
+                channel.close()
+                problems.append(_problem(endpoint, error))
+            else:
+                limits = BrokerLimits(info.body_bytes_max, info.request_bytes_max)
+                return endpoint, channel, limits
+        raise ConnectionFailedError(
+            f"{'; '.join(problems)}; check option endpoints and that the broker runs"
+        )
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._channel.close()
+
+    def failed(self, error: grpc.RpcError) -> ConnectionFailedError:
+        """The declared form of a transport fault."""
+        return ConnectionFailedError(
+            f"{_problem(self._endpoint, error)}; see whether the broker still runs"
+        )
+
+    def query_offsets(self, topics: Sequence[str], group: str) -> Bounds:
+        """Bounds and committed offsets of every queue of the topics that exist.
+
+        Raises ConnectionFailedError, BrokerError.
+        """
+        request = broker_pb2.QueryOffsetsRequest(topics=topics, consumer_group=group)
+        try:
+            response = self._broker.QueryOffsets(
+                request, timeout=self._timeout, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            raise self.failed(error) from error
+        bounds: Bounds = {}
+        for topic in response.topics:
+            if topic.status.code != TOPIC_NOT_EXIST:
+                check(topic.status)
+                bounds[topic.topic] = {
+                    queue.queue_id: QueueBounds(
+                        queue.min_offset, queue.max_offset, queue.committed_offset
+                    )
+                    for queue in topic.queues
+                }
+        return bounds
+
+    def commit_offsets(self, group: str, positions: Positions) -> None:
+        """Report a group's progress. Raises ConnectionFailedError, BrokerError."""
+        offsets = [
+            broker_pb2.CommittedOffset(topic=topic, queue_id=queue_id, offset=offset)
+            for topic, queues in positions.items()
+            for queue_id, offset in queues.items()
+        ]
+        request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=offsets)
+        try:
+            response = self._broker.CommitOffsets(
+                request, timeout=self._timeout, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            raise self.failed(error) from error
+        check(response.status)
+
+    def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
+        """How many queues each topic has for writing. Raises BrokerError for an unknown one."""
+        try:
+            response = self._admin.ListTopics(
+                admin_pb2.ListTopicsRequest(topics=topics),
+                timeout=self._timeout,
+                wait_for_ready=True,
+            )
+        except grpc.RpcError as error:
+            raise self.failed(error) from error
+        check(response.status)
+        return {config.topic: config.write_queue_nums for config in response.configs}
+
+    def pull(self, request: broker_pb2.PullRequest) -> PullCall:
+        """One Pull call; its transport faults are for the caller to map with `failed`."""
+        timeout = self._config.request_timeout_ms / 1000
+        call: PullCall = self._broker.Pull(request, timeout=timeout, wait_for_ready=True)
+        return call
+
+    def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
+        """One Append stream, without a deadline of its own."""
+        call: AppendCall = self._broker.Append(requests)
+        return call
+
+    @property
+    def connect_timeout_seconds(self) -> float:
+        """How long an unreachable broker is waited for."""
+        return self._timeout
+
+
+def _problem(endpoint: str, error: grpc.RpcError) -> str:
+    code = error.code()
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return f"{endpoint} answers, but is no rocketpy broker"
+    return f"no broker answers at {endpoint} ({code.name}: {error.details()})"
+
+
+def check(status: common_pb2.Status) -> None:
+    """Raises BrokerError for any status but success."""
+    if status.code != SUCCESS:
+        raise BrokerError(f"{status.remark} (response code {status.code})")
+
+
+_clients: dict[ClientConfig, BrokerClient] = {}
+
+
+def client_for(config: ClientConfig) -> BrokerClient:
+    """This process's client for `config`, made at its first use. Raises ConnectionFailedError."""
+    client = _clients.get(config)
+    if client is None:
+        client = _clients[config] = BrokerClient(config)
+    return client
+
+
+def forget_client(config: ClientConfig) -> None:
+    """Drop a client whose broker has gone, so that the next use asks all endpoints again."""
+    client = _clients.pop(config, None)
+    if client is not None:
+        client.close()

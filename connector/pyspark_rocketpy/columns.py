@@ -1,0 +1,49 @@
+"""The source's columns as Spark types, and what a user may choose of them. Holds no state.
+
+Source: spec/spark_python_datasource.md sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from pyspark_rocketpy.errors import ColumnError
+from rocketpy_proto.record import COLUMN_TYPES, NULLABLE_COLUMNS
+
+SPARK_TYPES = {name: from_arrow_type(kind) for name, kind in COLUMN_TYPES.items()}
+
+
+def source_schema(columns: tuple[str, ...] | None) -> StructType:
+    """The schema of all columns, or of the named ones in their order. Raises ColumnError."""
+    names = columns or tuple(COLUMN_TYPES)
+    for name in names:
+        _check_known(name)
+    return StructType(
+        [StructField(name, SPARK_TYPES[name], name in NULLABLE_COLUMNS) for name in names]
+    )
+
+
+def _check_known(name: str) -> None:
+    if name not in COLUMN_TYPES:
+        raise ColumnError(f"unknown column {name!r}; the columns are {', '.join(COLUMN_TYPES)}")
+
+
+def check_schema(schema: StructType) -> None:
+    """A user's schema may leave columns out and change their order. Raises ColumnError."""
+    for field in schema.fields:
+        _check_known(field.name)
+        expected = SPARK_TYPES[field.name]
+        if field.dataType != expected:
+            raise ColumnError(
+                f"column {field.name!r} has type {field.dataType.simpleString()} in the schema, "
+                f"it is {expected.simpleString()}; name it so and cast it afterwards"
+            )
+        if not field.nullable and field.name in NULLABLE_COLUMNS:
+            raise ColumnError(f"column {field.name!r} can be null; leave out NOT NULL")
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The very Arrow schema that Spark compares with."""
+    return to_arrow_schema(schema, timezone="UTC")

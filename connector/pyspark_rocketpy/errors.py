@@ -1,0 +1,81 @@
+"""Every error that the connector declares. Holds no state.
+
+    RocketpyError                 code; the text begins with it
+    ├── OptionError               an option: name, value, what is accepted
+    ├── ColumnError               a column of the schema or of the rows to write
+    ├── OffsetError               offsets that cannot be read, or do not fit the topic
+    ├── DataLossError             messages that the query has not read are gone
+    ├── ConnectionFailedError     no broker answers
+    ├── BrokerError               a broker refused: its response code and remark
+    ├── OversizeMessageError      a message larger than the broker takes
+    └── VersionError              a PySpark that this connector cannot work with
+
+Spark shows an error's text behind a Python traceback, so each begins with a short stable code.
+"""
+
+from __future__ import annotations
+
+
+class RocketpyError(Exception):
+    """Base of all declared errors."""
+
+    code = "ROCKETPY"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{self.code}: {text}" if not text.startswith(self.code) else text)
+
+
+class OptionError(RocketpyError):
+    """An option is unknown, missing, or has a value that is not accepted."""
+
+    code = "ROCKETPY_OPTION"
+
+
+class ColumnError(RocketpyError):
+    """A column is unknown, missing, of a wrong type, or holds a value that cannot be sent."""
+
+    code = "ROCKETPY_COLUMN"
+
+
+class OffsetError(RocketpyError):
+    """Offsets cannot be read, or do not fit the topic's queues."""
+
+    code = "ROCKETPY_OFFSET"
+
+
+class DataLossError(RocketpyError):
+    """Messages that were still to be read are gone."""
+
+    code = "ROCKETPY_DATA_LOSS"
+
+
+class ConnectionFailedError(RocketpyError):
+    """No broker answers at the endpoints, or the connection broke for too long."""
+
+    code = "ROCKETPY_CONNECTION"
+
+
+class BrokerError(RocketpyError):
+    """A broker refused a request."""
+
+    code = "ROCKETPY_BROKER"
+
+
+class OversizeMessageError(RocketpyError):
+    """A message is larger than the broker takes; nothing of its batch was sent."""
+
+    code = "ROCKETPY_OVERSIZE"
+
+
+class VersionError(RocketpyError):
+    """PySpark is too old."""
+
+    code = "ROCKETPY_VERSION"
+
+
+def loss_advice(option: str = "failOnDataLoss") -> str:
+    """What to do about lost data; the end of every DataLossError."""
+    return (
+        f"to go on without them set option {option} to false, or start from a new checkpoint "
+        "with startingOffsets earliest"
+    )

@@ -1,0 +1,118 @@
+"""Offsets of a query: positions by topic and queue, and the JSON that Spark's checkpoint holds.
+
+    {"v": 1, "offsetTable": {"TopicTest@my-group": {"0": 1042}}, "base": {...}}
+
+The shape of the table is that of RocketMQ's consumerOffset.json. `base` carries the first position
+of the query along, because Spark asks for the initial offset anew at each restart before its
+first commit, and may get another answer; `first` marks that answer. The checkpoint survives
+crashes, nothing else is kept. Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_rocketpy.errors import OffsetError
+
+VERSION = 1
+SEPARATOR = "@"
+LATEST, EARLIEST = -1, -2
+
+# topic -> queue id -> offset
+Positions = dict[str, dict[int, int]]
+Offset = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """Messages [begin, end) of one queue."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        """How many queue offsets it spans."""
+        return self.end - self.begin
+
+
+def first_offset(positions: Positions, group: str) -> Offset:
+    """The answer to initialOffset."""
+    return {"v": VERSION, "first": True, "offsetTable": _table(positions, group)}
+
+
+def next_offset(positions: Positions, start: Offset, group: str) -> Offset:
+    """The offset of a batch that begins at `start`; carries the query's first position along."""
+    base = start.get("base") or start["offsetTable"]
+    return {"v": VERSION, "offsetTable": _table(positions, group), "base": base}
+
+
+def _table(positions: Positions, group: str) -> dict[str, dict[str, int]]:
+    """Deterministic, since Spark compares offsets as text."""
+    return {
+        topic + SEPARATOR + group: {str(queue_id): queues[queue_id] for queue_id in sorted(queues)}
+        for topic, queues in sorted(positions.items())
+    }
+
+
+def positions_of(offset: Offset) -> Positions:
+    """The positions in a logged offset. Raises OffsetError."""
+    if offset.get("v") != VERSION:
+        raise OffsetError(
+            f"the checkpoint's offset has version {offset.get('v')!r}, this connector reads "
+            f"{VERSION}; use the version that wrote it, or a new checkpoint"
+        )
+    return _positions(offset.get("offsetTable"))
+
+
+def begin_of(start: Offset, end: Offset) -> Positions:
+    """Where the batch (start, end] begins: for the first one, where its log says it does."""
+    if not start.get("first"):
+        return positions_of(start)
+    return _positions(end["base"]) if "base" in end else positions_of(end)
+
+
+def _positions(table: object) -> Positions:
+    try:
+        assert isinstance(table, Mapping)
+        return {
+            key.rpartition(SEPARATOR)[0]: {int(i): int(offset) for i, offset in queues.items()}
+            for key, queues in table.items()
+        }
+    except (AssertionError, AttributeError, TypeError, ValueError) as error:
+        raise OffsetError(f"the checkpoint holds no offset table but {table!r}") from error
+
+
+def parse_offsets_json(option: str, text: str) -> Positions:
+    """Offsets that a user wrote. Raises OffsetError."""
+    example = 'write it as {"topic":{"0":12,"1":-2}}'
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise OffsetError(f"option {option} is {text!r}, which is no JSON; {example}") from error
+    try:
+        positions = {
+            topic: {int(queue_id): _whole(offset) for queue_id, offset in queues.items()}
+            for topic, queues in content.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise OffsetError(f"option {option} is {text!r}; {example}") from error
+    for topic, queues in positions.items():
+        for queue_id, offset in queues.items():
+            if offset < EARLIEST or queue_id < 0:
+                raise OffsetError(
+                    f"option {option}: offset {offset} of queue {queue_id} of topic {topic!r} is "
+                    "not accepted; use 0 or more, -1 for latest, -2 for earliest"
+                )
+    return positions
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(value)
+    return value

@@ -1,0 +1,49 @@
+"""Unique message ids, made for a whole batch. Source: spec/storage.md section 5.2.
+
+    IPv4 (4) | process id (2) | random per process (4) | ms in the month (4) | counter (2)
+
+as upper-case hex. The last six bytes are one ascending number, so ids of a process never repeat;
+a restarted process gets another random part.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import threading
+
+import numpy as np
+import pyarrow as pa
+
+from rocketpy_proto.record import Host, hex_strings
+
+COUNTER_BITS = 16
+_NUMBER_BYTES = 6
+
+
+class UniqueKeys:
+    """Makes ids; one per process is enough, and it may be shared by threads."""
+
+    def __init__(self, host: Host) -> None:
+        pid = (os.getpid() & 0xFFFF).to_bytes(2, "big")
+        self._prefix = np.frombuffer(host.to_bytes()[:4] + pid + os.urandom(4), np.uint8)
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def take(self, count: int, now_ms: int) -> pa.Array:
+        """`count` new ids as a string array."""
+        with self._lock:
+            first = max(self._next, _month_ms(now_ms) << COUNTER_BITS)
+            self._next = first + count
+        numbers = np.arange(first, first + count, dtype=">u8").view(np.uint8).reshape(count, 8)
+        octets = np.empty((count, len(self._prefix) + _NUMBER_BYTES), np.uint8)
+        octets[:, : len(self._prefix)] = self._prefix
+        octets[:, len(self._prefix) :] = numbers[:, 8 - _NUMBER_BYTES :]
+        return hex_strings(octets)
+
+
+def _month_ms(now_ms: int) -> int:
+    """Milliseconds since the month began, local time, as RocketMQ's clients count them."""
+    now = dt.datetime.fromtimestamp(now_ms / 1000).astimezone()
+    begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return now_ms - int(begin.timestamp() * 1000)
