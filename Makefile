@@ -23,7 +23,7 @@ SHELL := /bin/sh
 .ONESHELL:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test torture lint bench proto wheel clean
+.PHONY: help setup java demo test lint bench proto wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -39,10 +39,6 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 test: $(INSTALLED) java ## Run the tests
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m "not torture" $(ARGS)
-
-torture: $(INSTALLED) java ## Run the long tests that kill, cut and corrupt
-	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m torture $(ARGS)
 
 lint: $(INSTALLED) ## Check style, types, the arrows between rooms, and limits
 	@set -x
