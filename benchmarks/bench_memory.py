@@ -1,4 +1,4 @@
-"""Memory: the broker with ten million messages stored, and a reading task by the length of its range.
+"""Memory: the broker with ten million messages stored, and a task by the length of its range.
 
 The broker's figure is RssAnon of its process: resident memory without mapped files. The task's is
 the peak resident memory of a process that reads a range as an executor does.

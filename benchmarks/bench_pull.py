@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
@@ -24,6 +25,8 @@ BODY_BYTES = 1024
 ROUND_BYTES = 192 << 20
 RESPONSE_BYTES = 1 << 20
 BLOCK_MESSAGES = 800
+if TYPE_CHECKING:
+    BareCall: TypeAlias = grpc.UnaryStreamMultiCallable[bytes, bytes]
 CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1)]
 BARE_METHOD = "/benchmark.Bare/Stream"
 TOGETHER_MIN, INTERLEAVED_MIN = 0.6, 0.35
@@ -33,14 +36,14 @@ INTERLEAVED_QUEUES = 8
 async def serve_bare() -> None:
     """Serve chunks: the request says how many bytes each has and how many there are."""
 
-    async def stream(request: bytes, _context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+    async def stream(request: bytes, _context: object) -> AsyncIterator[bytes]:
         size, count = (int(part) for part in request.split())
         chunk = bytes(size)
         for _ in range(count):
             yield chunk
 
     server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
-    handler = grpc.unary_stream_rpc_method_handler(stream)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_stream_rpc_method_handler(stream)
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("benchmark.Bare", {"Stream": handler}),)
     )
@@ -57,7 +60,7 @@ def append_all(broker: LocalBroker, queues: int) -> int:
     together = data.block(BLOCK_MESSAGES, BODY_BYTES)
     single = data.block(1, BODY_BYTES)
 
-    def requests() -> object:
+    def requests() -> Iterator[broker_pb2.AppendRequest]:
         for number in range(blocks if queues == 1 else blocks * BLOCK_MESSAGES):
             block = together if queues == 1 else single
             yield broker_pb2.AppendRequest(
@@ -84,7 +87,7 @@ def run_case(name: str, queues: int, bare_port: int, goal: float) -> Result:
             grpc.insecure_channel(f"127.0.0.1:{bare_port}", CHANNEL_OPTIONS) as bare_channel,
         ):
             stub = broker_pb2_grpc.BrokerStub(channel)
-            bare = bare_channel.unary_stream(BARE_METHOD)
+            bare: BareCall = bare_channel.unary_stream(BARE_METHOD)
             sizes: list[int] = []
 
             def ours() -> None:

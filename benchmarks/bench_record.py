@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from benchmarks import data
@@ -30,9 +32,9 @@ def run() -> list[Result]:
     ]
 
 
-def _repeat(work: object) -> None:
+def _repeat(work: Callable[[], object]) -> None:
     for _ in range(REPEATS):
-        work()  # type: ignore[operator]
+        work()
 
 
 def _decode(name: str, wanted: list[str], block: data.Block, goal: float) -> Result:

@@ -6,7 +6,7 @@ ASYNC_FLUSH and once with SYNC_FLUSH. Each round writes on behind the last one.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Result, compare
 from benchmarks.spark_session import spark_session
@@ -20,9 +20,9 @@ GOAL = 0.3
 ROWS = {100: 2_000_000, 1024: 300_000}
 
 
-def rows_of(spark: object, body_bytes: int, count: int) -> DataFrame:
+def rows_of(spark: SparkSession, body_bytes: int, count: int) -> DataFrame:
     """Rows with a body, made by the JVM as they are asked for."""
-    frame: DataFrame = spark.range(0, count, 1, 2)  # type: ignore[attr-defined]
+    frame = spark.range(0, count, 1, 2)
     return frame.selectExpr(f"lpad(cast(id as string), {body_bytes}, 'x') as body")
 
 

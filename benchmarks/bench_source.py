@@ -1,4 +1,4 @@
-"""The Spark source against a synthetic Python source that yields the same Arrow batches from memory.
+"""The Spark source against a Python source that yields the same Arrow batches from memory.
 
 AvailableNow into the noop sink, local[2], the broker on the same machine. Both read the same
 number of rows in the same number of tasks and in batches of the same size.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -19,6 +20,7 @@ from benchmarks import data
 from benchmarks.harness import Result, compare
 from benchmarks.spark_session import spark_session
 from benchmarks.synthetic import write_batches
+from pyspark_rocketpy import DefaultSource
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
@@ -42,7 +44,7 @@ def fill(broker: LocalBroker, topic: str, body_bytes: int, rows: int) -> None:
     block_messages = BLOCK_MESSAGES if body_bytes < BLOCK_MESSAGES // 10 else BLOCK_MESSAGES // 5
     block = data.block(block_messages, body_bytes, topic)
 
-    def requests() -> object:
+    def requests() -> Iterator[broker_pb2.AppendRequest]:
         for number in range(rows // block_messages):
             yield broker_pb2.AppendRequest(
                 topic=topic,
@@ -74,17 +76,12 @@ def rocketpy_reader(
     return reader.option("columns", columns) if columns else reader
 
 
-def sample_batch(
-    spark: SparkSession, broker: LocalBroker, topic: str, columns: str | None
-) -> object:
+def sample_batch(broker: LocalBroker, topic: str, columns: str | None) -> pa.RecordBatch:
     """One Arrow batch as our source yields it, read in this process."""
-    from pyspark_rocketpy import DefaultSource
-
     options = {"endpoints": broker.endpoint, "topic": topic}
     source = DefaultSource({**options, **({"columns": columns} if columns else {})})
     reader = source.reader(source.schema())
-    partition = reader.partitions()[0]
-    return next(iter(reader.read(partition)))
+    return next(reader.read(reader.partitions()[0]))
 
 
 def run_case(
@@ -98,7 +95,7 @@ def run_case(
     topic, rows = f"source-{body_bytes}", ROWS[body_bytes]
     numbers = itertools.count()
     reader = rocketpy_reader(spark, broker, topic, columns)
-    batch = sample_batch(spark, broker, topic, columns)
+    batch = sample_batch(broker, topic, columns)
     path = folder / f"{topic}-{len(batch.schema)}.arrow"
     write_batches(path, batch)
     repeats = rows // QUEUES // batch.num_rows

@@ -40,7 +40,7 @@ WATERMARK = "7 days"
 ALERT_MINUTES, ALERT_FLIGHTS = 60, 5
 FLIGHT_SCHEMA = "origin string, carrier string, time_hour timestamp, dep_delay double"
 ALERT_SCHEMA = "origin string, hour timestamp, flights long, mean_delay_minutes double"
-POLL_SECONDS = 0.2
+POLL_SECONDS = 1
 
 console = Console()
 

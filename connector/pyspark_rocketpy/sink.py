@@ -68,8 +68,8 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
         """Store a task's rows. Raises the connector's errors; the task has then failed."""
         return self._task.write(iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to do: each task has had its rows acknowledged."""
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to do: what is stored stays, as at-least-once allows."""

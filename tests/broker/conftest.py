@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -29,11 +30,11 @@ class RunningBroker:
     channel: grpc.aio.Channel
 
     @property
-    def data(self) -> broker_pb2_grpc.BrokerAsyncStub:
+    def data(self) -> broker_pb2_grpc.BrokerStub:
         return broker_pb2_grpc.BrokerStub(self.channel)
 
     @property
-    def admin(self) -> admin_pb2_grpc.AdminAsyncStub:
+    def admin(self) -> admin_pb2_grpc.AdminStub:
         return admin_pb2_grpc.AdminStub(self.channel)
 
     async def create_topic(self, topic: str, queues: int = 4) -> int:
@@ -41,7 +42,8 @@ class RunningBroker:
             topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=6
         )
         request = admin_pb2.UpdateTopicRequest(config=config, create_only=True)
-        return (await self.admin.UpdateTopic(request)).status.code
+        response: admin_pb2.UpdateTopicResponse = await self.admin.UpdateTopic(request)
+        return response.status.code
 
     async def append(self, topic: str, queue_id: int, *bodies: bytes) -> broker_pb2.AppendResponse:
         return await self.append_block(topic, queue_id, wire_block(topic, bodies))
@@ -56,9 +58,10 @@ class RunningBroker:
             record_sizes=block.record_sizes,
         )
         call = self.data.Append(iter([request]))
-        return await call.read()
+        response: broker_pb2.AppendResponse = await call.read()
+        return response
 
-    async def pull(self, **fields: object) -> list[broker_pb2.PullResponse]:
+    async def pull(self, **fields: Any) -> list[broker_pb2.PullResponse]:
         return [response async for response in self.data.Pull(broker_pb2.PullRequest(**fields))]
 
 
@@ -87,7 +90,8 @@ def start_broker(tmp_path: Path) -> StartBroker:
         stopped = asyncio.Event()
         ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         serving = asyncio.ensure_future(broker.serve_until(stopped, ready))
-        await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [serving, ready]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             serving.result()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{ready.result().port}") as channel:

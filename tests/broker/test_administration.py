@@ -22,7 +22,8 @@ async def commit(running: RunningBroker, group: str, *offsets: tuple[str, int, i
         for topic, queue_id, offset in offsets
     ]
     request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=entries)
-    return (await running.data.CommitOffsets(request)).status.code
+    response: broker_pb2.CommitOffsetsResponse = await running.data.CommitOffsets(request)
+    return response.status.code
 
 
 async def committed(running: RunningBroker, group: str, topic: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -50,7 +51,7 @@ async def test_p01_many_blocks_in_one_stream_are_answered_in_order(
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
 
-        async def requests() -> broker_pb2.AppendRequest:
+        async def requests() -> AsyncIterator[broker_pb2.AppendRequest]:
             for number in range(200):
                 block = wire_block("T", [b"%d" % number])
                 yield broker_pb2.AppendRequest(

@@ -25,6 +25,7 @@ def append(broker: LocalBroker, topic: str, *bodies: bytes) -> broker_pb2.Append
         topic=topic, records=block.records, record_sizes=block.record_sizes
     )
     with grpc.insecure_channel(broker.endpoint) as channel:
+        response: broker_pb2.AppendResponse
         [response] = broker_pb2_grpc.BrokerStub(channel).Append(iter([request]), timeout=10)
     assert response.status.code == 0, response.status.remark
     return response

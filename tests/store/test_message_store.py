@@ -43,7 +43,8 @@ def put_all(store: MessageStore, bodies: list[bytes]) -> None:
 
 def read_all(store: MessageStore, queue: QueueKey = QUEUE, bytes_max: int = 1 << 20) -> list[bytes]:
     """Every body of a queue, in order, in as many reads as it takes."""
-    offset, bodies = store.range_of(queue).min_offset, []
+    offset = store.range_of(queue).min_offset
+    bodies: list[bytes] = []
     while True:
         result = store.get_message(queue, offset, NO_END, bytes_max)
         if result.status is not GetMessageStatus.FOUND:
