@@ -86,17 +86,29 @@ class BrokerLimits:
     request_bytes_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """An endpoint that has answered."""
+
+    endpoint: str
+    channel: grpc.Channel
+    limits: BrokerLimits
+
+
 class BrokerClient:
     """Talks to the first of the endpoints that answers."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._timeout = config.connect_timeout_ms / 1000
-        self._endpoint, self._channel, self.limits = self._connect()
+        connection = self._connect()
+        self.limits = connection.limits
+        self._endpoint = connection.endpoint
+        self._channel = connection.channel
         self._broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
 
-    def _connect(self) -> tuple[str, grpc.Channel, BrokerLimits]:
+    def _connect(self) -> _Connection:
         """Ask each endpoint in turn. Raises ConnectionFailedError."""
         problems = []
         share = self._timeout / len(self._config.endpoints)
@@ -112,7 +124,7 @@ class BrokerClient:
                 problems.append(_problem(endpoint, error))
             else:
                 limits = BrokerLimits(info.body_bytes_max, info.request_bytes_max)
-                return endpoint, channel, limits
+                return _Connection(endpoint, channel, limits)
         raise ConnectionFailedError(
             f"{'; '.join(problems)}; check option endpoints and that the broker runs"
         )
@@ -190,11 +202,6 @@ class BrokerClient:
         """One Append stream, without a deadline of its own."""
         call: AppendCall = self._broker.Append(requests)
         return call
-
-    @property
-    def connect_timeout_seconds(self) -> float:
-        """How long an unreachable broker is waited for."""
-        return self._timeout
 
 
 def _problem(endpoint: str, error: grpc.RpcError) -> str:

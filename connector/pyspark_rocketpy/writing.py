@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import itertools
 import socket
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pyspark_rocketpy import clock
 from pyspark_rocketpy.appender import Appender
 from pyspark_rocketpy.client import BrokerClient, ClientConfig, client_for
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
@@ -194,7 +194,7 @@ class _BatchWriter:
             yield self._block(rows, rows.batch.slice(start, step))
 
     def _block(self, rows: _Rows, batch: pa.RecordBatch) -> broker_pb2.AppendRequest:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         extra = {UNIQ_KEY: _unique_keys().take(batch.num_rows, now_ms)}
         if "messageGroup" in self._names:
             extra[SHARDING_KEY] = batch.column("messageGroup").cast(pa.string())

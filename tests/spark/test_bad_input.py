@@ -83,9 +83,8 @@ def test_starting_offsets_must_name_every_queue_and_no_other(topic: Topic) -> No
         ({"0": 0, "1": 0, "2": 0}, "names queue 2"),
         ({"0": 0, "1": 5}, "offset 5 of queue 1"),
     ]:
-        offsets = json.dumps({topic.name: queues})
-        text = failure(lambda offsets=offsets: topic.read(startingOffsets=offsets).collect())  # type: ignore[misc]
-        assert words in text
+        frame = topic.read(startingOffsets=json.dumps({topic.name: queues}))
+        assert words in failure(frame.collect)
 
 
 def test_an_unreachable_broker_is_named_in_time(topic: Topic, collected: Collected) -> None:

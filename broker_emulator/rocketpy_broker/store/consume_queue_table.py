@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rocketpy_broker.store import files
@@ -47,6 +47,10 @@ class ConsumeQueueTable:
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(self._queues.values())
+
+    def keys(self) -> Iterable[QueueKey]:
+        """Which queues there are."""
+        return self._queues.keys()
 
     def get(self, key: QueueKey) -> ConsumeQueue | None:
         """The queue, or None while it has had no message."""

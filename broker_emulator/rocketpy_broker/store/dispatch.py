@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketpy_broker.store.consume_queue import UNIT, Units
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, due_codes
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
 
@@ -46,6 +47,11 @@ def requests_of(block: RecordBlock, physical_offset: int) -> Iterator[DispatchRe
     """
     units = block_units(block, physical_offset)
     topics = to_record_batch(block, TOPIC_SCHEMA).column(0).dictionary_encode()
+    waiting = topics.dictionary.index(SCHEDULE_TOPIC).as_py()
+    if waiting >= 0:
+        delayed = topics.indices.to_numpy() == waiting
+        codes = units["tags_code"].astype(np.int64)
+        units["tags_code"] = np.where(delayed, due_codes(block, codes), codes)
     queue_ids = block.header["queue_id"].astype(np.int64)
     queue_offsets = block.header["queue_offset"].astype(np.int64)
     keys = (topics.indices.to_numpy().astype(np.int64) << 32) | queue_ids

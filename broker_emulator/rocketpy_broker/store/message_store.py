@@ -59,7 +59,7 @@ class MessageStore:
     """The store of one broker. Call `open` once before anything else, `close` at the end."""
 
     def __init__(self, config: StoreConfig, clock: Clock, store_host: Host) -> None:
-        self._config = config
+        self.config = config
         self._clock = clock
         # The address that new records carry; a server with port 0 knows its own only late.
         self.store_host = store_host
@@ -78,7 +78,7 @@ class MessageStore:
 
     def open(self) -> RecoveryResult:
         """Lock the directory, load and recover. Raises StoreLockedError, StoreDirectoryError."""
-        folder = files.make_folder(self._config.folder)
+        folder = files.make_folder(self.config.folder)
         for name in ("commitlog", "consumequeue", "config"):
             files.make_folder(folder / name)
         self._take_lock(folder / "lock")
@@ -143,7 +143,7 @@ class MessageStore:
         end = self._log.end
         request = DispatchRequest(queue, queue_offset, units)
         self._undispatched.append(_Written(end, request))
-        if self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
+        if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
             self._dispatch(end)
         return AppendResult(queue, queue_offset, offset, end, len(block), now_ms)
 
@@ -178,6 +178,10 @@ class MessageStore:
         """The queue offset that the next record of `queue` gets."""
         known = self._next_offsets.get(queue)
         return self._queues.range_of(queue).max_offset if known is None else known
+
+    def queues(self) -> list[QueueKey]:
+        """Every queue that has had a message."""
+        return list(self._queues.keys())
 
     def range_of(self, queue: QueueKey) -> QueueRange:
         """Minimum and maximum offset of what readers can see."""
@@ -217,7 +221,7 @@ class MessageStore:
                 plan.run()
                 self.flushed(plan)
                 self._queues.flush()
-                files.remove_file(self._config.folder / "abort")
+                files.remove_file(self.config.folder / "abort")
         finally:
             self._release()
 

@@ -5,7 +5,12 @@ Source: spec/storage.md sections 2 to 5. Holds no state.
 """
 
 from rocketpy_proto.record.block import RecordBlock, scan_sizes
-from rocketpy_proto.record.columns import COLUMN_TYPES, NULLABLE_COLUMNS, to_record_batch
+from rocketpy_proto.record.columns import (
+    COLUMN_TYPES,
+    NULLABLE_COLUMNS,
+    property_column,
+    to_record_batch,
+)
 from rocketpy_proto.record.encode import BlockColumns, EncodedBlock, encode_block
 from rocketpy_proto.record.errors import MalformedRecordError, RecordError, UnencodableRecordError
 from rocketpy_proto.record.hosts import Host, decode_offset_message_id, encode_offset_message_id
@@ -46,6 +51,7 @@ __all__ = [
     "hex_strings",
     "java_hash",
     "java_hashes",
+    "property_column",
     "scan_sizes",
     "to_record_batch",
 ]

@@ -58,6 +58,11 @@ def to_record_batch(block: RecordBlock, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def property_column(block: RecordBlock, name: str) -> pa.StringArray:
+    """The value of one property in each record, null where it is absent."""
+    return _Decoder(block).named(name)
+
+
 class _Decoder:
     """Decodes one block; what several columns need is decoded once."""
 

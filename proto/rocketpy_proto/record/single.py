@@ -164,19 +164,13 @@ def decode_record(
 ) -> DecodedRecord:
     """The record at `position`. Raises MalformedRecordError for anything that is not one."""
     view = memoryview(buffer).cast("B")
-    if len(view) - position < FIXED_BYTES:
-        raise MalformedRecordError("fewer bytes than the smallest record", position)
-    head = _TO_BORN_TIMESTAMP.unpack_from(view, position)
+    head = _checked_head(view, position)
     size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms = head
-    if magic not in RECORD_MAGICS:
-        raise MalformedRecordError(f"unknown magic {magic:#010x}", position)
-    if not FIXED_BYTES <= size <= len(view) - position:
-        raise MalformedRecordError(f"size {size} is out of bounds", position)
     cursor = _Cursor(view, position, position + size)
     cursor.take(_TO_BORN_TIMESTAMP.size, "fixed part")
-    born_host = cursor.take(HOST_V6_BYTES if sys_flag & BORN_HOST_V6 else HOST_V4_BYTES, "host")
+    born_host = _take_host(cursor, sys_flag & BORN_HOST_V6)
     store_ms = _STORE_TIMESTAMP.unpack(cursor.take(_STORE_TIMESTAMP.size, "storeTimestamp"))[0]
-    store_host = cursor.take(HOST_V6_BYTES if sys_flag & STORE_HOST_V6 else HOST_V4_BYTES, "host")
+    store_host = _take_host(cursor, sys_flag & STORE_HOST_V6)
     reconsume_times, prepared_offset, body_length = _FROM_RECONSUME_TIMES.unpack(
         cursor.take(_FROM_RECONSUME_TIMES.size, "fixed part")
     )
@@ -197,13 +191,30 @@ def decode_record(
         physical_offset,
         sys_flag,
         born_ms,
-        Host.from_bytes(born_host),
+        born_host,
         store_ms,
-        Host.from_bytes(store_host),
+        store_host,
         reconsume_times,
         prepared_offset,
     )
     return DecodedRecord(record, size, magic, crc)
+
+
+def _checked_head(view: memoryview, position: int) -> tuple[int, ...]:
+    """The fields up to bornTimestamp, where size and magic can be those of a record."""
+    if len(view) - position < FIXED_BYTES:
+        raise MalformedRecordError("fewer bytes than the smallest record", position)
+    head: tuple[int, ...] = _TO_BORN_TIMESTAMP.unpack_from(view, position)
+    size, magic = head[:2]
+    if magic not in RECORD_MAGICS:
+        raise MalformedRecordError(f"unknown magic {magic:#010x}", position)
+    if not FIXED_BYTES <= size <= len(view) - position:
+        raise MalformedRecordError(f"size {size} is out of bounds", position)
+    return head
+
+
+def _take_host(cursor: _Cursor, is_v6: int) -> Host:
+    return Host.from_bytes(cursor.take(HOST_V6_BYTES if is_v6 else HOST_V4_BYTES, "host"))
 
 
 def _take_length(cursor: _Cursor, form: struct.Struct) -> int:

@@ -317,4 +317,4 @@ def test_what_no_record_can_hold_is_named_with_its_row(
 ) -> None:
     given = {"body": pa.array([b"x", b"y"]), "topic": "T", "queue_id": 0, **columns}
     with pytest.raises(UnencodableRecordError, match=words):
-        encode_block(BlockColumns(**given))  # type: ignore[arg-type]
+        encode_block(BlockColumns(**given))
