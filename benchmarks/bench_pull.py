@@ -2,7 +2,7 @@
 
 Both servers run in processes of their own and both clients are plain synchronous stubs in this
 one. The bare stream sends one `bytes` object over and over, so it does nothing but gRPC. The
-client of the Pull decodes the response message, as the connector does, and no more.
+client of the Pull takes the response message apart, as the connector does, and no more.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from benchmarks import data
 from benchmarks.harness import Result, compare
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 BODY_BYTES = 1024
@@ -27,6 +28,7 @@ RESPONSE_BYTES = 1 << 20
 BLOCK_MESSAGES = 800
 if TYPE_CHECKING:
     BareCall: TypeAlias = grpc.UnaryStreamMultiCallable[bytes, bytes]
+    PullMethod: TypeAlias = grpc.UnaryStreamMultiCallable[broker_pb2.PullRequest, PullResponseParts]
 CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1)]
 BARE_METHOD = "/benchmark.Bare/Stream"
 TOGETHER_MIN, INTERLEAVED_MIN = 0.6, 0.35
@@ -86,7 +88,11 @@ def run_case(name: str, queues: int, bare_port: int, goal: float) -> Result:
             grpc.insecure_channel(broker.endpoint, CHANNEL_OPTIONS) as channel,
             grpc.insecure_channel(f"127.0.0.1:{bare_port}", CHANNEL_OPTIONS) as bare_channel,
         ):
-            stub = broker_pb2_grpc.BrokerStub(channel)
+            pull: PullMethod = channel.unary_stream(
+                "/rocketpy.v1.Broker/Pull",
+                request_serializer=broker_pb2.PullRequest.SerializeToString,
+                response_deserializer=deserialize,
+            )
             bare: BareCall = bare_channel.unary_stream(BARE_METHOD)
             sizes: list[int] = []
 
@@ -96,7 +102,7 @@ def run_case(name: str, queues: int, bare_port: int, goal: float) -> Result:
                     request = broker_pb2.PullRequest(
                         topic=data.TOPIC, queue_id=queue_id, response_bytes_max=RESPONSE_BYTES
                     )
-                    sizes.extend(len(response.records) for response in stub.Pull(request))
+                    sizes.extend(len(response.records[0]) for response in pull(request))
 
             def baseline() -> None:
                 chunks = len(sizes)

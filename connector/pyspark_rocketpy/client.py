@@ -16,6 +16,7 @@ import grpc
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.offsets import Positions
+from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -27,11 +28,12 @@ from rocketpy_proto.rocketpy.v1 import (
 if TYPE_CHECKING:
     from grpc import _CallIterator
 
-    PullCall: TypeAlias = _CallIterator[broker_pb2.PullResponse]
+    PullCall: TypeAlias = _CallIterator[PullResponseParts]
     AppendCall: TypeAlias = _CallIterator[broker_pb2.AppendResponse]
 
 SUCCESS, TOPIC_NOT_EXIST = 0, 17
 MESSAGE_BYTES_MAX = 64 << 20
+PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 _RETRIES = {
     "methodConfig": [
         {
@@ -107,6 +109,12 @@ class BrokerClient:
         self._channel = connection.channel
         self._broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
+        # Not the stub's, because its responses would be copied once more.
+        self._pull = self._channel.unary_stream(
+            PULL_METHOD,
+            request_serializer=broker_pb2.PullRequest.SerializeToString,
+            response_deserializer=deserialize,
+        )
 
     def _connect(self) -> _Connection:
         """Ask each endpoint in turn. Raises ConnectionFailedError."""
@@ -195,7 +203,7 @@ class BrokerClient:
     def pull(self, request: broker_pb2.PullRequest) -> PullCall:
         """One Pull call; its transport faults are for the caller to map with `failed`."""
         timeout = self._config.request_timeout_ms / 1000
-        call: PullCall = self._broker.Pull(request, timeout=timeout, wait_for_ready=True)
+        call: PullCall = self._pull(request, timeout=timeout, wait_for_ready=True)
         return call
 
     def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark_rocketpy.client import BrokerClient, ClientConfig, check, client_for, forget_client
 from pyspark_rocketpy.errors import DataLossError, OffsetError, loss_advice
 from pyspark_rocketpy.offsets import QueueRange
+from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, to_record_batch
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
@@ -83,20 +84,21 @@ class _RangeReader:
         )
         try:
             for response in call:
-                if response.status.code not in ANSWERS:
-                    check(response.status)
-                if response.status.code == SUCCESS:
+                status = response.head.status
+                if status.code not in ANSWERS:
+                    check(status)
+                if status.code == SUCCESS:
                     yield self._batch(response)
                 else:
-                    self._skip(response)
+                    self._skip(response.head)
                     return
         finally:
             call.cancel()
 
-    def _batch(self, response: broker_pb2.PullResponse) -> pa.RecordBatch:
-        sizes = np.frombuffer(response.record_sizes, ">i4").astype(np.int32)
+    def _batch(self, response: PullResponseParts) -> pa.RecordBatch:
+        sizes = np.frombuffer(response.head.record_sizes, ">i4").astype(np.int32)
         try:
-            block = RecordBlock.parse(response.records, sizes)
+            block = RecordBlock.parse(response.records[0], sizes)
             block.verify_body_crc()
             batch = to_record_batch(block, self._schema)
         except MalformedRecordError as error:

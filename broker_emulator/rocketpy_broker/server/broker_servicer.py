@@ -11,12 +11,12 @@ import grpc
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server import status
-from rocketpy_broker.server.wire import PullResponseParts, serialize
 from rocketpy_broker.services.appending import AppendService
 from rocketpy_broker.services.offsets import CommittedOffset, OffsetService
 from rocketpy_broker.services.pulling import PullService, response_code
 from rocketpy_broker.store.values import AppendResult, GetMessageResult, QueueKey
 from rocketpy_broker.tasks import TaskScope
+from rocketpy_proto.pull_wire import PullResponseParts, serialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
 SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name

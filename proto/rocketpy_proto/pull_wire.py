@@ -1,0 +1,107 @@
+"""The one message that is put on the wire, and taken off it, by hand: PullResponse. No state.
+
+Protobuf would copy the records three times on their way from the mapped log to the socket, and
+twice on their way to the decoder. Fields may stand in any order on the wire, so the writer
+serializes the small ones as usual and lets the records follow, copied once; the reader looks at
+the top-level fields, leaves the records where they are, and hands the rest to protobuf. Both are
+ordinary PullResponses to anybody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+_FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
+_RECORDS_TAG = broker_pb2.PullResponse.RECORDS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
+assert _RECORDS_TAG < 0x80  # one byte on the wire
+
+
+@dataclass(frozen=True, slots=True)
+class PullResponseParts:
+    """A PullResponse without its records, and the records in one or more pieces."""
+
+    head: broker_pb2.PullResponse
+    records: Sequence[memoryview | pa.Buffer]
+
+
+def serialize(response: PullResponseParts) -> bytes:
+    """The wire form of the whole response."""
+    pieces: list[bytes | memoryview | pa.Buffer] = [response.head.SerializeToString()]
+    if response.records:
+        length = sum(len(part) for part in response.records)
+        pieces += [bytes([_RECORDS_TAG]), _encode_varint(length), *response.records]
+    return b"".join(pieces)
+
+
+def deserialize(data: bytes) -> PullResponseParts:
+    """The response in `data`; its records are one view of it. Raises ValueError."""
+    view = memoryview(data)
+    rest: list[memoryview] = []
+    records = view[:0]
+    position = 0
+    while position < len(view):
+        begin = position
+        tag = _decode_varint(view, position)
+        value = _field_value(view, tag)
+        position = value.end
+        if tag.value == _RECORDS_TAG:
+            records = view[value.begin : value.end]
+        else:
+            rest.append(view[begin:position])
+    return PullResponseParts(broker_pb2.PullResponse.FromString(b"".join(rest)), [records])
+
+
+def _encode_varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Varint:
+    value: int
+    end: int
+
+
+def _decode_varint(view: memoryview, position: int) -> _Varint:
+    value = shift = 0
+    while position < len(view) and shift < 64:
+        octet = view[position]
+        position += 1
+        value |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            return _Varint(value, position)
+        shift += 7
+    raise ValueError(f"PullResponse: no varint ends at byte {position}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    begin: int
+    end: int
+
+
+def _field_value(view: memoryview, tag: _Varint) -> _Span:
+    """Where the value of the field behind `tag` lies."""
+    kind = tag.value & 7
+    if kind == _VARINT:
+        return _Span(tag.end, _decode_varint(view, tag.end).end)
+    if kind == _LENGTH_DELIMITED:
+        length = _decode_varint(view, tag.end)
+        span = _Span(length.end, length.end + length.value)
+    elif kind in _FIXED_BYTES:
+        span = _Span(tag.end, tag.end + _FIXED_BYTES[kind])
+    else:
+        raise ValueError(f"PullResponse: field of unknown wire type {kind}")
+    if span.end > len(view):
+        raise ValueError(f"PullResponse: a field ends at byte {span.end} of {len(view)}")
+    return span
