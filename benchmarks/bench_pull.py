@@ -24,7 +24,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 BODY_BYTES = 1024
 ROUND_BYTES = 192 << 20
-RESPONSE_BYTES = 1 << 20
+RESPONSE_BYTES = 512 << 10
 BLOCK_MESSAGES = 800
 if TYPE_CHECKING:
     BareCall: TypeAlias = grpc.UnaryStreamMultiCallable[bytes, bytes]

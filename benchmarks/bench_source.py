@@ -27,6 +27,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 QUEUES = 2
 ROUNDS = 5
+_numbers = itertools.count()
 BLOCK_MESSAGES = 5_000
 # Rows enough for some seconds a query, so that its start does not count.
 ROWS = {100: 4_000_000, 1024: 1_000_000}
@@ -93,7 +94,6 @@ def run_case(
     """Ratio of our rows a second to the synthetic source's."""
     name, columns, body_bytes, goal = case
     topic, rows = f"source-{body_bytes}", ROWS[body_bytes]
-    numbers = itertools.count()
     reader = rocketpy_reader(spark, broker, topic, columns)
     batch = sample_batch(broker, topic, columns)
     path = folder / f"{topic}-{len(batch.schema)}.arrow"
@@ -105,7 +105,7 @@ def run_case(
 
     def checked(make: Callable[[], DataFrame], expected: int) -> Callable[[], None]:
         def work() -> None:
-            read = drain(make(), folder / f"checkpoint-{next(numbers)}")
+            read = drain(make(), folder / f"checkpoint-{next(_numbers)}")
             if read != expected:
                 raise RuntimeError(f"read {read} rows instead of {expected}")
 

@@ -40,13 +40,13 @@ class SyntheticReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, int]:
         return {"end": 0}
 
-    def latestOffset(self, _start: dict[str, int], _limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         return {"end": 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return [InputPartition(task) for task in range(self.tasks)] if start != end else []
 
-    def read(self, _partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with pa.memory_map(self.path) as file:
             batch = pa.ipc.open_file(file).get_batch(0)
             for _ in range(self.repeats):
@@ -69,11 +69,11 @@ class SyntheticSource(DataSource):
     def name(cls) -> str:
         return "synthetic"
 
-    def streamReader(self, _schema: StructType) -> SyntheticReader:
+    def streamReader(self, schema: StructType) -> SyntheticReader:
         options = self.options
         return SyntheticReader(options["path"], int(options["tasks"]), int(options["repeats"]))
 
-    def writer(self, _schema: StructType, _overwrite: bool) -> SyntheticWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> SyntheticWriter:
         return SyntheticWriter()
 
 

@@ -17,7 +17,7 @@ class Limits:
 
     body_bytes_max: int = 4 * MIB
     request_bytes_max: int = 32 * MIB
-    pull_response_bytes: int = 1 * MIB
+    pull_response_bytes: int = 512 * KIB
     pull_response_bytes_max: int = 8 * MIB
     pull_wait_ms_max: int = 60_000
     appends_in_flight_max: int = 64

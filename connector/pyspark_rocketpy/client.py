@@ -64,7 +64,7 @@ class ClientConfig:
 
     endpoints: tuple[str, ...]
     connect_timeout_ms: int
-    request_timeout_ms: int
+    pull_timeout_ms: int = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class BrokerClient:
 
     def pull(self, request: broker_pb2.PullRequest) -> PullCall:
         """One Pull call; its transport faults are for the caller to map with `failed`."""
-        timeout = self._config.request_timeout_ms / 1000
+        timeout = self._config.pull_timeout_ms / 1000
         call: PullCall = self._pull(request, timeout=timeout, wait_for_ready=True)
         return call
 

@@ -15,6 +15,38 @@ from rocketpy_proto.record import COLUMN_TYPES, NULLABLE_COLUMNS
 SPARK_TYPES = {name: from_arrow_type(kind) for name, kind in COLUMN_TYPES.items()}
 
 
+MEANINGS = {
+    "topic": "topic",
+    "queueId": "queue within the topic",
+    "queueOffset": "position within the queue",
+    "body": "content, inflated if it was sent compressed",
+    "tags": "the tag",
+    "keys": "the keys",
+    "properties": "all properties, the other columns' among them",
+    "msgId": "unique id given by the producer, else `offsetMsgId`",
+    "offsetMsgId": "id made of store host and log offset",
+    "bornTimestamp": "when it was sent, by the producer's clock",
+    "storeTimestamp": "when it was stored, by the broker's clock",
+    "bornHost": "who sent it",
+    "storeHost": "which broker stored it",
+    "reconsumeTimes": "how often it was sent back",
+    "sysFlag": "RocketMQ's bits",
+    "commitLogOffset": "position in the commit log",
+    "messageGroup": "group within which order is kept",
+}
+assert MEANINGS.keys() == COLUMN_TYPES.keys()
+
+
+def column_table() -> str:
+    """The columns as a Markdown table, for the documentation."""
+    rows = [
+        f"| `{name}` | `{SPARK_TYPES[name].simpleString()}` "
+        f"| {'yes' if name in NULLABLE_COLUMNS else ''} | {meaning} |"
+        for name, meaning in MEANINGS.items()
+    ]
+    return "\n".join(["| column | type | nullable | meaning |", "|---|---|---|---|", *rows])
+
+
 def source_schema(columns: tuple[str, ...] | None) -> StructType:
     """The schema of all columns, or of the named ones in their order. Raises ColumnError."""
     names = columns or tuple(COLUMN_TYPES)

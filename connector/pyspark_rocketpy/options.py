@@ -83,11 +83,8 @@ _ENDPOINTS = OptionSpec(
     "brokers to ask, in this order",
     _endpoints,
 )
-_TIMEOUTS = (
-    _number_spec("connectTimeoutMs", 8_000, 100, 600_000, "until a connection error"),
-    _number_spec(
-        "requestTimeoutMs", 30_000, 100, 3_600_000, "how long a broken connection is tried again"
-    ),
+_CONNECT_TIMEOUT = _number_spec(
+    "connectTimeoutMs", 8_000, 100, 600_000, "how long a broker that does not answer is waited for"
 )
 _JSON_FORM = '{"topic":{"0":12,"1":-2}} (-2 earliest, -1 latest)'
 
@@ -125,7 +122,10 @@ SOURCE_OPTIONS = (
     _number_spec(
         "fetchBytesMax", 4 << 20, 1_024, 8 << 20, "bytes of one response, which is one Arrow batch"
     ),
-    *_TIMEOUTS,
+    _CONNECT_TIMEOUT,
+    _number_spec(
+        "pullTimeoutMs", 30_000, 100, 3_600_000, "after which a pull is begun anew where it stands"
+    ),
 )
 SINK_OPTIONS = (
     _ENDPOINTS,
@@ -138,7 +138,7 @@ SINK_OPTIONS = (
         Delivery,
     ),
     _number_spec("batchBytesMax", 2 << 20, 1_024, 16 << 20, "bytes of one block"),
-    *_TIMEOUTS,
+    _CONNECT_TIMEOUT,
 )
 # What Spark itself puts among a writer's or reader's options.
 SPARK_OPTIONS = frozenset(
@@ -162,7 +162,7 @@ class SourceOptions:
     columns: tuple[str, ...] | None
     fetch_bytes_max: int
     connect_timeout_ms: int
-    request_timeout_ms: int
+    pull_timeout_ms: int
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -183,7 +183,6 @@ class SinkOptions:
     delivery: Delivery
     batch_bytes_max: int
     connect_timeout_ms: int
-    request_timeout_ms: int
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:

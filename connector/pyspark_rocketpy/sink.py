@@ -35,9 +35,7 @@ class _TaskWriter:
     """What a task of either writer does."""
 
     def __init__(self, options: SinkOptions, columns: SinkColumns) -> None:
-        client = ClientConfig(
-            options.endpoints, options.connect_timeout_ms, options.request_timeout_ms
-        )
+        client = ClientConfig(options.endpoints, options.connect_timeout_ms)
         self._config = WriteConfig(client, options.topic, options.batch_bytes_max)
         self._columns = columns
 

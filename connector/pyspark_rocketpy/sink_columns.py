@@ -29,6 +29,27 @@ ACCEPTED: Mapping[str, tuple[DataType, ...]] = {
 }
 
 
+MEANINGS = {
+    "body": "content; the only column that must be there, and never null",
+    "topic": "topic; null stands for option `topic`",
+    "tags": "the tag",
+    "keys": "the keys, a list or one text with blanks between",
+    "properties": "further properties; the other columns win over entries of their names",
+    "queueId": "queue within the topic; null lets the sink choose",
+    "messageGroup": "messages of a group keep their order, in one queue",
+}
+assert MEANINGS.keys() == ACCEPTED.keys()
+
+
+def sink_column_table() -> str:
+    """The columns as a Markdown table, for the documentation."""
+    rows = []
+    for name, meaning in MEANINGS.items():
+        types = " or ".join(f"`{kind.simpleString()}`" for kind in ACCEPTED[name])
+        rows.append(f"| `{name}` | {types} | {meaning} |")
+    return "\n".join(["| column | type | meaning |", "|---|---|---|", *rows])
+
+
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
     """The columns that the rows of a query have; all of them are known and of a right type."""

@@ -57,7 +57,7 @@ class _Planner:
         self._options = options
         self._schema = schema
         self._client_config = ClientConfig(
-            options.endpoints, options.connect_timeout_ms, options.request_timeout_ms
+            options.endpoints, options.connect_timeout_ms, options.pull_timeout_ms
         )
 
     def bounds(self) -> Bounds:

@@ -1,0 +1,28 @@
+"""The README says what the code does: its tables are the code's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyspark_rocketpy.columns import column_table
+from pyspark_rocketpy.options import SINK_OPTIONS, SOURCE_OPTIONS, option_table
+from pyspark_rocketpy.sink_columns import sink_column_table
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("source options", option_table(SOURCE_OPTIONS)),
+        ("sink options", option_table(SINK_OPTIONS)),
+        ("source columns", column_table()),
+        ("sink columns", sink_column_table()),
+    ],
+)
+def test_a_table_of_the_readme_is_the_codes(name: str, table: str) -> None:
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    found = README[README.index(begin) + len(begin) : README.index(end)].strip()
+    assert found == table, f"put this between the marks of {name}:\n{table}"
