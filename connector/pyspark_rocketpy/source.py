@@ -157,9 +157,9 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         query that is idle or done then has no lag.
         """
         begin = positions_of(start)
+        bounds = self._planner.bounds()
         if not start.get("first"):
             self._report(begin)
-        bounds = self._planner.bounds()
         self._latest = positions.latest_positions(
             begin, bounds, fail_on_data_loss=self._options.fail_on_data_loss
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -35,7 +35,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 SHARDING_KEY, UNIQ_KEY = "__SHARDINGKEY", "UNIQ_KEY"
 # A batch is spread over as many queues as it has this many rows.
-ROWS_PER_QUEUE_MIN = 1_000
+ROWS_PER_QUEUE_MIN = 5_000
 RECORD_OVERHEAD_BYTES = 256
 _LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
@@ -64,11 +64,13 @@ def write_batches(config: WriteConfig, batches: Iterator[pa.RecordBatch], task: 
     Raises ColumnError, OversizeMessageError, BrokerError, ConnectionFailedError.
     """
     client = client_for(config.client)
+    limit, queue_nums = client.limits.body_bytes_max, _QueueNums(client)
     appender: Appender | None = None
     rows = 0
     try:
         for batch in batches:
-            requests = _BatchWriter(config, client, batch, rows, task).requests()
+            writer = _BatchWriter(config, limit, queue_nums, batch, rows, task)
+            requests = writer.requests()
             if requests and appender is None:
                 appender = Appender(client, config.client)
             for request in requests:
@@ -84,19 +86,36 @@ def write_batches(config: WriteConfig, batches: Iterator[pa.RecordBatch], task: 
     return rows
 
 
+class _QueueNums:
+    """How many queues topics have for writing; each topic is asked for once a task."""
+
+    def __init__(self, client: BrokerClient) -> None:
+        self._client = client
+        self._known: dict[str, int] = {}
+
+    def of(self, topics: Sequence[str]) -> list[int]:
+        """Of each topic. Raises BrokerError for one that does not exist."""
+        missing = [topic for topic in topics if topic not in self._known]
+        if missing:
+            self._known |= self._client.write_queue_nums(missing)
+        return [self._known[topic] for topic in topics]
+
+
 class _BatchWriter:
     """Turns one Arrow batch into requests; `first_row` is its first row's number in the task."""
 
     def __init__(
         self,
         config: WriteConfig,
-        client: BrokerClient,
+        body_bytes_max: int,
+        queue_nums: _QueueNums,
         batch: pa.RecordBatch,
         first_row: int,
         turn: int,
     ) -> None:
         self._config = config
-        self._client = client
+        self._body_bytes_max = body_bytes_max
+        self._queue_nums = queue_nums
         self._first_row = first_row
         self._turn = turn
         self._batch = batch
@@ -115,7 +134,7 @@ class _BatchWriter:
             row = int(np.argmax(body.is_null().to_numpy(zero_copy_only=False)))
             raise ColumnError(f"column body is null in row {self._first_row + row} of its task")
         lengths = pc.binary_length(body).to_numpy(zero_copy_only=False)
-        limit = self._client.limits.body_bytes_max
+        limit = self._body_bytes_max
         if lengths.max() > limit:
             row = int(np.argmax(lengths > limit))
             raise OversizeMessageError(
@@ -132,7 +151,7 @@ class _BatchWriter:
         topics = self._topics().dictionary_encode()
         names = topics.dictionary.to_pylist()
         codes = topics.indices.to_numpy().astype(np.int64)
-        nums = _queue_nums(self._client, tuple(names))
+        nums = self._queue_nums.of(names)
         queue_ids = self._queue_ids(np.array(nums, np.int64)[codes])
         keys = (codes << 32) | queue_ids
         order = np.argsort(keys, kind="stable")
@@ -142,7 +161,7 @@ class _BatchWriter:
 
     def _spread(self, topic: str, batch: pa.RecordBatch) -> Iterator[_Rows]:
         """Slices of rows, each to the next queue."""
-        (nums,) = _queue_nums(self._client, (topic,))
+        (nums,) = self._queue_nums.of([topic])
         slices = max(1, min(nums, batch.num_rows // ROWS_PER_QUEUE_MIN))
         bounds = [batch.num_rows * number // slices for number in range(slices + 1)]
         for number, (low, high) in enumerate(itertools.pairwise(bounds)):
@@ -223,11 +242,6 @@ class _BatchWriter:
 
     def _optional(self, batch: pa.RecordBatch, name: str) -> pa.Array | None:
         return batch.column(name) if name in self._names else None
-
-
-def _queue_nums(client: BrokerClient, topics: tuple[str, ...]) -> list[int]:
-    nums = client.write_queue_nums(topics)
-    return [nums[topic] for topic in topics]
 
 
 @cache

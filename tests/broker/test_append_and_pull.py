@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from rocketpy_broker.config import Limits
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.segment import Segment
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import WireBlock, bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker
@@ -246,3 +249,43 @@ async def test_s09_acknowledged_messages_are_there_after_a_restart(
     async with start_broker() as running:
         await running.append("T", 0, b"after")
         assert found(await running.pull(topic="T", queue_id=0)) == [b"before", b"after"]
+
+
+async def test_f8_after_a_failed_flush_nothing_is_acknowledged_and_reading_goes_on(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"durable")
+        flushes: list[int] = []
+
+        def fail(_segment: Segment) -> None:
+            flushes.append(1)
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(Segment, "flush", fail)
+        for body in (b"first", b"second"):
+            refused = await running.append("T", 0, body)
+            assert refused.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "read-only" in refused.status.remark
+        assert len(flushes) == 1
+        assert found(await running.pull(topic="T", queue_id=0)) == [b"durable"]
+
+
+async def test_s15_a_full_disk_is_an_answer_and_sends_go_on_when_there_is_space(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+
+        def full(_descriptor: int, _offset: int, _length: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "posix_fallocate", full)
+            refused = await running.append("T", 0, b"too much")
+            assert refused.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "No space left" in refused.status.remark
+        accepted = await running.append("T", 0, b"fits")
+        assert accepted.status.code == ResponseCode.SUCCESS
+        assert found(await running.pull(topic="T", queue_id=0)) == [b"fits"]

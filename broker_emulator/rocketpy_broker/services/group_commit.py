@@ -89,6 +89,7 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         while True:
             await sleep(self._clock, self._interval_ms)
+            self._store.dispatch()
             try:
                 await loop.run_in_executor(self._thread, self._store.flush_queues)
             except OSError as error:

@@ -13,6 +13,7 @@ Source: spec/storage.md sections 1, 8, 9 and 10.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections import deque
 from collections.abc import Callable
@@ -35,6 +36,8 @@ from rocketpy_broker.store.values import (
     QueueRange,
 )
 from rocketpy_proto.record import Host, RecordBlock
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +171,21 @@ class MessageStore:
         """Physical offset below which every record is durable."""
         return self._log.flushed
 
+    def dispatch(self) -> None:
+        """Try again what could not be dispatched before, as when the disk was full."""
+        is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._dispatch(self._log.flushed if is_sync else self._log.end)
+
     def _dispatch(self, end: int) -> None:
+        """Dispatch appends up to `end`; one that fails waits, and those behind it."""
         while self._undispatched and self._undispatched[0].end <= end:
-            request = self._undispatched.popleft().request
-            self._queues.append(request.queue, request.queue_offset, request.units)
+            request = self._undispatched[0].request
+            try:
+                self._queues.append(request.queue, request.queue_offset, request.units)
+            except OSError as error:
+                logger.warning("queue %s cannot grow, its messages wait: %s", request.queue, error)
+                return
+            self._undispatched.popleft()
             self._listener(request.queue)
 
     def next_offset(self, queue: QueueKey) -> int:
@@ -221,7 +235,9 @@ class MessageStore:
                 plan.run()
                 self.flushed(plan)
                 self._queues.flush()
-                files.remove_file(self.config.folder / "abort")
+                # With a backlog the queues are incomplete, so the next start has to read the log.
+                if not self._undispatched:
+                    files.remove_file(self.config.folder / "abort")
         finally:
             self._release()
 

@@ -1,0 +1,77 @@
+"""The command line, as a person uses it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.cli.commands import app
+
+
+def run(broker: LocalBroker, *words: str) -> Result:
+    """Run a command against a broker."""
+    return CliRunner().invoke(app, [*words, "--endpoint", broker.endpoint])
+
+
+def test_topics_are_created_listed_and_deleted(rocketpy_broker: LocalBroker) -> None:
+    created = run(rocketpy_broker, "topic", "create", "cli-topic", "--queues", "3")
+    assert created.output == "created topic cli-topic with 3 queues\n"
+    assert "cli-topic" in run(rocketpy_broker, "topic", "list").output
+    assert "cli-topic" in run(rocketpy_broker, "topic", "list", "--system").output
+    assert run(rocketpy_broker, "topic", "delete", "cli-topic").exit_code == 0
+    assert "cli-topic" not in run(rocketpy_broker, "topic", "list").output
+
+
+def test_lag_shows_every_queue(rocketpy_broker: LocalBroker) -> None:
+    rocketpy_broker.create_topic("cli-lag", queues=2)
+    shown = run(rocketpy_broker, "lag", "cli-lag", "--group", "g")
+    assert shown.exit_code == 0
+    assert shown.output.count("none") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["topic", "create", "bad name"], "topic name 'bad name' is illegal"),
+        (["topic", "create", "T", "--queues", "0"], "accepted is 1 to"),
+        (["topic", "delete", "Nowhere"], "'Nowhere' does not exist"),
+        (["lag", "Nowhere", "--group", "g"], "'Nowhere' does not exist"),
+    ],
+)
+def test_a_refusal_is_one_line(rocketpy_broker: LocalBroker, words: list[str], said: str) -> None:
+    result = run(rocketpy_broker, *words)
+    assert result.exit_code == 1
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("words", [["topic", "list"], ["lag", "T", "--group", "g"]])
+def test_a_broker_that_is_not_there_is_named(words: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+    result = CliRunner().invoke(app, [*words, "--endpoint", endpoint])
+    assert result.exit_code == 1
+    assert f"no broker answers at {endpoint}" in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["broker", "--port", "70000"],
+        ["broker", "--flush", "NEVER"],
+        ["broker", "--consume-queue-file-bytes", "21"],
+        ["broker", "--commit-log-segment-bytes", "1"],
+    ],
+)
+def test_a_wrong_option_of_the_broker_is_refused(words: list[str]) -> None:
+    assert CliRunner().invoke(app, words).exit_code == 2
+
+
+@pytest.mark.parametrize("words", [[], ["broker"], ["topic"], ["topic", "create"], ["lag"]])
+def test_every_command_has_help(words: list[str]) -> None:
+    result = CliRunner().invoke(app, [*words, "--help"])
+    assert result.exit_code == 0
+    assert "Usage" in result.output

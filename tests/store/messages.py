@@ -1,0 +1,41 @@
+"""Messages for tests of the store: put them in, read them back."""
+
+from __future__ import annotations
+
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey
+from tests.blocks import bodies_of, wire_block
+
+QUEUE = QueueKey("TopicA", 2)
+OTHER = QueueKey("TopicB", 0)
+NO_END = 1 << 60
+
+
+def put(store: MessageStore, bodies: list[bytes], queue: QueueKey = QUEUE) -> int:
+    """Append one block; return its physical offset."""
+    return store.append(queue, wire_block(queue.topic, bodies).parsed()).physical_offset
+
+
+def put_all(store: MessageStore, bodies: list[bytes]) -> None:
+    """Append in blocks of five."""
+    for start in range(0, len(bodies), 5):
+        put(store, bodies[start : start + 5])
+
+
+def read_all(store: MessageStore, queue: QueueKey = QUEUE, bytes_max: int = 1 << 20) -> list[bytes]:
+    """Every body of a queue, in order, in as many reads as it takes."""
+    offset = store.range_of(queue).min_offset
+    bodies: list[bytes] = []
+    while True:
+        result = store.get_message(queue, offset, NO_END, bytes_max)
+        if result.status is not GetMessageStatus.FOUND:
+            return bodies
+        data = b"".join(bytes(part) for part in result.parts)
+        bodies += bodies_of(data, result.sizes)
+        assert result.next_offset == offset + len(result.sizes)
+        offset = result.next_offset
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    """Bodies that can be told apart."""
+    return [b"message %d" % number for number in range(start, start + count)]

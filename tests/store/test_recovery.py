@@ -1,0 +1,189 @@
+"""Restarts of the store: after a clean stop, a crash, a torn tail, or with derived files lost."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.errors import (
+    StoreDirectoryError,
+    StoreLockedError,
+)
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.message_store import MessageStore, StoreConfig
+from rocketpy_broker.store.values import QueueRange
+from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
+from tests.store.messages import OTHER, QUEUE, numbered, put, put_all, read_all
+
+
+def test_s09_a_clean_restart_goes_on_where_it_stopped(new_store: OpenStore, tmp_path: Path) -> None:
+    store = new_store()
+    store.open()
+    put_all(store, numbered(50))
+    store.close()
+    assert not (tmp_path / "abort").exists()
+    again = new_store()
+    result = again.open()
+    assert not result.abnormal
+    assert result.units_dispatched == 0 or result.begin > 0
+    put_all(again, numbered(10, 50))
+    assert read_all(again) == numbered(60)
+
+
+def test_s09_after_a_crash_nothing_written_is_lost(new_store: OpenStore, tmp_path: Path) -> None:
+    store = new_store()
+    store.open()
+    for start in range(0, 60, 5):
+        put(store, numbered(5, start))
+        put(store, numbered(1, start), OTHER)
+    crash(store)
+    assert (tmp_path / "abort").exists()
+    again = new_store()
+    result = again.open()
+    assert result.abnormal
+    assert result.records_scanned == 72
+    assert read_all(again) == numbered(60)
+    assert put(again, numbered(1, 60)) == result.end
+    assert read_all(again) == numbered(61)
+
+
+def test_s09_undispatched_records_of_a_sync_store_are_dispatched_by_recovery(
+    new_store: OpenStore,
+) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put(store, numbered(7))
+    crash(store)
+    again = new_store()
+    again.open()
+    assert read_all(again) == numbered(7)
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+def test_s06_lost_consume_queues_are_rebuilt_byte_for_byte(
+    new_store: OpenStore, tmp_path: Path, crashed: bool
+) -> None:
+    store = new_store()
+    store.open()
+    for start in range(0, 40, 4):
+        put(store, numbered(4, start))
+        put(store, numbered(2, start), OTHER)
+    (crash if crashed else MessageStore.close)(store)
+    folder = tmp_path / "consumequeue"
+    expected = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    shutil.rmtree(folder)
+    again = new_store()
+    again.open()
+    assert read_all(again) == numbered(40)
+    again.close()
+    found = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert found == expected
+
+
+@pytest.mark.parametrize("cut", [1, 4, 50, 100])
+def test_s09_a_torn_last_record_is_cut_and_leaves_no_trace(
+    new_store: OpenStore, tmp_path: Path, cut: int
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(3))
+    end = put(store, [b"torn" * 30])
+    crash(store)
+    path = tmp_path / "commitlog" / "0".zfill(20)
+    data = bytearray(path.read_bytes())
+    data[end + cut :] = b"\xff" * (len(data) - end - cut)
+    path.write_bytes(data)
+    again = new_store()
+    result = again.open()
+    assert result.end == end
+    assert result.bytes_dropped > 0
+    assert read_all(again) == numbered(3)
+    assert path.read_bytes()[end:] == bytes(SEGMENT_BYTES - end)
+    put(again, numbered(1, 3))
+    assert read_all(again) == numbered(4)
+
+
+def test_s09_units_beyond_the_log_are_dropped(new_store: OpenStore, tmp_path: Path) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(3))
+    end = put(store, numbered(2, 3))
+    crash(store)
+    path = tmp_path / "commitlog" / "0".zfill(20)
+    data = bytearray(path.read_bytes())
+    data[end:] = bytes(len(data) - end)
+    path.write_bytes(data)
+    again = new_store()
+    again.open()
+    assert again.range_of(QUEUE) == QueueRange(0, 3)
+    put(again, [b"other"])
+    assert read_all(again) == [*numbered(3), b"other"]
+
+
+def test_a_deleted_topic_never_comes_back_into_one_of_the_same_name(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(5))
+    store.delete_topic("TopicA")
+    assert store.range_of(QUEUE) == QueueRange(0, 0)
+    put(store, [b"new"])
+    crash(store)
+    shutil.rmtree(tmp_path / "consumequeue" / "TopicA")
+    again = new_store()
+    again.open()
+    assert read_all(again) == [b"new"]
+
+
+def test_f12_a_second_store_on_the_directory_is_refused(tmp_path: Path) -> None:
+    script = (
+        "import sys, fcntl, os, pathlib\n"
+        "path = pathlib.Path(sys.argv[1]) / 'lock'\n"
+        "fd = os.open(path, os.O_RDWR | os.O_CREAT)\n"
+        "fcntl.lockf(fd, fcntl.LOCK_EX, 1, 0)\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        store = MessageStore(StoreConfig(tmp_path), ManualClock(), STORE_HOST)
+        with pytest.raises(StoreLockedError, match="another broker"):
+            store.open()
+        holder.communicate("")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "0000000000000000409"])
+def test_a_foreign_file_in_the_log_folder_stops_the_start_and_is_left_alone(
+    new_store: OpenStore, tmp_path: Path, name: str
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(1))
+    store.close()
+    foreign = tmp_path / "commitlog" / name
+    foreign.write_bytes(bytes(SEGMENT_BYTES))
+    with pytest.raises(StoreDirectoryError, match=name):
+        new_store().open()
+    assert foreign.exists()
+
+
+def test_another_segment_size_is_told_with_the_file(new_store: OpenStore) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(1))
+    store.close()
+    with pytest.raises(StoreDirectoryError, match="4096 bytes instead of 8192"):
+        new_store(segment_bytes=8192).open()
