@@ -15,7 +15,7 @@ import threading
 import numpy as np
 import pyarrow as pa
 
-from rocketpy_proto.record import Host, hex_strings
+from rocketpy_proto.record import Host, fixed_width_strings, hex_digits
 
 COUNTER_BITS = 16
 _NUMBER_BYTES = 6
@@ -26,7 +26,8 @@ class UniqueKeys:
 
     def __init__(self, host: Host) -> None:
         pid = (os.getpid() & 0xFFFF).to_bytes(2, "big")
-        self._prefix = np.frombuffer(host.to_bytes()[:4] + pid + os.urandom(4), np.uint8)
+        prefix = np.frombuffer(host.to_bytes()[:4] + pid + os.urandom(4), np.uint8)
+        self._prefix_digits = hex_digits(prefix[None, :])
         self._next = 0
         self._lock = threading.Lock()
 
@@ -36,10 +37,9 @@ class UniqueKeys:
             first = max(self._next, _month_ms(now_ms) << COUNTER_BITS)
             self._next = first + count
         numbers = np.arange(first, first + count, dtype=">u8").view(np.uint8).reshape(count, 8)
-        octets = np.empty((count, len(self._prefix) + _NUMBER_BYTES), np.uint8)
-        octets[:, : len(self._prefix)] = self._prefix
-        octets[:, len(self._prefix) :] = numbers[:, 8 - _NUMBER_BYTES :]
-        return hex_strings(octets)
+        digits = hex_digits(numbers[:, -_NUMBER_BYTES:])
+        prefix = np.broadcast_to(self._prefix_digits, (count, self._prefix_digits.shape[1]))
+        return fixed_width_strings(np.hstack((prefix, digits)))
 
 
 def _month_ms(now_ms: int) -> int:

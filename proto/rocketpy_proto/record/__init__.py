@@ -16,7 +16,7 @@ from rocketpy_proto.record.errors import MalformedRecordError, RecordError, Unen
 from rocketpy_proto.record.hosts import Host, decode_offset_message_id, encode_offset_message_id
 from rocketpy_proto.record.java_hash import java_hash, java_hashes
 from rocketpy_proto.record.layout import BLANK_BYTES, END_OF_SEGMENT_MAGIC, RECORD_MAGICS
-from rocketpy_proto.record.ranges import hex_strings
+from rocketpy_proto.record.ranges import fixed_width_strings, hex_digits
 from rocketpy_proto.record.single import (
     DecodedRecord,
     Record,
@@ -47,8 +47,9 @@ __all__ = [
     "encode_block",
     "encode_offset_message_id",
     "encode_record",
+    "fixed_width_strings",
     "has_queue_offset",
-    "hex_strings",
+    "hex_digits",
     "java_hash",
     "java_hashes",
     "property_column",

@@ -19,7 +19,12 @@ from rocketpy_proto.record.hosts import Host
 from rocketpy_proto.record.layout import HOST_V4_BYTES, HOST_V6_BYTES
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 from rocketpy_proto.record.properties_block import BlockProperties, parse_properties
-from rocketpy_proto.record.ranges import binary_ranges, hex_strings, to_strings
+from rocketpy_proto.record.ranges import (
+    binary_ranges,
+    fixed_width_strings,
+    hex_digits,
+    to_strings,
+)
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -110,11 +115,11 @@ class _Decoder:
         host = self._host_octets("store_host")
         offset = np.ascontiguousarray(self._header["physical_offset"]).view(np.uint8)
         offset = offset.reshape(len(self._block), 8)
-        short = hex_strings(np.hstack((host[:, :HOST_V4_BYTES], offset)))
+        short = _hex_strings(np.hstack((host[:, :HOST_V4_BYTES], offset)))
         v6 = self._is_v6(STORE_HOST_V6)
         if not v6.any():
             return short
-        return pc.if_else(pa.array(v6), hex_strings(np.hstack((host, offset))), short)
+        return pc.if_else(pa.array(v6), _hex_strings(np.hstack((host, offset))), short)
 
     def host(self, name: str, v6_bit: int) -> pa.Array:
         """Hosts repeat, so each distinct one is formatted once; all distinct: 2 us each."""
@@ -139,6 +144,10 @@ class _Decoder:
 
 def _host_text(tagged: bytes) -> str:
     return str(Host.from_bytes(tagged[: HOST_V6_BYTES if tagged[-1] else HOST_V4_BYTES]))
+
+
+def _hex_strings(octets: NDArray[np.uint8]) -> pa.StringArray:
+    return fixed_width_strings(hex_digits(octets))
 
 
 def _split_keys(keys: pa.Array) -> pa.Array:

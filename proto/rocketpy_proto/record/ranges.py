@@ -53,11 +53,14 @@ def to_strings(array: pa.BinaryArray) -> pa.StringArray:
         return pa.array(decoded, pa.string())
 
 
-def hex_strings(octets: NDArray[np.uint8]) -> pa.StringArray:
-    """Each row of an n x w array as upper-case hex of 2 w digits."""
-    count, width = octets.shape
-    offsets = np.arange(0, (count + 1) * 2 * width, 2 * width, dtype=np.int32)
-    digits = _HEX_DIGITS[octets].tobytes()
-    return pa.Array.from_buffers(
-        pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(digits)]
-    )
+def hex_digits(octets: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Each row of an n x w array as 2 w upper-case hex digits."""
+    return _HEX_DIGITS[octets].view(np.uint8).reshape(len(octets), 2 * octets.shape[1])
+
+
+def fixed_width_strings(letters: NDArray[np.uint8]) -> pa.StringArray:
+    """Each row of an n x w array of ASCII letters as a string."""
+    count, width = letters.shape
+    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters.tobytes())]
+    return pa.Array.from_buffers(pa.string(), count, buffers)

@@ -14,7 +14,7 @@ from rocketpy_proto.record.properties import TAGS
 from rocketpy_proto.record.properties_block import find_entries
 from rocketpy_proto.record.ranges import binary_ranges, octets_of, to_strings
 
-_NAME = np.frombuffer(TAGS.encode(), np.uint8)
+_NAME = np.frombuffer(TAGS.encode(), np.uint32)
 
 
 def tags_codes(
@@ -25,10 +25,15 @@ def tags_codes(
     strings = binary_ranges(data, starts, starts + lengths)
     octets = octets_of(strings)
     entries = find_entries(strings)
-    named = np.flatnonzero(entries.middle - entries.begin == len(_NAME))
-    for place, octet in enumerate(_NAME):
-        named = named[octets[entries.begin[named] + place] == octet]
-    values = binary_ranges(octets, entries.middle[named] + 1, entries.end[named])
+    named = np.flatnonzero(entries.middle - entries.begin == _NAME.itemsize)
+    if len(named) == 0:
+        return codes
+    words = np.ndarray((len(octets) - _NAME.itemsize + 1,), _NAME.dtype, octets, strides=(1,))
+    named = named[words[entries.begin[named]] == _NAME[0]]
+    tags = to_strings(binary_ranges(octets, entries.middle[named] + 1, entries.end[named]))
+    # Tags repeat, so each distinct one is hashed once.
+    distinct = tags.dictionary_encode()
+    hashes = java_hashes(distinct.dictionary)[distinct.indices.to_numpy(zero_copy_only=False)]
     # Of several entries of one record the last is assigned last, and so it wins.
-    codes[entries.record[named]] = java_hashes(to_strings(values))
+    codes[entries.record[named]] = hashes
     return codes
