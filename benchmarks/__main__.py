@@ -14,9 +14,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from benchmarks.harness import Result
+from benchmarks.report import terminal_table, to_json
 
 MODULES = ["record", "store", "pull", "source", "sink", "memory"]
 PROFILE_LINES = 25
@@ -45,21 +45,10 @@ def run_module(name: str, *, profile: bool) -> list[Result]:
     return results
 
 
-def print_table(results: list[Result]) -> None:
-    """Every figure with its goal."""
-    table = Table("figure", "measured", "goal", "", "detail", title=machine())
-    for result in results:
-        goal = f"{'≤' if result.at_most else '≥'} {result.goal:g}" if result.goal else ""
-        verdict = "" if not result.goal else "reached" if result.reached else "[red]missed[/red]"
-        value = f"{result.value:.2f}" if result.value < 10 else f"{result.value:.0f}"
-        table.add_row(result.name, f"{value} {result.unit}", goal, verdict, result.detail)
-    console.print(table)
-
-
 def main(
     only: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(MODULES)}.")] = None,
     json_path: Annotated[Path, typer.Option("--json", help="Where to save the results.")] = Path(
-        "benchmarks/results.json"
+        "artifacts/bench.json"
     ),
     profile: Annotated[
         bool, typer.Option(help="Print where this process spends its time.")
@@ -76,8 +65,9 @@ def main(
             progress.update(bar, description=name)
             results += run_module(name, profile=profile)
             progress.advance(bar)
-    print_table(results)
-    content = {"machine": machine(), "results": [result.to_json() for result in results]}
+    console.print(terminal_table(machine(), results))
+    json_path.parent.mkdir(parents=True, exist_ok=True)
+    content = to_json(machine(), results)
     json_path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

@@ -23,7 +23,8 @@ from rocketpy_broker.store.message_store import MessageStore, StoreConfig
 from rocketpy_proto.record import Host
 
 SEGMENT_BYTES = 1 << 30
-ROUND_BYTES = 96 << 20
+ROUND_BYTES = 64 << 20
+ROUNDS = 11
 BLOCK_BYTES = 1 << 20
 CASES = [(100, 0.15), (1024, 0.4)]
 MESSAGES_PER_SECOND_MIN = 1.0
@@ -77,7 +78,7 @@ def run_case(body_bytes: int, goal: float) -> list[Result]:
             for _ in range(blocks):
                 raw.write(block.records)
 
-        comparison = compare(ours, baseline)
+        comparison = compare(ours, baseline, ROUNDS)
         os.close(descriptor)
         store.close()
     speed = blocks * count / comparison.seconds / 1e6

@@ -80,9 +80,11 @@ class LocalBroker:
         command += ["--data", str(self.data), "--port", str(self._port)]
         command += ["--flush", self._flush.value]
         command += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
+        # The pipe to its input ends with this process, and the broker with the pipe.
+        command += ["--stop-at-eof"]
         with self._log_path().open("a", encoding="utf-8") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
         atexit.register(self.kill)
         line = self._first_line(self._process)
@@ -133,8 +135,9 @@ class LocalBroker:
             self._ended(process)
 
     def _ended(self, process: subprocess.Popen[str]) -> None:
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
         self._process = None
         atexit.unregister(self.kill)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -112,3 +114,23 @@ def test_the_plugin_offers_a_broker_for_the_session(rocketpy_broker: LocalBroker
     rocketpy_broker.create_topic("from-the-fixture")
     with pytest.raises(LocalBrokerError, match="exists already"):
         rocketpy_broker.create_topic("from-the-fixture")
+
+
+def test_a_broker_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
+    program = (
+        "import sys; from rocketpy_broker import LocalBroker\n"
+        "broker = LocalBroker(sys.argv[1]).start()\n"
+        "print(broker.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "store")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        handle = os.pidfd_open(int(parent.stdout.readline()))
+        parent.kill()
+        ended, _, _ = select.select([handle], [], [], 30)
+        os.close(handle)
+    assert ended
+    assert not (tmp_path / "store" / "abort").exists()

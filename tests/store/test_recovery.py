@@ -187,3 +187,15 @@ def test_another_segment_size_is_told_with_the_file(new_store: OpenStore) -> Non
     store.close()
     with pytest.raises(StoreDirectoryError, match="4096 bytes instead of 8192"):
         new_store(segment_bytes=8192).open()
+
+
+def test_unreadable_marks_of_deleted_topics_stop_the_start(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    marks = tmp_path / "config" / "deletedTopics.json"
+    marks.parent.mkdir()
+    for content in ("{", "[]", '{"T": "x"}'):
+        marks.write_text(content)
+        with pytest.raises(StoreDirectoryError, match=r"deletedTopics\.json: cannot be read"):
+            new_store().open()
+        assert marks.read_text() == content

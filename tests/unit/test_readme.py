@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from benchmarks.report import markdown
 from pyspark_rocketpy.columns import column_table
 from pyspark_rocketpy.options import SINK_OPTIONS, SOURCE_OPTIONS, option_table
 from pyspark_rocketpy.sink_columns import sink_column_table
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+TOP = Path(__file__).parents[2]
+README = (TOP / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("name", "table"),
     [
+        ("figures", markdown(json.loads((TOP / "benchmarks" / "results.json").read_text()))),
         ("source options", option_table(SOURCE_OPTIONS)),
         ("sink options", option_table(SINK_OPTIONS)),
         ("source columns", column_table()),

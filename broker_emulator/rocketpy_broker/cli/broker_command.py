@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import sys
@@ -22,6 +23,7 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.store.flush import FlushDiskType
 
 READY_PREFIX = "rocketpy broker ready on "
+INPUT_BYTES = 4096
 
 Data = Annotated[
     Path | None,
@@ -41,6 +43,10 @@ Name = Annotated[str, typer.Option(help="brokerName.")]
 SegmentBytes = Annotated[
     int, typer.Option(min=4096, help="mappedFileSizeCommitLog; allocated at once.")
 ]
+StopAtEof = Annotated[
+    bool,
+    typer.Option("--stop-at-eof", help="Stop when standard input ends, as when a parent dies."),
+]
 QueueFileBytes = Annotated[int, typer.Option(min=20, help="mappedFileSizeConsumeQueue.")]
 
 
@@ -53,6 +59,7 @@ def broker(
     broker_name: Name = "broker-a",
     commit_log_segment_bytes: SegmentBytes = 1 << 30,
     consume_queue_file_bytes: QueueFileBytes = 6_000_000,
+    stop_at_eof: StopAtEof = False,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -72,7 +79,7 @@ def broker(
             consume_queue_file_bytes=consume_queue_file_bytes,
         )
         try:
-            asyncio.run(_run(config))
+            asyncio.run(_run(config, stop_at_eof=stop_at_eof))
         except (BrokerError, OSError) as error:
             sys.exit(f"rocketpy broker: {error}")
 
@@ -83,15 +90,23 @@ def _raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _run(config: BrokerConfig) -> None:
+async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
+    if stop_at_eof:
+        loop.add_reader(sys.stdin, lambda: _stop_at_end_of_input(loop, stopped))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     ready: asyncio.Future[Ready] = loop.create_future()
     ready.add_done_callback(lambda done: _say_ready(config, done.result()))
     await Broker(config).serve_until(stopped, ready)
     typer.echo("rocketpy broker stopped")
+
+
+def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), INPUT_BYTES):
+        loop.remove_reader(sys.stdin)
+        stopped.set()
 
 
 def _say_ready(config: BrokerConfig, ready: Ready) -> None:

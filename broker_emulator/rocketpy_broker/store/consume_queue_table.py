@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store import files
 from rocketpy_broker.store.consume_queue import ConsumeQueue, Units
 from rocketpy_broker.store.values import QueueKey, QueueRange
@@ -32,9 +33,8 @@ class ConsumeQueueTable:
         self._marks: dict[str, int] = {}
 
     def load(self) -> None:
-        """Open every queue. Raises StoreDirectoryError, ValueError for unreadable marks."""
-        if self._marks_path.exists():
-            self._marks = json.loads(self._marks_path.read_text(encoding="utf-8"))
+        """Open every queue. Raises StoreDirectoryError."""
+        self._marks = self._read_marks()
         topics = sorted(self._folder.iterdir()) if self._folder.exists() else []
         for topic in (path for path in topics if path.is_dir()):
             for folder in (path for path in sorted(topic.iterdir()) if path.name.isdecimal()):
@@ -44,6 +44,19 @@ class ConsumeQueueTable:
                     shutil.rmtree(folder)
                 else:
                     self._queues[QueueKey(topic.name, int(folder.name))] = queue
+
+    def _read_marks(self) -> dict[str, int]:
+        if not self._marks_path.exists():
+            return {}
+        try:
+            content = json.loads(self._marks_path.read_text(encoding="utf-8"))
+            return {str(topic): int(mark) for topic, mark in content.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise StoreDirectoryError(
+                self._marks_path,
+                f"cannot be read ({error})",
+                "put back its .bak; without the file, messages of deleted topics may come back",
+            ) from error
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(self._queues.values())

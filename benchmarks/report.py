@@ -1,0 +1,50 @@
+"""Results as text: a table for the terminal and one for the README. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.harness import Result
+
+HEAD = ("figure", "measured", "goal", "", "detail")
+SMALL = 10
+
+
+def cells(result: Result) -> list[str]:
+    """One row of either table."""
+    goal = f"{'≤' if result.at_most else '≥'} {result.goal:g}" if result.goal else ""
+    verdict = "" if not result.goal else "reached" if result.reached else "missed"
+    value = f"{result.value:.2f}" if result.value < SMALL else f"{result.value:.0f}"
+    return [result.name, f"{value} {result.unit}", goal, verdict, result.detail]
+
+
+def terminal_table(machine: str, results: Iterable[Result]) -> Table:
+    """A table of all results."""
+    table = Table(*HEAD, title=machine)
+    for result in results:
+        table.add_row(*cells(result))
+    return table
+
+
+def to_json(machine: str, results: Iterable[Result]) -> dict[str, object]:
+    """What is saved."""
+    return {"machine": machine, "results": [result.to_json() for result in results]}
+
+
+def markdown(content: Mapping[str, Any]) -> str:
+    """The saved results as the README shows them."""
+    rows = [
+        Result(**{name: value for name, value in entry.items() if name != "reached"})
+        for entry in content["results"]
+    ]
+    lines = [f"| {' | '.join(cells(row))} |" for row in rows]
+    head = [
+        f"Machine: {content['machine']}.",
+        "",
+        f"| {' | '.join(HEAD)} |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *lines])
