@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import data
 from benchmarks.harness import Result, compare
+from rocketpy_broker import process
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.config import Limits
 from rocketpy_broker.services.appending import AppendService
@@ -98,5 +99,6 @@ def run_case(body_bytes: int, goal: float) -> list[Result]:
 
 
 def run() -> list[Result]:
-    """All cases."""
+    """All cases, in a process that is set as the broker's."""
+    process.keep_freed_memory()
     return [result for body_bytes, goal in CASES for result in run_case(body_bytes, goal)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import signal
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from rocketpy_broker import process
 from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
@@ -65,7 +65,8 @@ def broker(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if consume_queue_file_bytes % 20:
         raise typer.BadParameter("must be a multiple of 20, the size of a unit")
-    _raise_descriptor_limit()
+    process.raise_descriptor_limit()
+    process.keep_freed_memory()
     default_flush = FlushDiskType.SYNC_FLUSH if data else FlushDiskType.ASYNC_FLUSH
     with tempfile.TemporaryDirectory(prefix="rocketpy-") as temporary:
         config = BrokerConfig(
@@ -82,12 +83,6 @@ def broker(
             asyncio.run(_run(config, stop_at_eof=stop_at_eof))
         except (BrokerError, OSError) as error:
             sys.exit(f"rocketpy broker: {error}")
-
-
-def _raise_descriptor_limit() -> None:
-    """Each file of the store takes two descriptors; use all that the system grants."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:

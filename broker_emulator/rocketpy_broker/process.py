@@ -1,0 +1,28 @@
+"""Settings of the whole process that serves a broker. Holds no state on disk."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+
+# From malloc.h.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT_BYTES = 32 << 20
+
+
+def raise_descriptor_limit() -> None:
+    """Use all descriptors that the system grants: each file of the store takes two."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_freed_memory() -> None:
+    """Let malloc keep the buffers of blocks and pulls for the next ones, up to KEPT_BYTES.
+
+    By default glibc gives buffers of this size back to the system at once, and fetching their
+    pages anew costs several times what filling them does. Other C libraries are left alone.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
+        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
