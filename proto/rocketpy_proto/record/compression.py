@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rocketpy_proto.record.block import RecordBlock
 from rocketpy_proto.record.errors import MalformedRecordError
+from rocketpy_proto.record.layout import BLOCK_BYTES_MAX
 from rocketpy_proto.record.ranges import binary_ranges
 from rocketpy_proto.record.sys_flag import (
     COMPRESSED,
@@ -61,10 +62,16 @@ def inflated_bodies(block: RecordBlock) -> pa.BinaryArray:
     if len(rows) == 0:
         return bodies
     values = bodies.to_pylist()
+    total = int(block.body_length.sum())
     for row in rows.tolist():
         try:
-            values[row] = inflate(values[row], int(sys_flags[row]))
+            inflated = inflate(values[row], int(sys_flags[row]))
         except ValueError as error:
             reason = f"compressed body cannot be inflated: {error}"
             raise MalformedRecordError(reason, int(block.positions[row]), row) from error
+        total += len(inflated) - len(values[row])
+        if total > BLOCK_BYTES_MAX:
+            reason = f"the block's bodies inflate to more than {BLOCK_BYTES_MAX} bytes; read less"
+            raise MalformedRecordError(reason, int(block.positions[row]), row)
+        values[row] = inflated
     return pa.array(values, pa.binary())

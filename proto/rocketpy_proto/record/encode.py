@@ -19,12 +19,10 @@ from rocketpy_proto.record.crc import body_crcs
 from rocketpy_proto.record.encode_properties import encode_property_column
 from rocketpy_proto.record.errors import UnencodableRecordError
 from rocketpy_proto.record.hosts import UNKNOWN_HOST, Host
-from rocketpy_proto.record.layout import HEADER_BY_SHAPE, PROPERTIES_BYTES_MAX
+from rocketpy_proto.record.layout import BLOCK_BYTES_MAX, HEADER_BY_SHAPE, PROPERTIES_BYTES_MAX
 from rocketpy_proto.record.ranges import octets_of, offsets_of
 from rocketpy_proto.record.single import encode_topic
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-
-BLOCK_BYTES_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,9 @@ class BlockColumns:
     """n messages as columns. Arrays have n rows; a plain value stands for all rows.
 
     `tags`, `keys` (a list is joined with blanks), `properties` and each of `extra` become
-    properties, in this order: TAGS, KEYS, extra, the map. A dedicated column wins over an entry
-    of the map with its name; null and empty values are left out.
+    properties, in this order: TAGS, KEYS, extra, the map. Of the same name, `tags` and `keys` win
+    over `extra`, and a column with a value over an entry of the map; null and empty values are
+    left out.
     """
 
     body: pa.Array
@@ -42,7 +41,7 @@ class BlockColumns:
     tags: pa.StringArray | None = None
     keys: pa.StringArray | pa.ListArray | None = None
     properties: pa.MapArray | None = None
-    extra: Mapping[str, pa.StringArray] = field(default_factory=dict)
+    extra: Mapping[str, pa.StringArray | str] = field(default_factory=dict)
     born_timestamp_ms: int | pa.Int64Array = 0
     born_host: Host = UNKNOWN_HOST
     store_host: Host = UNKNOWN_HOST
@@ -100,9 +99,7 @@ def encode_block(columns: BlockColumns) -> EncodedBlock:
 
 def _bodies(body: pa.Array) -> pa.BinaryArray:
     """As binary with 32-bit offsets, without nulls."""
-    if body.null_count:
-        row = int(np.argmax(body.is_null().to_numpy(zero_copy_only=False)))
-        raise UnencodableRecordError("body", None, "is null; give every message a body", row)
+    _refuse_nulls("body", body)
     return body.cast(pa.binary())
 
 
@@ -111,13 +108,17 @@ def _topics(topic: str | pa.StringArray) -> _Topics:
         encoded = encode_topic(topic)
         tail = encoded.length + encoded.encoded
         return _Topics(encoded.magic, pa.scalar(tail), len(tail))
-    if topic.null_count:
-        row = int(np.argmax(topic.is_null().to_numpy(zero_copy_only=False)))
-        raise UnencodableRecordError("topic", None, "is null", row)
+    _refuse_nulls("topic", topic)
     dictionary = topic.dictionary_encode()
-    distinct = [encode_topic(name) for name in dictionary.dictionary.to_pylist()]
-    tails = pa.array([one.length + one.encoded for one in distinct], pa.binary())
     rows = dictionary.indices.to_numpy()
+    distinct = []
+    for code, name in enumerate(dictionary.dictionary.to_pylist()):
+        try:
+            distinct.append(encode_topic(name))
+        except UnencodableRecordError as error:
+            row = int(np.argmax(rows == code))
+            raise UnencodableRecordError("topic", name, error.reason, row) from error
+    tails = pa.array([one.length + one.encoded for one in distinct], pa.binary())
     column = tails.take(dictionary.indices)
     magic = np.array([one.magic for one in distinct], np.uint32)[rows]
     return _Topics(magic, column, np.diff(offsets_of(column)).astype(np.int64))
@@ -129,20 +130,43 @@ def _headers(columns: BlockColumns, body: pa.BinaryArray, topics: _Topics) -> ND
     header = np.zeros(len(body), HEADER_BY_SHAPE[born.is_v6, store.is_v6])
     offsets = offsets_of(body).astype(np.int64)
     sys_flag = columns.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
+    sys_flag |= BORN_HOST_V6 * born.is_v6 | STORE_HOST_V6 * store.is_v6
     header["magic"] = topics.magic
     header["body_crc"] = body_crcs(octets_of(body), offsets[:-1], offsets[1:])
-    header["queue_id"] = _numbers(columns.queue_id)
-    header["flag"] = columns.flag
-    header["sys_flag"] = sys_flag | BORN_HOST_V6 * born.is_v6 | STORE_HOST_V6 * store.is_v6
-    header["born_timestamp"] = _numbers(columns.born_timestamp_ms)
+    _set_numbers(header, "queue_id", columns.queue_id)
+    _set_numbers(header, "flag", columns.flag)
+    _set_numbers(header, "sys_flag", sys_flag)
+    _set_numbers(header, "born_timestamp", columns.born_timestamp_ms)
     header["born_host"] = np.void(born.to_bytes())
     header["store_host"] = np.void(store.to_bytes())
     header["body_length"] = np.diff(offsets)
     return header
 
 
-def _numbers(values: int | pa.Array) -> int | NDArray[np.integer]:
-    return values if isinstance(values, int) else values.to_numpy(zero_copy_only=False)
+def _set_numbers(header: NDArray[np.void], name: str, values: int | pa.Array) -> None:
+    """Fill a field; what it cannot hold is refused, for numpy would change it silently."""
+    bounds = np.iinfo(header.dtype[name])
+    if isinstance(values, int):
+        if not bounds.min <= values <= bounds.max:
+            raise UnencodableRecordError(name, values, f"does not fit in {bounds.bits} bits")
+        header[name] = values
+        return
+    if len(values) != len(header):
+        raise UnencodableRecordError(name, len(values), f"rows for {len(header)} bodies")
+    _refuse_nulls(name, values)
+    numbers = values.to_numpy(zero_copy_only=False)
+    wrong = (numbers < bounds.min) | (numbers > bounds.max)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        reason = f"does not fit in {bounds.bits} bits"
+        raise UnencodableRecordError(name, int(numbers[row]), reason, row)
+    header[name] = numbers
+
+
+def _refuse_nulls(field: str, column: pa.Array) -> None:
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise UnencodableRecordError(field, None, "is null; every message needs one", row)
 
 
 def _fixed_width(values: NDArray[np.generic]) -> pa.BinaryArray:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rocketpy_proto.record.errors import UnencodableRecordError
 from rocketpy_proto.record.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS
+from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, encode_property_name
 from rocketpy_proto.record.ranges import octets_of, offsets_of
 
 _NAME_END = bytes([NAME_VALUE_SEPARATOR])
@@ -25,12 +25,15 @@ _EMPTY = pa.scalar(b"")
 def encode_property_column(
     tags: pa.StringArray | None,
     keys: pa.StringArray | pa.ListArray | None,
-    extra: Mapping[str, pa.StringArray],
+    extra: Mapping[str, pa.StringArray | str],
     properties: pa.MapArray | None,
     count: int,
 ) -> pa.BinaryArray:
     """The properties string of each of `count` rows. Raises UnencodableRecordError."""
-    named: dict[str, pa.StringArray | None] = {TAGS: tags, KEYS: _joined_keys(keys), **extra}
+    named: dict[str, pa.StringArray | None] = {TAGS: tags, KEYS: _joined_keys(keys)}
+    for name, given in extra.items():
+        if named.get(name) is None:
+            named[name] = pa.repeat(given, count) if isinstance(given, str) else given
     columns = {name: _text(name, column) for name, column in named.items() if column is not None}
     pieces: list[pa.Array | pa.Scalar] = []
     for name, column in columns.items():
@@ -57,12 +60,19 @@ def _joined_keys(keys: pa.StringArray | pa.ListArray | None) -> pa.StringArray |
 
 def _text(field: str, column: pa.Array) -> pa.BinaryArray:
     """The column's bytes; refuses separators, which no reader could tell from our own."""
-    encoded = column.cast(pa.string()).cast(pa.binary())
+    encoded = _bytes_of(column)
     _refuse_separators(field, encoded)
     return encoded
 
 
-def _refuse_separators(field: str, encoded: pa.BinaryArray) -> None:
+def _bytes_of(column: pa.Array) -> pa.BinaryArray:
+    return column.cast(pa.string()).cast(pa.binary())
+
+
+def _refuse_separators(
+    field: str, encoded: pa.BinaryArray, rows: NDArray[np.int64] | None = None
+) -> None:
+    """`rows` says which message a value belongs to, where that is not its own number."""
     offsets = offsets_of(encoded)
     if len(encoded) == 0:
         return
@@ -70,8 +80,9 @@ def _refuse_separators(field: str, encoded: pa.BinaryArray) -> None:
     separators = np.flatnonzero((octets - np.uint8(1)) < 2)
     if len(separators):
         place = separators[0] + offsets[0]
-        row = int(np.searchsorted(offsets, place, "right")) - 1
-        value = encoded[row].as_py().decode()
+        index = int(np.searchsorted(offsets, place, "right")) - 1
+        value = encoded[index].as_py().decode()
+        row = index if rows is None else int(rows[index])
         raise UnencodableRecordError(field, value, "contains a separator (\\x01 or \\x02)", row)
 
 
@@ -85,7 +96,7 @@ def _filled(column: pa.BinaryArray) -> NDArray[np.bool_]:
 
 def _entry_pieces(name: str, column: pa.BinaryArray) -> list[pa.Array | pa.Scalar]:
     """name, value and separators as pieces of a join; rows without a value give nothing."""
-    head, tail = pa.scalar(name.encode() + _NAME_END), pa.scalar(_VALUE_END)
+    head, tail = pa.scalar(encode_property_name(name) + _NAME_END), pa.scalar(_VALUE_END)
     filled = _filled(column)
     if filled.all():
         return [head, column, tail]
@@ -98,43 +109,31 @@ def _map_entries(properties: pa.MapArray, columns: Mapping[str, pa.BinaryArray])
     offsets = np.frombuffer(properties.buffers()[1], np.int32)
     bounds = offsets[properties.offset : properties.offset + len(properties) + 1].astype(np.int64)
     span = slice(bounds[0], bounds[-1])
-    row_lengths = np.diff(bounds)
-    row_lengths[properties.is_null().to_numpy(zero_copy_only=False)] = 0
-    names, values = properties.keys[span], properties.items[span]
+    names, values = _bytes_of(properties.keys[span]), _bytes_of(properties.items[span])
     rows = np.repeat(np.arange(len(properties)), np.diff(bounds))
-    kept = _filled(_rowwise("property value", values, rows))
-    kept &= row_lengths[rows] > 0
-    kept &= ~_taken(names, rows, columns)
-    index = pa.array(np.flatnonzero(kept))
-    names = _rowwise("property name", names, rows).take(index)
-    values = values.cast(pa.string()).cast(pa.binary()).take(index)
+    kept = _filled(values) & ~_taken(names, rows, columns)
+    kept &= properties.is_valid().to_numpy(zero_copy_only=False)[rows]
+    index = np.flatnonzero(kept)
+    rows, names, values = rows[index], names.take(pa.array(index)), values.take(pa.array(index))
+    _refuse_separators("property name", names, rows)
+    _refuse_separators("property value", values, rows)
     unnamed = np.flatnonzero(np.diff(offsets_of(names)) == 0)
     if len(unnamed):
-        row = int(rows[np.flatnonzero(kept)[unnamed[0]]])
-        raise UnencodableRecordError("property name", "", "is empty", row)
+        raise UnencodableRecordError("property name", "", "is empty", int(rows[unnamed[0]]))
     entries = pc.binary_join_element_wise(names, pa.scalar(_NAME_END), values, _VALUE_END, _EMPTY)
-    counts = np.bincount(rows[kept], minlength=len(properties))
+    counts = np.bincount(rows, minlength=len(properties))
     ends = np.concatenate(([0], np.cumsum(counts)))
     row_offsets = pa.py_buffer(offsets_of(entries)[ends].astype(np.int32))
     data = entries.buffers()[2] or pa.py_buffer(b"")
     return pa.Array.from_buffers(pa.binary(), len(properties), [None, row_offsets, data])
 
 
-def _rowwise(field: str, column: pa.Array, rows: NDArray[np.int64]) -> pa.BinaryArray:
-    """As `_text`, but the error names the message's row."""
-    try:
-        return _text(field, column)
-    except UnencodableRecordError as error:
-        row = int(rows[error.index or 0])
-        raise UnencodableRecordError(field, error.value, error.reason, row) from None
-
-
 def _taken(
-    names: pa.Array, rows: NDArray[np.int64], columns: Mapping[str, pa.BinaryArray]
+    names: pa.BinaryArray, rows: NDArray[np.int64], columns: Mapping[str, pa.BinaryArray]
 ) -> NDArray[np.bool_]:
     """Entries whose name has a column of its own, with a value in their row."""
     taken = np.zeros(len(names), np.bool_)
     for name, column in columns.items():
-        same = pc.equal(names.cast(pa.string()), name).to_numpy(zero_copy_only=False)
+        same = pc.equal(names, name.encode()).to_numpy(zero_copy_only=False)
         taken |= same.astype(np.bool_) & _filled(column)[rows]
     return taken

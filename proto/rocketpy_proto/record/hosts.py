@@ -6,6 +6,8 @@ import ipaddress
 import struct
 from dataclasses import dataclass
 
+from rocketpy_proto.record.errors import UnencodableRecordError
+
 _PORT = struct.Struct(">i")
 PORT_MAX = 65535
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -24,6 +26,8 @@ class Host:
         address, colon, port = text.rpartition(":")
         if not colon:
             raise ValueError(f"host {text!r} has no port; write it as address:port")
+        if not 0 <= int(port) <= PORT_MAX:
+            raise ValueError(f"host {text!r} has a port that is not within 0 and {PORT_MAX}")
         return cls(ipaddress.ip_address(address.strip("[]")), int(port))
 
     @classmethod
@@ -34,8 +38,14 @@ class Host:
         return cls(kind(address), _PORT.unpack(data[-_PORT.size :])[0])
 
     def to_bytes(self) -> bytes:
-        """The address in network order, then the port as int32."""
-        return self.address.packed + _PORT.pack(self.port)
+        """The address in network order, then the port as int32.
+
+        Raises UnencodableRecordError for a port beyond that; records with any int32 can be read.
+        """
+        try:
+            return self.address.packed + _PORT.pack(self.port)
+        except struct.error as error:
+            raise UnencodableRecordError("port", self.port, "does not fit in 32 bits") from error
 
     @property
     def is_v6(self) -> bool:

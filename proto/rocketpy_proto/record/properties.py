@@ -26,16 +26,14 @@ _VALUE_END = bytes([PROPERTY_SEPARATOR])
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """The string, in the mapping's order, with the trailing separator that 5.2 and later keep.
 
-    Empty values are left out, for no reader would see them. Raises UnencodableRecordError.
+    Entries without a value are left out, for no reader would see them. Raises
+    UnencodableRecordError.
     """
     entries = []
     for name, value in properties.items():
-        _check("property name", name)
-        _check(f"property {name}", value)
-        if not name:
-            raise UnencodableRecordError("property name", name, "is empty")
         if value:
-            entries.append(_utf8(name) + _NAME_END + _utf8(value) + _VALUE_END)
+            encoded_value = _checked(f"property {name}", value)
+            entries.append(encode_property_name(name) + _NAME_END + encoded_value + _VALUE_END)
     encoded = b"".join(entries)
     if len(encoded) > PROPERTIES_BYTES_MAX:
         reason = f"has more than {PROPERTIES_BYTES_MAX} bytes"
@@ -43,16 +41,20 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     return encoded
 
 
-def _check(field: str, text: str) -> None:
+def encode_property_name(name: str) -> bytes:
+    """The name's bytes. Raises UnencodableRecordError."""
+    if not name:
+        raise UnencodableRecordError("property name", name, "is empty")
+    return _checked("property name", name)
+
+
+def _checked(field: str, text: str) -> bytes:
     if "\x01" in text or "\x02" in text:
         raise UnencodableRecordError(field, text, "contains a separator (\\x01 or \\x02)")
-
-
-def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise UnencodableRecordError("property", text, "is not valid Unicode") from error
+        raise UnencodableRecordError(field, text, "is not valid Unicode") from error
 
 
 def decode_properties(encoded: bytes) -> dict[str, str]:

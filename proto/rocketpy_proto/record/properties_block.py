@@ -86,9 +86,11 @@ def find_entries(strings: pa.BinaryArray) -> Entries:
     filled = lasts > bounds[:-1]
     open_ended = lasts[filled][used[lasts[filled] - 1] != PROPERTY_SEPARATOR]
     if len(open_ended):
-        order = np.argsort(np.concatenate((ends, open_ended)), kind="stable")
-        after = np.concatenate((after, open_ended))[order]
-        ends = np.concatenate((ends, open_ended))[order]
+        # A record may begin with a separator, just where an open-ended one stops: the latter comes
+        # first, which a stable sort keeps.
+        order = np.argsort(np.concatenate((open_ended, ends)), kind="stable")
+        after = np.concatenate((open_ended, after))[order]
+        ends = np.concatenate((open_ended, ends))[order]
     begins = np.concatenate(([0], after[:-1])) if len(ends) else ends
     per_record = np.diff(np.searchsorted(after, bounds, "right"))
     record = np.repeat(np.arange(len(per_record)), per_record)

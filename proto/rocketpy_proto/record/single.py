@@ -202,7 +202,7 @@ def decode_record(
 
 def _checked_head(view: memoryview, position: int) -> tuple[int, ...]:
     """The fields up to bornTimestamp, where size and magic can be those of a record."""
-    if len(view) - position < FIXED_BYTES:
+    if position < 0 or len(view) - position < FIXED_BYTES:
         raise MalformedRecordError("fewer bytes than the smallest record", position)
     head: tuple[int, ...] = _TO_BORN_TIMESTAMP.unpack_from(view, position)
     size, magic = head[:2]

@@ -26,6 +26,7 @@ from rocketpy_proto.record import (
     scan_sizes,
     to_record_batch,
 )
+from rocketpy_proto.record import block as block_module
 from tests.unit.record.strategies import PROPERTIES, RECORDS, TEXTS, block_of
 
 ALL = pa.schema(list(COLUMN_TYPES.items()))
@@ -249,6 +250,22 @@ def outcome_of_block(data: bytes, sizes: list[int]) -> object:
         (row["topic"], body, dict(row["properties"]))
         for row, body in zip(batch.to_pylist(), bodies, strict=True)
     ]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 5])
+def test_crcs_and_tags_codes_are_those_of_the_whole_however_it_is_parted(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_module, "CRC_ROWS", rows)
+    monkeypatch.setattr(block_module, "TAGS_ROWS", rows)
+    tags = ["A", "", "ü", "B", "A"]
+    records = [Record("T", 0, b"b%d" % n, {"TAGS": tag}) for n, tag in enumerate(tags)]
+    block = block_of(records)
+    assert block.tags_codes().tolist() == [java_hash(tag) for tag in tags]
+    block.verify_body_crc()
+    block.data[block.body_start[4]] ^= 1
+    with pytest.raises(MalformedRecordError, match="record 4 "):
+        block.verify_body_crc()
 
 
 MUTATIONS = st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=4)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import zlib
 
+import numpy as np
 import pytest
 
 from rocketpy_proto.record import (
@@ -18,6 +20,7 @@ from rocketpy_proto.record import (
     encode_record,
     java_hash,
 )
+from rocketpy_proto.record.layout import BLOCK_BYTES_MAX
 from tests.unit.record.strategies import block_of, properties_of
 
 RECORD = Record(
@@ -174,6 +177,22 @@ def test_a_record_whose_lengths_do_not_fit_is_malformed(position: int, replaceme
         decode_record(broken)
     with pytest.raises(MalformedRecordError):
         RecordBlock.parse(broken)
+
+
+def test_a_position_outside_of_the_buffer_holds_no_record() -> None:
+    for position in (-len(VECTOR), -1, len(VECTOR), 1 << 62):
+        with pytest.raises(MalformedRecordError):
+            decode_record(VECTOR, position)
+
+
+def test_a_block_beyond_what_offsets_can_reach_is_refused() -> None:
+    # Pages that nobody touches take no memory.
+    with (
+        mmap.mmap(-1, BLOCK_BYTES_MAX + 1) as empty,
+        memoryview(empty) as view,
+        pytest.raises(MalformedRecordError, match="read them in parts"),
+    ):
+        RecordBlock.parse(view, np.array([BLOCK_BYTES_MAX], np.int32))
 
 
 def test_a_body_that_differs_from_its_crc_is_found() -> None:

@@ -1,0 +1,70 @@
+"""Both forms read any properties string alike, also those that none of our writers makes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rocketpy_proto.record import (
+    COLUMN_TYPES,
+    Record,
+    RecordBlock,
+    decode_record,
+    encode_record,
+    java_hash,
+    property_column,
+    to_record_batch,
+)
+from rocketpy_proto.record.properties_block import ENTRIES_COMPARED_MAX
+
+# Pieces that meet at every kind of seam: names, separators, halves of letters.
+PIECES = st.sampled_from(
+    [b"a", b"TAGS", b"KEYS", b" ", b"\x01", b"\x01", b"\x02", b"\x02", b"\xff", b"\xc3", b"\xa4"]
+)
+STRINGS = st.lists(PIECES, max_size=24).map(b"".join)
+SCHEMA = pa.schema([(name, COLUMN_TYPES[name]) for name in ("properties", "tags", "keys")])
+
+
+def record_with(properties: bytes) -> bytes:
+    """A record with this very properties string."""
+    plain = encode_record(Record("T", 0, b"body"))
+    record = plain[:-2] + len(properties).to_bytes(2, "big") + properties
+    return len(record).to_bytes(4, "big") + record[4:]
+
+
+def assert_forms_agree(strings: list[bytes]) -> None:
+    """Properties, tags, keys and tags codes of a block are those of its single records."""
+    records = [record_with(string) for string in strings]
+    single = [dict(decode_record(record).record.properties) for record in records]
+    block = RecordBlock.parse(b"".join(records))
+    rows = to_record_batch(block, SCHEMA).to_pylist()
+    assert [row["properties"] for row in rows] == [list(one.items()) for one in single]
+    assert [row["tags"] for row in rows] == [one.get("TAGS") for one in single]
+    keys = [one["KEYS"].split(" ") if "KEYS" in one else None for one in single]
+    assert [row["keys"] for row in rows] == [one and [k for k in one if k] for one in keys]
+    assert block.tags_codes().tolist() == [java_hash(one.get("TAGS", "")) for one in single]
+
+
+@given(st.lists(STRINGS, max_size=6))
+@settings(max_examples=500)
+@example([b"a\x01b", b"\x02c\x01d\x02"])
+@example([b"a\x01b", b"\x02TAGS\x01t", b"\x02", b"", b"\x02a\x01b"])
+def test_any_properties_strings_are_read_alike_by_both_forms(strings: list[bytes]) -> None:
+    assert_forms_agree(strings)
+
+
+def test_an_open_end_before_a_leading_separator_leaves_the_next_record_its_names() -> None:
+    block = RecordBlock.parse(record_with(b"a\x01b") + record_with(b"\x02TAGS\x01TagA\x02"))
+    assert block.tags_codes().tolist() == [0, 2598919]
+    assert property_column(block, "TAGS").to_pylist() == [None, "TagA"]
+
+
+@pytest.mark.parametrize("count", [ENTRIES_COMPARED_MAX, ENTRIES_COMPARED_MAX + 1, 200])
+def test_the_last_of_many_duplicates_wins_however_far_apart_they_are(count: int) -> None:
+    between = b"".join(b"n%d\x01v\x02" % number for number in range(count - 2))
+    strings = [b"TAGS\x01first\x02" + between + b"TAGS\x01last\x02", b"TAGS\x01own\x02"]
+    assert_forms_agree(strings)
+    block = RecordBlock.parse(b"".join(map(record_with, strings)))
+    assert property_column(block, "TAGS").to_pylist() == ["last", "own"]
