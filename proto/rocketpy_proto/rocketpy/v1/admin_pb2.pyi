@@ -75,7 +75,7 @@ class GetBrokerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetBrokerInfoResponse(_message.Message):
-    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type")
+    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type", "refusal")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +84,7 @@ class GetBrokerInfoResponse(_message.Message):
     BODY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     REQUEST_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     FLUSH_DISK_TYPE_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     version: str
     cluster_name: str
@@ -92,4 +93,111 @@ class GetBrokerInfoResponse(_message.Message):
     body_bytes_max: int
     request_bytes_max: int
     flush_disk_type: str
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ...) -> None: ...
+    refusal: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ...) -> None: ...
+
+class QueryMessageRequest(_message.Message):
+    __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    END_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    key: str
+    begin_timestamp_ms: int
+    end_timestamp_ms: int
+    count_max: int
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., begin_timestamp_ms: _Optional[int] = ..., end_timestamp_ms: _Optional[int] = ..., count_max: _Optional[int] = ...) -> None: ...
+
+class ViewMessageRequest(_message.Message):
+    __slots__ = ("offset_msg_id",)
+    OFFSET_MSG_ID_FIELD_NUMBER: _ClassVar[int]
+    offset_msg_id: str
+    def __init__(self, offset_msg_id: _Optional[str] = ...) -> None: ...
+
+class MessagesResponse(_message.Message):
+    __slots__ = ("status", "record_sizes", "records")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    record_sizes: bytes
+    records: bytes
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+
+class GetStoreStatisticsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TopicStatistics(_message.Message):
+    __slots__ = ("topic", "put_count", "put_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PUT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    put_count: int
+    put_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., put_count: _Optional[int] = ..., put_bytes: _Optional[int] = ...) -> None: ...
+
+class LatencyBucket(_message.Message):
+    __slots__ = ("at_most_ms", "count")
+    AT_MOST_MS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    at_most_ms: int
+    count: int
+    def __init__(self, at_most_ms: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class GetStoreStatisticsResponse(_message.Message):
+    __slots__ = ("status", "topics", "put_latencies", "put_failed_count", "get_found_count", "get_miss_count", "get_message_count", "dispatch_behind_bytes", "flush_behind_bytes", "log_begin_offset", "log_end_offset", "corrupt_record_count")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PUT_LATENCIES_FIELD_NUMBER: _ClassVar[int]
+    PUT_FAILED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GET_FOUND_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GET_MISS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GET_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DISPATCH_BEHIND_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_BEHIND_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOG_BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CORRUPT_RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    topics: _containers.RepeatedCompositeFieldContainer[TopicStatistics]
+    put_latencies: _containers.RepeatedCompositeFieldContainer[LatencyBucket]
+    put_failed_count: int
+    get_found_count: int
+    get_miss_count: int
+    get_message_count: int
+    dispatch_behind_bytes: int
+    flush_behind_bytes: int
+    log_begin_offset: int
+    log_end_offset: int
+    corrupt_record_count: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicStatistics, _Mapping]]] = ..., put_latencies: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_failed_count: _Optional[int] = ..., get_found_count: _Optional[int] = ..., get_miss_count: _Optional[int] = ..., get_message_count: _Optional[int] = ..., dispatch_behind_bytes: _Optional[int] = ..., flush_behind_bytes: _Optional[int] = ..., log_begin_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., corrupt_record_count: _Optional[int] = ...) -> None: ...
+
+class CleanExpiredFilesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CleanExpiredFilesResponse(_message.Message):
+    __slots__ = ("status", "removed_file_count", "log_begin_offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FILE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOG_BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    removed_file_count: int
+    log_begin_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., removed_file_count: _Optional[int] = ..., log_begin_offset: _Optional[int] = ...) -> None: ...
+
+class CleanUnusedTopicsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CleanUnusedTopicsResponse(_message.Message):
+    __slots__ = ("status", "topics")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -54,6 +54,31 @@ class AdminStub(object):
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoResponse.FromString,
                 _registered_method=True)
+        self.QueryMessage = channel.unary_unary(
+                '/rocketpy.v1.Admin/QueryMessage',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.QueryMessageRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.MessagesResponse.FromString,
+                _registered_method=True)
+        self.ViewMessage = channel.unary_unary(
+                '/rocketpy.v1.Admin/ViewMessage',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.ViewMessageRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.MessagesResponse.FromString,
+                _registered_method=True)
+        self.GetStoreStatistics = channel.unary_unary(
+                '/rocketpy.v1.Admin/GetStoreStatistics',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsResponse.FromString,
+                _registered_method=True)
+        self.CleanExpiredFiles = channel.unary_unary(
+                '/rocketpy.v1.Admin/CleanExpiredFiles',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.CleanExpiredFilesRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.CleanExpiredFilesResponse.FromString,
+                _registered_method=True)
+        self.CleanUnusedTopics = channel.unary_unary(
+                '/rocketpy.v1.Admin/CleanUnusedTopics',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -85,6 +110,41 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def QueryMessage(self, request, context):
+        """Messages with a key (KEYS or UNIQ_KEY), found through the index.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ViewMessage(self, request, context):
+        """The message with an offset message id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStoreStatistics(self, request, context):
+        """What the store has counted since it was opened.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CleanExpiredFiles(self, request, context):
+        """Deletes expired files now, whatever the hour.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CleanUnusedTopics(self, request, context):
+        """Deletes the queues of topics that are no longer configured.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -107,6 +167,31 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.GetBrokerInfo,
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoResponse.SerializeToString,
+            ),
+            'QueryMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryMessage,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.QueryMessageRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.MessagesResponse.SerializeToString,
+            ),
+            'ViewMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.ViewMessage,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.ViewMessageRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.MessagesResponse.SerializeToString,
+            ),
+            'GetStoreStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStoreStatistics,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsResponse.SerializeToString,
+            ),
+            'CleanExpiredFiles': grpc.unary_unary_rpc_method_handler(
+                    servicer.CleanExpiredFiles,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.CleanExpiredFilesRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.CleanExpiredFilesResponse.SerializeToString,
+            ),
+            'CleanUnusedTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.CleanUnusedTopics,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -217,6 +302,141 @@ class Admin(object):
             '/rocketpy.v1.Admin/GetBrokerInfo',
             rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.SerializeToString,
             rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/QueryMessage',
+            rocketpy_dot_v1_dot_admin__pb2.QueryMessageRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.MessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ViewMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/ViewMessage',
+            rocketpy_dot_v1_dot_admin__pb2.ViewMessageRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.MessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStoreStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/GetStoreStatistics',
+            rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CleanExpiredFiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/CleanExpiredFiles',
+            rocketpy_dot_v1_dot_admin__pb2.CleanExpiredFilesRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.CleanExpiredFilesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CleanUnusedTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/CleanUnusedTopics',
+            rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
