@@ -44,9 +44,15 @@ def create_allocated(path: Path, size_bytes: int) -> int:
     Allocation before the first append makes a full disk an error here, and never a signal in
     a reader of the mapping. Raises OSError; then no file is left.
     """
+    return create_sparse(path, size_bytes, size_bytes)
+
+
+def create_sparse(path: Path, size_bytes: int, allocated_bytes: int) -> int:
+    """As `create_allocated`, but only the first `allocated_bytes` have blocks. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
-        os.posix_fallocate(descriptor, 0, size_bytes)
+        os.ftruncate(descriptor, size_bytes)
+        os.posix_fallocate(descriptor, 0, allocated_bytes)
         os.fsync(descriptor)
         sync_folder(path.parent)
     except OSError:

@@ -31,6 +31,7 @@ from rocketpy_proto.record.layout import (
     MAGIC_V2,
     RECORD_MAGICS,
 )
+from rocketpy_proto.record.properties_block import Entries, find_entries
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6, has_queue_offset
 from rocketpy_proto.record.tags import tags_codes
 
@@ -171,10 +172,15 @@ class RecordBlock:
     def tags_codes(self) -> NDArray[np.int64]:
         """The tags code of each record: Java hash of its TAGS, 0 where it has none (4.2)."""
         codes = np.zeros(len(self), np.int64)
+        for part, entries in self.entries():
+            codes[part] = tags_codes(entries, len(codes[part]))
+        return codes
+
+    def entries(self) -> Iterator[tuple[slice, Entries]]:
+        """The entries of all properties: some records at a time, counted from the slice's begin."""
         for part in _parts(len(self), TAGS_ROWS):
             starts, lengths = self.properties_start[part], self.properties_length[part]
-            codes[part] = tags_codes(self.data, starts, lengths)
-        return codes
+            yield part, find_entries(self.data, starts, lengths)
 
     def patch_stored(
         self,

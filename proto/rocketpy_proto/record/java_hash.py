@@ -1,18 +1,39 @@
-"""Java's String.hashCode, of one string and of a whole column. Holds no state.
+"""Java's String.hashCode, of one string, of a whole column, of ranges of bytes. Holds no state.
 
 h = 31 h + u over UTF-16 code units, in 32 bits with wrap-around. Source: spec/storage.md 4.2.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from rocketpy_proto.record.ranges import binary_ranges, octets_of, offsets_of, to_strings
 
 _MASK = 0xFFFFFFFF
 _SIGN = 0x80000000
 _FIRST_NON_ASCII = 0x80
 _FIRST_OF_FOUR_BYTES = 0xF0
+
+
+def _powers(count: int) -> NDArray[np.uint32]:
+    """31**0, 31**1 ... modulo 2**32."""
+    powers = np.full(count, 31, np.uint32)
+    powers[:1] = 1
+    return np.multiply.accumulate(powers, dtype=np.uint32)
+
+
+# Texts of up to this many bytes are hashed as rows of a matrix.
+WINDOW_BYTES_MAX = 64
+_POWERS = _powers(WINDOW_BYTES_MAX + 1)
+_FALLING_POWERS = _POWERS[-2::-1].copy()
+# Row n keeps the last n bytes of a window.
+_TAIL_MASKS = np.where(np.tri(WINDOW_BYTES_MAX + 1, WINDOW_BYTES_MAX, -1), 0xFF, 0)[:, ::-1]
+_TAIL_MASKS = _TAIL_MASKS.astype(np.uint8)
+assert _TAIL_MASKS[1].nonzero()[0].tolist() == [WINDOW_BYTES_MAX - 1]
 
 
 def java_hash(text: str) -> int:
@@ -26,38 +47,90 @@ def java_hash(text: str) -> int:
 
 def java_hashes(texts: pa.StringArray) -> NDArray[np.int32]:
     """The hash of each string; 0 for null and for the empty string."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
-    data = texts.buffers()[2]
-    octets = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data else _EMPTY
-    bounds = offsets.astype(np.int64) - offsets[0]
-    units: NDArray[np.unsignedinteger] = octets
-    if (octets >= _FIRST_NON_ASCII).any():
-        units = np.frombuffer(octets.tobytes().decode().encode("utf-16-le"), "<u2")
-        # A lead byte begins one unit, a lead byte of four bytes two, other bytes none.
-        per_octet = ((octets & 0xC0) != 0x80).astype(np.int64) + (octets >= _FIRST_OF_FOUR_BYTES)
-        bounds = np.concatenate(([0], np.cumsum(per_octet)))[bounds]
-    hashes = _hash_segments(units, bounds)
+    hashes = _hash_segments(_utf16_units(texts))
     if texts.null_count:
         hashes[texts.is_null().to_numpy(zero_copy_only=False)] = 0
+    return hashes.view(np.int32)
+
+
+def java_hash_ranges(
+    octets: NDArray[np.uint8],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    seeds: NDArray[np.uint32],
+) -> NDArray[np.int32]:
+    """The hash of the UTF-8 text in each range; the ranges ascend and do not overlap.
+
+    Hashing goes on from `seeds`, one or n hashes of what stands before the texts. ASCII texts of
+    up to 64 bytes, which keys and tags are, cost 20 to 40 ns each.
+    """
+    lengths = ends - begins
+    width = min(int(lengths.max(initial=0)), WINDOW_BYTES_MAX)
+    inside = np.minimum(lengths, width)
+    windows = _windows(octets, ends, width)
+    if (inside < width).any():
+        windows &= _TAIL_MASKS[:, WINDOW_BYTES_MAX - width :][inside]
+    sums = windows.astype(np.uint32) @ _FALLING_POWERS[WINDOW_BYTES_MAX - width :]
+    hashes: NDArray[np.uint32] = sums + seeds * _POWERS[inside]
+    is_other = lengths > width
+    if (windows >= _FIRST_NON_ASCII).any():
+        is_other |= (windows >= _FIRST_NON_ASCII).any(axis=1)
+    others = np.flatnonzero(is_other)
+    if len(others):
+        texts = to_strings(binary_ranges(octets, begins[others], ends[others]))
+        hashes[others] = _hash_after(texts, np.broadcast_to(seeds, lengths.shape)[others])
+    return hashes.view(np.int32)
+
+
+def _windows(octets: NDArray[np.uint8], ends: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
+    """The `width` bytes before each of `ends` as rows; zeros stand before the first byte."""
+    padded = np.concatenate((np.zeros(width, np.uint8), octets))
+    items: NDArray[np.void] = np.ndarray((len(octets) + 1,), f"V{width}", padded, strides=(1,))
+    return items[ends].view(np.uint8).reshape(len(ends), width)
+
+
+def _hash_after(texts: pa.StringArray, seeds: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The hash of each text, going on from its seed. Equal texts, as tags are, are read once."""
+    distinct = texts.dictionary_encode()
+    codes = distinct.indices.to_numpy(zero_copy_only=False)
+    units = _utf16_units(distinct.dictionary)
+    lengths = np.diff(units.bounds)
+    powers = _powers(int(lengths.max()) + 1)[lengths]
+    hashes: NDArray[np.uint32] = _hash_segments(units)[codes] + seeds * powers[codes]
     return hashes
 
 
-_EMPTY = np.empty(0, np.uint8)
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """UTF-16 code units of n texts, one after the other; text i is [bounds[i], bounds[i + 1])."""
+
+    values: NDArray[np.unsignedinteger]
+    bounds: NDArray[np.int64]
 
 
-def _hash_segments(
-    units: NDArray[np.unsignedinteger], bounds: NDArray[np.int64]
-) -> NDArray[np.int32]:
-    """Sum of unit times a power of 31, for each segment, modulo 2**32."""
+def _utf16_units(texts: pa.StringArray) -> _Units:
+    """The units; of ASCII, its very bytes."""
+    offsets = offsets_of(texts)
+    octets = octets_of(texts)[offsets[0] : offsets[-1]]
+    bounds = offsets.astype(np.int64) - offsets[0]
+    if not (octets >= _FIRST_NON_ASCII).any():
+        return _Units(octets, bounds)
+    # A lead byte begins one unit, a lead byte of four bytes two, other bytes none.
+    per_octet = ((octets & 0xC0) != 0x80).astype(np.int64) + (octets >= _FIRST_OF_FOUR_BYTES)
+    bounds = np.concatenate(([0], np.cumsum(per_octet)))[bounds]
+    return _Units(np.frombuffer(octets.tobytes().decode().encode("utf-16-le"), "<u2"), bounds)
+
+
+def _hash_segments(units: _Units) -> NDArray[np.uint32]:
+    """Sum of unit times a power of 31, for each text, modulo 2**32."""
+    bounds = units.bounds
     lengths = np.diff(bounds)
     hashes = np.zeros(len(lengths), np.uint32)
     filled = np.flatnonzero(lengths)
     if len(filled) == 0:
-        return hashes.view(np.int32)
-    powers = np.ones(int(lengths.max()), np.uint32)
-    powers[1:] = 31
-    powers = np.multiply.accumulate(powers, dtype=np.uint32)
+        return hashes
     ends = np.repeat(bounds[1:][filled], lengths[filled])
-    weights = powers[ends - 1 - np.arange(len(units))]
-    hashes[filled] = np.add.reduceat(units.astype(np.uint32) * weights, bounds[:-1][filled])
-    return hashes.view(np.int32)
+    weights = _powers(int(lengths.max()))[ends - 1 - np.arange(len(units.values))]
+    products = units.values.astype(np.uint32) * weights
+    hashes[filled] = np.add.reduceat(products, bounds[:-1][filled])
+    return hashes

@@ -56,9 +56,8 @@ def parse_properties(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> BlockProperties:
     """Read the properties strings at the given ranges of `data`."""
-    strings = binary_ranges(data, starts, starts + lengths)
-    octets = octets_of(strings)
-    entries = find_entries(strings)
+    entries = find_entries(data, starts, lengths)
+    octets = entries.octets
     names = to_strings(binary_ranges(octets, entries.begin, entries.middle))
     values = to_strings(binary_ranges(octets, entries.middle + 1, entries.end))
     return _last_ones(len(starts), entries.record, names, values)
@@ -66,16 +65,31 @@ def parse_properties(
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Where each entry lies: name [begin, middle), value [middle + 1, end)."""
+    """Where each entry lies in `octets`: name [begin, middle), value [middle + 1, end)."""
 
+    octets: NDArray[np.uint8]
     record: NDArray[np.int64]
     begin: NDArray[np.int64]
     middle: NDArray[np.int64]
     end: NDArray[np.int64]
 
+    def named(self, name: str) -> NDArray[np.int64]:
+        """The entries with this name, which has 4 or 8 bytes: it is compared as one number."""
+        word = np.frombuffer(name.encode(), f"u{len(name)}")
+        size = word.itemsize
+        found = np.flatnonzero(self.middle - self.begin == size)
+        if len(found) == 0:
+            return found
+        words = np.ndarray((len(self.octets) - size + 1,), word.dtype, self.octets, strides=(1,))
+        named: NDArray[np.int64] = found[words[self.begin[found]] == word]
+        return named
 
-def find_entries(strings: pa.BinaryArray) -> Entries:
-    """Entries with a name and a value, in order, as places in the data buffer of `strings`."""
+
+def find_entries(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> Entries:
+    """Entries with a name and a value, in order, of the properties strings at the given ranges."""
+    strings = binary_ranges(data, starts, starts + lengths)
     octets, bounds = octets_of(strings), offsets_of(strings).astype(np.int64)
     used = octets[: bounds[-1]]
     ends = np.flatnonzero(used == PROPERTY_SEPARATOR)
@@ -97,8 +111,8 @@ def find_entries(strings: pa.BinaryArray) -> Entries:
     middles = _first_middles(middles, begins, ends)
     good = (middles > begins) & (middles + 1 < ends)
     if good.all():
-        return Entries(record, begins, middles, ends)
-    return Entries(record[good], begins[good], middles[good], ends[good])
+        return Entries(octets, record, begins, middles, ends)
+    return Entries(octets, record[good], begins[good], middles[good], ends[good])
 
 
 def _first_middles(

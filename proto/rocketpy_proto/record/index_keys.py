@@ -1,0 +1,161 @@
+"""The keys by which a block's messages are found, as the hashes that the index holds.
+
+A message is found by its unique key and by each of the blank-separated words of its KEYS; what is
+hashed is `topic#key`. Keys are never copied into strings: hashing goes on from the topic's hash
+over the bytes of the key. Tags codes come from the same entries, so both together
+(`tags_codes_and_index_keys`) cost one scan of the properties. Holds no state.
+Source: spec/storage.md sections 7.2 and 7.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rocketpy_proto.record.block import RecordBlock
+from rocketpy_proto.record.java_hash import java_hash, java_hash_ranges, java_hashes
+from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY
+from rocketpy_proto.record.properties_block import Entries
+from rocketpy_proto.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from rocketpy_proto.record.tags import tags_codes
+
+TOPIC_END = "#"
+_BLANK = ord(KEY_SEPARATOR)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexKeys:
+    """The m keys of a block, in the order in which they are indexed.
+
+    `hash` (m int32, never negative) is the index's hash, `row` (m int64, ascending) the record.
+    """
+
+    hash: NDArray[np.int32]
+    row: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class TagsAndKeys:
+    """What the broker reads from the properties of n records: n tags codes, and the index keys."""
+
+    tags_codes: NDArray[np.int64]
+    index_keys: IndexKeys
+
+
+def index_hash(topic: str, key: str) -> int:
+    """The hash of one key (7.2)."""
+    value = abs(java_hash(f"{topic}{TOPIC_END}{key}"))
+    return value if value < 1 << 31 else 0
+
+
+def index_keys(block: RecordBlock, topics: str | pa.Array) -> IndexKeys:
+    """The index keys of a block of one topic, or of one topic per record (strings)."""
+    seeds = _seeds(topics)
+    return _concatenated([_keys_of(block, part, some, seeds) for part, some in block.entries()])
+
+
+def tags_codes_and_index_keys(block: RecordBlock, topics: str | pa.Array) -> TagsAndKeys:
+    """`block.tags_codes()` and `index_keys(block, topics)` in one go."""
+    seeds = _seeds(topics)
+    codes = np.zeros(len(block), np.int64)
+    keys = []
+    for part, entries in block.entries():
+        codes[part] = tags_codes(entries, len(codes[part]))
+        keys.append(_keys_of(block, part, entries, seeds))
+    return TagsAndKeys(codes, _concatenated(keys))
+
+
+def _seeds(topics: str | pa.Array) -> NDArray[np.uint32]:
+    """The hash of `topic#`, once or for each record."""
+    if isinstance(topics, str):
+        return np.array([java_hash(topics + TOPIC_END)], np.int32).view(np.uint32)
+    if not isinstance(topics, pa.DictionaryArray):
+        topics = topics.dictionary_encode()
+    hashes = java_hashes(topics.dictionary).view(np.uint32)
+    seeds: NDArray[np.uint32] = hashes * np.uint32(31) + np.uint32(ord(TOPIC_END))
+    of_records: NDArray[np.uint32] = seeds[topics.indices.to_numpy()]
+    return of_records
+
+
+def _concatenated(parts: list[IndexKeys]) -> IndexKeys:
+    if len(parts) == 1:
+        return parts[0]
+    empty = IndexKeys(np.empty(0, np.int32), np.empty(0, np.int64))
+    parts = [empty, *parts]
+    return IndexKeys(
+        np.concatenate([keys.hash for keys in parts]), np.concatenate([keys.row for keys in parts])
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Keys of one kind as ranges of the entries' bytes, and the record that each belongs to."""
+
+    record: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+
+def _keys_of(
+    block: RecordBlock, part: slice, entries: Entries, seeds: NDArray[np.uint32]
+) -> IndexKeys:
+    """The keys of some records, of which `entries` are the properties."""
+    if len(seeds) > 1:
+        seeds = seeds[part]
+    kinds = [_values(entries, UNIQ_KEY), _split(entries, _values(entries, KEYS))]
+    hashes = np.concatenate([_hashes(entries.octets, words, seeds) for words in kinds])
+    record = np.concatenate([words.record for words in kinds])
+    # One number holds the record and the place among the keys so far: unique keys come first.
+    order = np.sort(record << 32 | np.arange(len(record)))
+    record, order = order >> 32, order & 0xFFFFFFFF
+    flags = block.header["sys_flag"][part]
+    rolled_back = flags & TRANSACTION_MASK == TRANSACTION_ROLLBACK
+    if rolled_back.any():
+        kept = ~rolled_back[record]
+        record, order = record[kept], order[kept]
+    return IndexKeys(hashes[order], record + part.start)
+
+
+def _values(entries: Entries, name: str) -> _Words:
+    """The values of a property; of several in one record the last one counts."""
+    named = entries.named(name)
+    record = entries.record[named]
+    again = record[1:] == record[:-1]
+    if again.any():
+        named = named[np.append(~again, True)]
+        record = entries.record[named]
+    return _Words(record, entries.middle[named] + 1, entries.end[named])
+
+
+def _split(entries: Entries, values: _Words) -> _Words:
+    """The words of each value: what lies between blanks and is not empty."""
+    blanks = np.flatnonzero(entries.octets == _BLANK)
+    place = np.searchsorted(blanks, values.begin) if len(blanks) else blanks
+    per_value = np.searchsorted(blanks, values.end) - place if len(blanks) else blanks
+    if not per_value.any():
+        return values
+    # Blanks of a value are neighbours, but others may lie between values.
+    first = np.repeat(place - np.cumsum(per_value) + per_value, per_value)
+    inside = blanks[first + np.arange(len(first))]
+    after = np.cumsum(per_value)
+    begin = np.insert(inside + 1, after - per_value, values.begin)
+    end = np.insert(inside, after, values.end)
+    record = np.repeat(values.record, per_value + 1)
+    filled = end > begin
+    return _Words(record[filled], begin[filled], end[filled])
+
+
+def _hashes(
+    octets: NDArray[np.uint8], words: _Words, seeds: NDArray[np.uint32]
+) -> NDArray[np.int32]:
+    """The index's hash of each word."""
+    seeds = seeds[words.record] if len(seeds) > 1 else seeds
+    hashes = np.abs(java_hash_ranges(octets, words.begin, words.end, seeds))
+    # The smallest number has no positive twin; it becomes 0.
+    return np.maximum(hashes, 0, out=hashes)
