@@ -19,13 +19,15 @@ from rocketpy_broker.server.broker_servicer import BrokerServicer
 from rocketpy_broker.server.grpc_server import GrpcServer
 from rocketpy_broker.services.administration import AdminService
 from rocketpy_broker.services.appending import AppendService
+from rocketpy_broker.services.cleaning import CleaningService
 from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
 from rocketpy_broker.services.group_commit import GroupCommit
 from rocketpy_broker.services.offsets import OffsetService
 from rocketpy_broker.services.pulling import PullService
 from rocketpy_broker.services.topics import TopicConfigManager
-from rocketpy_broker.store.message_store import MessageStore, StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery import RecoveryResult
+from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.record import Host
 
@@ -65,6 +67,7 @@ class Broker:
                 config.commit_log_segment_bytes,
                 config.consume_queue_file_bytes,
                 config.flush_disk_type,
+                clean_policy=config.clean_policy,
             ),
             self._clock,
             _store_host(config, config.port),
@@ -96,7 +99,7 @@ class Broker:
                 self.store,
                 self._clock,
                 self._config.flush_disk_type,
-                self._config.flush_interval_ms,
+                self._config.flush_times,
             )
             with contextlib.closing(group_commit):
                 await self._serve(group_commit, recovery, stopped, ready)
@@ -113,8 +116,9 @@ class Broker:
         server = GrpcServer(self._config, *self._servicers(group_commit))
         async with TaskScope() as scope:
             scope.start(group_commit.run())
-            scope.start(group_commit.flush_queues_loop())
+            scope.start(group_commit.flush_derived_loop())
             scope.start(self._persist_loop())
+            scope.start(CleaningService(self.store, self._clock, self._config).run())
             port = await server.start()
             self.store.store_host = _store_host(self._config, port)
             ready.set_result(Ready(self._config.host, port, recovery))

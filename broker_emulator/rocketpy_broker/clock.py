@@ -27,6 +27,9 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Wall time, milliseconds since 1970; may jump."""
 
+    def monotonic_ms(self) -> float:
+        """Milliseconds since some moment; never jumps, never falls."""
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` once in the running loop, `delay_ms` of monotonic time from now."""
 
@@ -54,6 +57,10 @@ class SystemClock:
         """Wall time, milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
+    def monotonic_ms(self) -> float:
+        """Milliseconds since the machine was started."""
+        return time.monotonic_ns() / 1_000_000
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` from the running event loop, which counts monotonic time."""
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
@@ -80,6 +87,7 @@ class ManualClock:
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
+        self._monotonic_ms = 0.0
         self._timers: list[tuple[float, int, ManualTimer]] = []
         self._numbers = itertools.count()
 
@@ -87,14 +95,23 @@ class ManualClock:
         """The time that was set."""
         return self._now_ms
 
+    def monotonic_ms(self) -> float:
+        """What `advance` has added up to."""
+        return self._monotonic_ms
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> ManualTimer:
         """Call `callback` from inside the `advance` that reaches its time."""
         timer = ManualTimer(callback)
-        heapq.heappush(self._timers, (self._now_ms + delay_ms, next(self._numbers), timer))
+        heapq.heappush(self._timers, (self._monotonic_ms + delay_ms, next(self._numbers), timer))
         return timer
 
     def advance(self, delta_ms: int) -> None:
         """Move time forward and call what has become due, in order of time."""
         self._now_ms += delta_ms
-        while self._timers and self._timers[0][0] <= self._now_ms:
+        self._monotonic_ms += delta_ms
+        while self._timers and self._timers[0][0] <= self._monotonic_ms:
             heapq.heappop(self._timers)[2].fire()
+
+    def jump(self, delta_ms: int) -> None:
+        """Set the wall clock, forward or back, as an administrator would; waits do not notice."""
+        self._now_ms += delta_ms

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -27,8 +28,8 @@ class Limits:
 class BrokerConfig:
     """One broker. `port` 0 lets the system choose a free one.
 
-    `flush_interval_ms` is how often an ASYNC_FLUSH broker flushes its log, and every broker its
-    consume queues; `persist_interval_ms` how often consumer offsets are saved.
+    `persist_interval_ms` is how often consumer offsets are saved, `clean_interval_ms` how often
+    expired files and the disk's space are looked at, first after `clean_delay_ms`.
     """
 
     data: Path
@@ -39,7 +40,11 @@ class BrokerConfig:
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
     commit_log_segment_bytes: int = 1 << 30
     consume_queue_file_bytes: int = 6_000_000
-    flush_interval_ms: int = 500
+    flush_times: FlushTimes = field(default_factory=FlushTimes)
     persist_interval_ms: int = 5_000
+    clean_policy: CleanPolicy = field(default_factory=CleanPolicy)
+    clean_interval_ms: int = 10_000
+    clean_delay_ms: int = 60_000
+    slave_read_enable: bool = False
     stop_grace_ms: int = 3_000
     limits: Limits = field(default_factory=Limits)

@@ -5,6 +5,8 @@
     │   ├── StoreDirectoryError       a file or folder of the store cannot be used
     │   ├── StoreLockedError          another broker has the directory
     │   ├── StoreClosedError          not open, stopped, or read-only after a failed write
+    │   ├── StoreBusyError            more waits for the disk than may wait
+    │   ├── FlushTimeoutError         stored, but not known to be on disk in time
     │   └── RecordIllegalError        a block that may not be stored
     ├── TopicNotExistError
     ├── TopicIllegalError             a topic name or configuration that cannot be
@@ -60,6 +62,30 @@ class StoreClosedError(StoreError):
     """The store takes no writes now."""
 
     code = ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+class StoreBusyError(StoreError):
+    """The disk is too slow for what is sent; nothing of the block was stored."""
+
+    code = ResponseCode.SYSTEM_BUSY
+
+    def __init__(self, behind_bytes: int, behind_bytes_max: int) -> None:
+        super().__init__(
+            f"[PC_SYNCHRONIZED]broker busy: {behind_bytes} bytes wait for the disk, "
+            f"the limit is {behind_bytes_max}; send again later"
+        )
+        self.behind_bytes = behind_bytes
+        self.behind_bytes_max = behind_bytes_max
+
+
+class FlushTimeoutError(StoreError):
+    """The block is stored, and may get to the disk yet; it was not known to be there in time."""
+
+    code = ResponseCode.FLUSH_DISK_TIMEOUT
+
+    def __init__(self, timeout_ms: int) -> None:
+        super().__init__(f"stored, but the disk did not confirm it within {timeout_ms} ms")
+        self.timeout_ms = timeout_ms
 
 
 class RecordIllegalError(StoreError):

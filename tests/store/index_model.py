@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from rocketpy_broker.store.index_file import IndexFormat
+from rocketpy_broker.store.index_layout import IndexFormat
 
 INT32_MAX = (1 << 31) - 1
 

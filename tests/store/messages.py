@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import GetMessageStatus, QueueKey
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from tests.blocks import bodies_of, wire_block
 
 QUEUE = QueueKey("TopicA", 2)
@@ -27,7 +27,7 @@ def read_all(store: MessageStore, queue: QueueKey = QUEUE, bytes_max: int = 1 <<
     offset = store.range_of(queue).min_offset
     bodies: list[bytes] = []
     while True:
-        result = store.get_message(queue, offset, NO_END, bytes_max)
+        result = store.get_message(queue, offset, NO_END, ReadLimits.of_bytes(bytes_max))
         if result.status is not GetMessageStatus.FOUND:
             return bodies
         data = b"".join(bytes(part) for part in result.parts)

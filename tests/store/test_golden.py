@@ -5,6 +5,7 @@ They lie beside the repository, not in it; without them these tests are skipped.
 
 from __future__ import annotations
 
+import filecmp
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +16,14 @@ import pytest
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore, StoreConfig
-from rocketpy_broker.store.values import GetMessageStatus, QueueKey
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.store_config import StoreConfig
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import (
     COLUMN_TYPES,
     Record,
     RecordBlock,
+    decode_offset_message_id,
     decode_record,
     encode_record,
     to_record_batch,
@@ -53,7 +56,7 @@ def read(store: MessageStore, queue: QueueKey) -> list[Record]:
     offset = store.range_of(queue).min_offset
     records: list[Record] = []
     while True:
-        result = store.get_message(queue, offset, 1 << 60, 1 << 20)
+        result = store.get_message(queue, offset, 1 << 60, ReadLimits.of_bytes(1 << 20))
         if result.status is not GetMessageStatus.FOUND:
             return records
         data = b"".join(bytes(part) for part in result.parts)
@@ -114,14 +117,33 @@ def test_f14_a_crashed_store_is_recovered_and_goes_on(unpack: Unpack) -> None:
 
 
 @pytest.mark.parametrize("name", ["clean", "crashed"])
-def test_s06_consume_queues_rebuilt_from_the_log_equal_rocketmqs(unpack: Unpack, name: str) -> None:
+def test_s06_consume_queues_and_index_rebuilt_from_the_log_equal_rocketmqs(
+    unpack: Unpack, name: str
+) -> None:
     store = unpack(name)
-    folder = store.config.folder / "consumequeue"
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    queues, index = store.config.folder / "consumequeue", store.config.folder / "index"
+    before = {path: path.read_bytes() for path in queues.rglob("*") if path.is_file()}
+    (their_index,) = index.iterdir()
+    kept = their_index.rename(store.config.folder.parent / "their-index")
     for path in before:
         path.unlink()
     (store.config.folder / "abort").touch()
     store.open()
     store.close()
-    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    after = {path: path.read_bytes() for path in queues.rglob("*") if path.is_file()}
     assert after == before
+    (our_index,) = index.iterdir()
+    assert filecmp.cmp(our_index, kept, shallow=False)
+
+
+def test_s05_messages_of_rocketmq_are_found_by_key_and_by_id(unpack: Unpack) -> None:
+    store = unpack("clean")
+    store.open()
+    for key in ("K1", "K2", "K3", "AC11000118B4AAC2463D8D7C00000000"):
+        (found,) = store.messages.by_key("TopicA", key, 0, 1 << 60, 64)
+        assert decode_record(found).record.body == b"hello"
+    _, offset = decode_offset_message_id("0A00000200002A9F0000000000000000")
+    found_at = store.messages.at(offset)
+    assert found_at is not None
+    assert decode_record(found_at).record.body == b"hello"
+    store.close()

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store import index_file
-from rocketpy_broker.store.index_file import IndexFile, IndexFormat
+from rocketpy_broker.store.index_file import IndexFile
+from rocketpy_broker.store.index_layout import HEADER, IndexFormat
 from tests.store.index_model import ModelFile
 
 SMALL = IndexFormat(slot_count=5, entry_count_max=20)
@@ -132,7 +133,7 @@ def test_s05_a_slot_that_points_nowhere_or_ahead_is_taken_as_described(
     model = model_of(keys[:2])
     # Slot 3 is empty so far.
     with path.open("r+b") as raw:
-        raw.seek(index_file.HEADER.itemsize + 3 * 4)
+        raw.seek(HEADER.itemsize + 3 * 4)
         raw.write(struct.pack(">i", slot))
     model.slots[3] = slot
     more = [(8, 50, 3_000), (3, 60, 3_000)]
@@ -256,7 +257,7 @@ def test_s05_without_the_log_the_end_time_of_a_cut_file_is_exact_to_a_second(
 def torn_states(before: bytes, after: bytes) -> Iterator[bytes]:
     """What a kill can leave of one `put`: entries first, then slots, then the header's fields."""
     state = bytearray(before)
-    entries, header = SMALL.entries_begin, index_file.HEADER.itemsize
+    entries, header = SMALL.entries_begin, HEADER.itemsize
     places = [*range(entries, len(after)), *range(header, entries, 4)]
     fields = ["begin_timestamp", "begin_offset", "slots_used", "end_offset", "end_timestamp"]
     for place in places:
@@ -265,7 +266,7 @@ def torn_states(before: bytes, after: bytes) -> Iterator[bytes]:
             state[place : place + size] = after[place : place + size]
             yield bytes(state)
     for name in fields:
-        dtype, place = index_file.HEADER.fields[name][:2]  # type: ignore[index]
+        dtype, place = HEADER.fields[name][:2]  # type: ignore[index]
         state[place : place + dtype.itemsize] = after[place : place + dtype.itemsize]
         yield bytes(state)
 

@@ -18,7 +18,7 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.segment_queue import SegmentQueue
-from rocketpy_broker.store.values import GetMessageStatus, QueueRange
+from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
 from rocketpy_proto.record import decode_record
 from tests.blocks import bodies_of, wire_block
 from tests.store.conftest import SEGMENT_BYTES, OpenStore
@@ -116,7 +116,7 @@ def test_s11_interleaved_queues_are_gathered_record_by_record(new_store: OpenSto
     for number in range(90):
         put(store, numbered(1, number))
         put(store, [b"between"], OTHER)
-    result = store.get_message(QUEUE, 0, NO_END, 1 << 20)
+    result = store.get_message(QUEUE, 0, NO_END, ReadLimits.of_bytes(1 << 20))
     assert len(result.sizes) == 90
     assert len(result.parts) == 1
     assert read_all(store) == numbered(90)
@@ -136,7 +136,7 @@ def test_s11_an_offset_outside_the_queue_is_answered_with_where_to_go(
     store = new_store()
     store.open()
     put(store, numbered(5))
-    result = store.get_message(QUEUE, offset, NO_END, 1 << 20)
+    result = store.get_message(QUEUE, offset, NO_END, ReadLimits.of_bytes(1 << 20))
     assert (result.status, result.next_offset) == (status, next_offset)
     assert (result.min_offset, result.max_offset) == (0, 5)
 
@@ -144,7 +144,7 @@ def test_s11_an_offset_outside_the_queue_is_answered_with_where_to_go(
 def test_s11_a_queue_without_messages_is_no_queue(new_store: OpenStore) -> None:
     store = new_store()
     store.open()
-    result = store.get_message(QUEUE, 0, NO_END, 1 << 20)
+    result = store.get_message(QUEUE, 0, NO_END, ReadLimits.of_bytes(1 << 20))
     assert result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
 
 
@@ -186,7 +186,7 @@ def test_views_of_records_outlive_the_store(new_store: OpenStore) -> None:
     store = new_store()
     store.open()
     put(store, numbered(4))
-    result = store.get_message(QUEUE, 0, NO_END, 1 << 20)
+    result = store.get_message(QUEUE, 0, NO_END, ReadLimits.of_bytes(1 << 20))
     store.close()
     data = b"".join(bytes(part) for part in result.parts)
     assert bodies_of(data, np.asarray(result.sizes)) == numbered(4)

@@ -15,7 +15,8 @@ from rocketpy_broker.errors import (
     StoreLockedError,
 )
 from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore, StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.store.values import QueueRange
 from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
 from tests.store.messages import OTHER, QUEUE, numbered, put, put_all, read_all
@@ -185,7 +186,8 @@ def test_another_segment_size_is_told_with_the_file(new_store: OpenStore) -> Non
     store.open()
     put(store, numbered(1))
     store.close()
-    with pytest.raises(StoreDirectoryError, match="4096 bytes instead of 8192"):
+    wrong = "made with commit log segments of 4096 bytes, not 8192"
+    with pytest.raises(StoreDirectoryError, match=wrong):
         new_store(segment_bytes=8192).open()
 
 

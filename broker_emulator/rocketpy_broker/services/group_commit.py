@@ -4,7 +4,7 @@ With SYNC_FLUSH every acknowledgement waits for the flush that covers it; one fd
 runs on a thread, and all appends that arrive meanwhile share the next one. With ASYNC_FLUSH
 nobody waits and the same loop runs by interval. A crash loses what was not flushed: with
 SYNC_FLUSH nothing that was acknowledged.
-Source: spec/storage.md section 9.1; rows S07, F8.
+Source: spec/storage.md section 9.1; rows S07, S14, F8, F9.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from rocketpy_broker.clock import Clock, resolve, sleep
-from rocketpy_broker.errors import StoreClosedError
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.errors import FlushTimeoutError, StoreClosedError
+from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
 from rocketpy_broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -26,20 +27,24 @@ class GroupCommit:
     """Owns the flush thread. `run` is the loop; `wait` is for senders."""
 
     def __init__(
-        self, store: MessageStore, clock: Clock, flush_disk_type: FlushDiskType, interval_ms: int
+        self, store: MessageStore, clock: Clock, flush_disk_type: FlushDiskType, times: FlushTimes
     ) -> None:
         self._store = store
         self._clock = clock
         self._sync = flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._interval_ms = interval_ms
+        self._times = times
+        self._thorough_at_ms = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        # Derived files have a thread of their own, so that no acknowledgement waits for them.
+        self._derived_thread = ThreadPoolExecutor(1, thread_name_prefix="flush-derived")
         self._wanted = asyncio.Event()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def wait(self, end_offset: int) -> None:
         """Return once an append that ends at `end_offset` may be acknowledged.
 
-        Raises StoreClosedError when the flush failed: the append may or may not survive.
+        Raises StoreClosedError when the flush failed: the append may or may not survive; and
+        FlushTimeoutError when it takes too long: the append is stored and may get to the disk yet.
         """
         if not self._sync or self._store.flushed_end >= end_offset:
             return
@@ -48,20 +53,40 @@ class GroupCommit:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append((end_offset, future))
         self._wanted.set()
-        await future
+        timeout_ms = self._times.sync_flush_timeout_ms
+        timer = self._clock.call_later(timeout_ms, lambda: _time_out(future, timeout_ms))
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    def flush_soon(self) -> None:
+        """Flush what was appended, although nobody waits for it."""
+        self._wanted.set()
 
     async def run(self) -> None:
         """Flush, for ever, as appends or the interval ask for it. Ends when a flush fails."""
         try:
-            while self._store.refusal is None:
+            while not self._store.is_sealed:
                 if self._sync:
                     await self._wanted.wait()
                     self._wanted.clear()
+                    await self._flush_once()
                 else:
-                    await sleep(self._clock, self._interval_ms)
-                await self._flush_once()
+                    await sleep(self._clock, self._times.flush_interval_ms)
+                    if self._is_worth_it():
+                        await self._flush_once()
         finally:
             self._fail_waiters("the broker is stopping")
+
+    def _is_worth_it(self) -> bool:
+        """ASYNC_FLUSH leaves a few dirty pages alone, but not for long."""
+        dirty = self._store.unflushed_bytes
+        now_ms = self._clock.monotonic_ms()
+        if dirty >= self._times.least_bytes or now_ms >= self._thorough_at_ms:
+            self._thorough_at_ms = now_ms + self._times.thorough_interval_ms
+            return dirty > 0
+        return False
 
     async def _flush_once(self) -> None:
         plan = self._store.plan_flush()
@@ -84,17 +109,28 @@ class GroupCommit:
             if not future.done():
                 future.set_exception(StoreClosedError(reason))
 
-    async def flush_queues_loop(self) -> None:
-        """Make consume queues durable every interval; they can be rebuilt, so late is no harm."""
-        loop = asyncio.get_running_loop()
+    async def flush_derived_loop(self) -> None:
+        """Make derived files durable every interval; they can be rebuilt, so late is no harm."""
         while True:
-            await sleep(self._clock, self._interval_ms)
+            await sleep(self._clock, self._times.derived_interval_ms)
             self._store.dispatch()
-            try:
-                await loop.run_in_executor(self._thread, self._store.flush_queues)
-            except OSError as error:
-                logger.warning("consume queues could not be flushed: %s", error)
+            await self._in_background(
+                self._store.flush_derived, "derived files could not be flushed"
+            )
+            await self._in_background(self._store.preallocate, "no segment could be made ready")
+
+    async def _in_background(self, work: Callable[[], None], failure: str) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._derived_thread, work)
+        except OSError as error:
+            logger.warning("%s: %s", failure, error)
 
     def close(self) -> None:
-        """End the thread."""
+        """End the threads."""
         self._thread.shutdown(wait=True)
+        self._derived_thread.shutdown(wait=True)
+
+
+def _time_out(future: asyncio.Future[None], timeout_ms: int) -> None:
+    if not future.done():
+        future.set_exception(FlushTimeoutError(timeout_ms))

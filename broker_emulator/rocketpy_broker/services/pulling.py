@@ -15,7 +15,7 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.holding import HeldPulls
 from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey
+from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
 
 NO_END = 1 << 62
 _EMPTY_QUEUE = (
@@ -118,7 +118,10 @@ class PullService:
 
     def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
         return self._store.get_message(
-            command.queue, offset, command.offset_end, command.response_bytes
+            command.queue,
+            offset,
+            command.offset_end,
+            ReadLimits.of_bytes(command.response_bytes),
         )
 
     @staticmethod

@@ -2,9 +2,10 @@
 
 Maps: physical offset to record. Entry: a record of spec/storage.md section 2, of any size; none
 crosses a segment's end, and a blank record fills what is left of a segment. Searched: by
-physical offset only. Checksummed: each record's body by its CRC. After a crash the bytes behind
-the last whole record are garbage of an append that was never acknowledged; recovery cuts them.
-Written by `MessageStore` alone, on one thread; read by anybody.
+physical offset only. Checksummed: each record's body by its CRC, and the whole of it by an entry in
+`checksums`. After a crash the bytes behind the last whole record are garbage of an append that was
+never acknowledged; recovery cuts them. Written by `MessageStore` alone, on one thread; read by
+anybody.
 
 A block is written by one positional write, after its segment has been allocated. The end moves
 only after the write has succeeded, so a failed append is simply written over by the next one.
@@ -14,23 +15,41 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.store.checksums import Checksums, is_sound, record_crcs
 from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.segment_queue import SegmentQueue
-from rocketpy_proto.record import BLANK_BYTES, encode_blank
+from rocketpy_proto.record import (
+    BLANK_BYTES,
+    MalformedRecordError,
+    RecordBlock,
+    decode_record,
+    encode_blank,
+)
+
+# Copied at once where bytes are written again.
+REWRITE_BYTES = 1 << 20
 
 
 class CommitLog:
-    """The log. `end` is the physical offset that the next record gets, unless it has to roll."""
+    """The log. `end` is the physical offset that the next record gets, unless it has to roll.
 
-    def __init__(self, folder: Path, segment_bytes: int) -> None:
+    `flushed` is the offset below which everything is durable.
+    """
+
+    def __init__(self, folder: Path, checksums_folder: Path, segment_bytes: int) -> None:
         self.files = SegmentQueue(folder, segment_bytes)
+        self.checksums = Checksums(checksums_folder, segment_bytes)
         self.end = 0
         self.flushed = 0
 
     def load(self) -> None:
         """Open the segments; recovery then says where the log ends. Raises StoreDirectoryError."""
         self.files.load()
+        self.checksums.load()
         self.end = self.flushed = self.files.begin
 
     @property
@@ -38,8 +57,13 @@ class CommitLog:
         """Physical offset of the first byte that is still there."""
         return self.files.begin
 
-    def prepare(self, length: int) -> int:
-        """Physical offset for a block of `length` bytes; rolls to a new segment where needed.
+    @property
+    def is_half_full(self) -> bool:
+        """Whether the last segment is used by half or more."""
+        return self.files.end - self.end <= self.files.segment_bytes // 2
+
+    def prepare(self, length: int, count: int) -> int:
+        """Physical offset for `count` records of `length` bytes; rolls to a new segment if needed.
 
         Raises RecordIllegalError for a block that fits no segment, OSError when the disk is full.
         """
@@ -51,14 +75,15 @@ class CommitLog:
             )
         segment = self.files.grow(self.end)
         left = segment.end - self.end
-        if needed <= left:
-            return self.end
-        following = self.files.grow(segment.end)
-        self._write(segment, self.end, memoryview(encode_blank(left)))
-        self.end = following.base
+        if needed > left:
+            following = self.files.grow(segment.end)
+            segment.write(self.end - segment.base, memoryview(encode_blank(left)))
+            self.end = following.base
+            segment = following
+        self.checksums.of(segment).reserve(count)
         return self.end
 
-    def append(self, block: memoryview) -> None:
+    def append(self, block: RecordBlock) -> None:
         """Write `block` at the end, which `prepare` has made ready. Raises OSError.
 
         A write that fails half way leaves no record behind: what it began is blanked out, so
@@ -66,29 +91,89 @@ class CommitLog:
         """
         segment = self.files.find(self.end)
         assert segment is not None
+        position = self.end - segment.base
+        crcs = record_crcs(block.data, block.positions, block.sizes)
         try:
-            self._write(segment, self.end, block)
+            segment.write(position, block.data.data)
+            self.checksums.of(segment).append(block.positions + position, block.sizes, crcs)
         except OSError:
-            self._write(segment, self.end, memoryview(bytes(BLANK_BYTES)))
+            segment.write(position, memoryview(bytes(BLANK_BYTES)))
             raise
-        self.end += len(block)
+        self.end += len(block.data)
 
-    @staticmethod
-    def _write(segment: Segment, offset: int, data: memoryview) -> None:
-        segment.write(offset - segment.base, data)
+    def known(self, segment: Segment, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """For which records of `segment` there is a checksum."""
+        checksums = self.checksums.find(segment)
+        if checksums is None:
+            return np.zeros(len(positions), np.bool_)
+        return is_sound(checksums.lookup(positions))
+
+    def damaged(
+        self, segment: Segment, positions: NDArray[np.int64], sizes: NDArray[np.int32]
+    ) -> NDArray[np.bool_]:
+        """Which of some records of `segment` differ from their checksums; unknown ones do not."""
+        checksums = self.checksums.find(segment)
+        if checksums is None:
+            return np.zeros(len(positions), np.bool_)
+        entries = checksums.lookup(positions)
+        known = is_sound(entries)
+        found = record_crcs(np.frombuffer(segment.view, np.uint8), positions, sizes)
+        wrong: NDArray[np.bool_] = (entries["size"] != sizes) | (entries["crc"] != found)
+        return known & wrong
+
+    def store_timestamp_ms_at(self, offset: int) -> int:
+        """Store timestamp of the record at physical offset `offset`; 0 where there is none."""
+        segment = self.files.find(offset)
+        if segment is None:
+            return 0
+        try:
+            return decode_record(segment.view, offset - segment.base).record.store_timestamp_ms
+        except MalformedRecordError:
+            return 0
 
     def unflushed_segments(self) -> list[Segment]:
         """The segments with bytes that may not be durable yet."""
         return self.files.dirty_segments(self.flushed, self.end)
 
-    def truncate(self, end: int) -> int:
-        """Let the log end at `end`; return how many bytes behind it were not zero."""
+    def truncate(self, end: int) -> None:
+        """Let the log end at `end`: nothing that could pass for a record stays behind it."""
         self.files.remove_from(end)
         segment = self.files.find(end)
-        dropped = segment.clear_from(end - segment.base) if segment is not None else 0
-        self.end = self.flushed = end
-        return dropped
+        if segment is not None:
+            segment.clear_from(end - segment.base)
+        self.checksums.truncate(end)
+        self.end = end
+
+    def make_durable(self, begin: int) -> None:
+        """Write again what lies from `begin` on, and flush everything. Raises OSError.
+
+        After a failed flush the system takes pages for clean that never reached the disk; a flush
+        without a new write would then report a success that is none.
+        """
+        for segment in self.files.segments:
+            position = max(begin - segment.base, 0)
+            stop = min(self.end - segment.base, segment.size_bytes)
+            for start in range(position, stop, REWRITE_BYTES):
+                segment.write(start, segment.view[start : min(start + REWRITE_BYTES, stop)])
+            segment.flush()
+        self.flushed = self.end
+
+    def complete_checksums(self, offset: int, block: RecordBlock) -> None:
+        """Give each record of `block`, which lies at `offset`, the checksum that it lacks."""
+        segment = self.files.find(offset)
+        assert segment is not None
+        positions = block.positions + (offset - segment.base)
+        checksums = self.checksums.of(segment)
+        if not is_sound(checksums.lookup(positions)).all():
+            crcs = record_crcs(block.data, block.positions, block.sizes)
+            checksums.insert(positions, block.sizes, crcs)
+
+    def remove_first(self) -> None:
+        """Remove the oldest segment and its checksums."""
+        self.files.remove_first()
+        self.checksums.remove_below(self.begin)
 
     def close(self) -> None:
         """Close the files."""
         self.files.close()
+        self.checksums.close()

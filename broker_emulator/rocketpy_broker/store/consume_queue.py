@@ -7,9 +7,9 @@ Maps: queue offset to (physical offset, size, tags code). An entry is a unit of 
     +------------------------+-----------+--------------------+
 
 Searched: by position, unit n lies at byte 20 n. Checksummed: no; it is derived from the commit
-log, checked against it at start and completed from it. After a crash its tail may be missing
-or old; recovery cuts it behind the first invalid unit and dispatches the log again. Used by the
-dispatcher (writes) and the reader.
+log, checked at start by the manifest, or against the log, and completed from it. After a crash its
+tail may be missing or old; recovery dispatches the log again. Used by the dispatcher (writes) and
+the reader.
 
 A queue that does not begin at 0 is filled from its file's begin with blank units
 (0, 0x7FFFFFFF, 0), and so is a gap between queue offsets; readers pass over them.
@@ -18,12 +18,15 @@ Source: ConsumeQueue, spec/storage.md section 6.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.segment_queue import SegmentQueue
+from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.record.crc import body_crc
 
 UNIT = np.dtype(
     [
@@ -60,23 +63,23 @@ class ConsumeQueue:
         return queue
 
     def _recover(self) -> None:
-        """Set the range of valid units and remove files behind it (spec 6.3, 6.4)."""
-        files = self._files
-        self.max_offset = files.begin // UNIT_BYTES
-        for segment in files.segments:
+        """Set the range of valid units, looked for from the last file backwards (spec 6.3, 6.4)."""
+        self.max_offset = self._files.begin // UNIT_BYTES
+        for segment in reversed(self._files.segments):
             units = np.frombuffer(segment.view, UNIT)
             valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
             count = len(units) if valid.all() else int(np.argmin(valid))
-            self.max_offset = segment.base // UNIT_BYTES + count
-            if count < len(units):
+            if count > 0:
+                self.max_offset = segment.base // UNIT_BYTES + count
                 break
         self._set_end(self.max_offset)
-        self.min_offset = self._first_real_offset()
+        self.min_offset = self._first_offset_behind(0)
         self.flushed_offset = self.max_offset
 
     def _set_end(self, max_offset: int) -> None:
         """Let the queue end at `max_offset`: no valid unit may stay behind it."""
         self.max_offset = max_offset
+        self.flushed_offset = min(self.flushed_offset, max_offset)
         end = max_offset * UNIT_BYTES
         self._files.remove_from(end)
         segment = self._files.find(end)
@@ -86,16 +89,28 @@ class ConsumeQueue:
         has_record = len(last) > 0 and last["size"][0] != BLANK_SIZE
         self.physical_end = int(last["physical_offset"][0] + last["size"][0]) if has_record else -1
 
-    def _first_real_offset(self) -> int:
-        """The first offset from the begin on whose unit is not blank."""
-        offset = self._files.begin // UNIT_BYTES
-        while offset < self.max_offset:
-            units = self.units(offset, self.max_offset)
-            real = units["size"] != BLANK_SIZE
+    def _first_offset_behind(self, log_begin: int) -> int:
+        """The first offset whose unit is not blank and whose record lies in the log."""
+        for segment in self._files.segments:
+            first = segment.base // UNIT_BYTES
+            units = self.units(first, self.max_offset)
+            real = (units["size"] != BLANK_SIZE) & (units["physical_offset"] >= log_begin)
             if real.any():
-                return offset + int(np.argmax(real))
-            offset += len(units)
+                return first + int(np.argmax(real))
         return self.max_offset
+
+    def correct_min_offset(self, log_begin: int) -> None:
+        """Let the queue begin with the first record that the log still has (spec 6.3).
+
+        Files with units of older records only are removed, but for the last one (spec 10.5).
+        """
+        while len(self._files.segments) > 1:
+            first = self._files.segments[0]
+            last = np.frombuffer(first.view, UNIT)[-1]
+            if last["size"] != BLANK_SIZE and last["physical_offset"] >= log_begin:
+                break
+            self._files.remove_first()
+        self.min_offset = max(self.min_offset, self._first_offset_behind(log_begin))
 
     def append(self, queue_offset: int, units: Units) -> None:
         """Add units for consecutive offsets from `queue_offset` on. Raises OSError.
@@ -103,14 +118,33 @@ class ConsumeQueue:
         What lies below the end is known already and is passed over, so that dispatching the
         same records again changes nothing (spec 6.2).
         """
-        known = min(max(self.max_offset - queue_offset, 0), len(units))
-        units = units[known:]
+        first = max(self.max_offset, queue_offset)
+        units = units[first - queue_offset :]
         if len(units) == 0:
             return
-        first = queue_offset + known
         if first > self.max_offset:
             self._fill_blank(first)
         self._write(units)
+
+    def reconcile(self, queue_offset: int, units: Units) -> None:
+        """As `append`, but what is known already and differs is put right. Raises OSError."""
+        offset, end = queue_offset, queue_offset + len(units)
+        while offset < min(end, self.max_offset):
+            known = self.units(offset, end)
+            if len(known) == 0:
+                # Below the first file: nothing of it can be kept.
+                break
+            right = units[offset - queue_offset :][: len(known)]
+            if known.tobytes() != right.tobytes():
+                self._put_right(offset, right)
+            offset += len(known)
+        self.append(queue_offset, units)
+
+    def _put_right(self, offset: int, units: Units) -> None:
+        segment = self._files.find(offset * UNIT_BYTES)
+        assert segment is not None
+        segment.write(offset * UNIT_BYTES - segment.base, memoryview(units.tobytes()))
+        segment.flush()
 
     def _fill_blank(self, offset: int) -> None:
         begin = self.max_offset
@@ -145,18 +179,51 @@ class ConsumeQueue:
         return np.frombuffer(segment.view, UNIT, count, position - segment.base)
 
     def truncate(self, physical_end: int) -> None:
-        """Drop every unit whose record reaches beyond `physical_end` (spec 6.5)."""
-        low, high = self.min_offset, self.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            unit = self.units(middle, middle + 1)
-            blank = unit["size"][0] == BLANK_SIZE
-            if blank or unit["physical_offset"][0] + unit["size"][0] <= physical_end:
-                low = middle + 1
-            else:
-                high = middle
-        if low < self.max_offset:
-            self._set_end(low)
+        """Drop the first unit of a record that reaches beyond `physical_end`, and what follows."""
+        end = self._files.begin // UNIT_BYTES
+        for segment in reversed(self._files.segments):
+            first = segment.base // UNIT_BYTES
+            units = self.units(first, self.max_offset)
+            real = units["size"] != BLANK_SIZE
+            beyond = real & (_record_ends(units) > physical_end)
+            # Blank units fill a gap before a real one; without that one there is no gap.
+            kept = np.flatnonzero(real[: int(np.argmax(beyond))] if beyond.any() else real)
+            if len(kept) > 0:
+                end = first + int(kept[-1]) + 1
+                break
+        if end < self.max_offset:
+            self._set_end(end)
+
+    def truncate_from(self, offset: int) -> None:
+        """Drop the units from `offset` on."""
+        if offset < self.max_offset:
+            self._set_end(offset)
+
+    def file_names(self) -> set[str]:
+        """The names of the files."""
+        return {segment.path.name for segment in self._files.segments}
+
+    def prefix_crcs(self, physical_end: int) -> dict[str, FilePrefix]:
+        """Per file the bytes that hold units of records below `physical_end`, and their CRC-32."""
+        prefixes = {}
+        for segment in self._files.segments:
+            first = segment.base // UNIT_BYTES
+            units = self.units(first, self.max_offset)
+            beyond = (units["size"] != BLANK_SIZE) & (_record_ends(units) > physical_end)
+            count = int(np.argmax(beyond)) if beyond.any() else len(units)
+            length = count * UNIT_BYTES
+            prefixes[segment.path.name] = FilePrefix(length, body_crc(segment.view[:length]))
+        return prefixes
+
+    def has_prefixes(self, prefixes: Mapping[str, FilePrefix]) -> bool:
+        """Whether the files still begin as `prefixes` says, and none is missing."""
+        by_name = {segment.path.name: segment for segment in self._files.segments}
+        return all(
+            name in by_name
+            and prefix.length <= self._files.segment_bytes
+            and body_crc(by_name[name].view[: prefix.length]) == prefix.crc
+            for name, prefix in prefixes.items()
+        )
 
     def flush(self) -> None:
         """Make all units durable. Blocks. Raises OSError."""
@@ -169,3 +236,9 @@ class ConsumeQueue:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
+
+
+def _record_ends(units: Units) -> NDArray[np.int64]:
+    """Where in the log the records of some units end."""
+    ends: NDArray[np.int64] = units["physical_offset"] + units["size"].astype(np.int64)
+    return ends

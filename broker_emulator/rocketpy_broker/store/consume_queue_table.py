@@ -14,12 +14,26 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store import files
-from rocketpy_broker.store.consume_queue import ConsumeQueue, Units
+from rocketpy_broker.store.consume_queue import ConsumeQueue
 from rocketpy_broker.store.values import QueueKey, QueueRange
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFault:
+    """A queue whose files cannot be used, and why."""
+
+    folder: Path
+    error: StoreDirectoryError
+
+    @property
+    def name(self) -> str:
+        """topic-queueId."""
+        return f"{self.folder.parent.name}-{self.folder.name}"
 
 
 class ConsumeQueueTable:
@@ -32,18 +46,33 @@ class ConsumeQueueTable:
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._marks: dict[str, int] = {}
 
-    def load(self) -> None:
-        """Open every queue. Raises StoreDirectoryError."""
+    def load(self, *, own_sizes: bool) -> list[QueueFault]:
+        """Open every queue; return those whose files cannot be used.
+
+        With `own_sizes` the store is known to have been written with these file sizes, so a file
+        of another size is damaged. Otherwise the size that was asked for may be the wrong one:
+        raises StoreDirectoryError.
+        """
         self._marks = self._read_marks()
+        faults = []
         topics = sorted(self._folder.iterdir()) if self._folder.exists() else []
         for topic in (path for path in topics if path.is_dir()):
             for folder in (path for path in sorted(topic.iterdir()) if path.name.isdecimal()):
-                queue = ConsumeQueue.open(folder, self._file_bytes)
-                if queue.physical_end <= self.deleted_below(topic.name):
-                    queue.close()
-                    shutil.rmtree(folder)
-                else:
-                    self._queues[QueueKey(topic.name, int(folder.name))] = queue
+                try:
+                    self._load_queue(topic.name, folder)
+                except StoreDirectoryError as error:
+                    if not own_sizes:
+                        raise
+                    faults.append(QueueFault(folder, error))
+        return faults
+
+    def _load_queue(self, topic: str, folder: Path) -> None:
+        queue = ConsumeQueue.open(folder, self._file_bytes)
+        if queue.physical_end <= self.deleted_below(topic):
+            queue.close()
+            shutil.rmtree(folder)
+        else:
+            self._queues[QueueKey(topic, int(folder.name))] = queue
 
     def _read_marks(self) -> dict[str, int]:
         if not self._marks_path.exists():
@@ -61,6 +90,10 @@ class ConsumeQueueTable:
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(self._queues.values())
 
+    def items(self) -> Iterable[tuple[QueueKey, ConsumeQueue]]:
+        """Every queue with its key."""
+        return self._queues.items()
+
     def keys(self) -> Iterable[QueueKey]:
         """Which queues there are."""
         return self._queues.keys()
@@ -74,13 +107,13 @@ class ConsumeQueueTable:
         queue = self._queues.get(key)
         return QueueRange(queue.min_offset, queue.max_offset) if queue else QueueRange(0, 0)
 
-    def append(self, key: QueueKey, queue_offset: int, units: Units) -> None:
-        """Add units to a queue, which is made if it is new. Raises OSError."""
+    def grown(self, key: QueueKey) -> ConsumeQueue:
+        """The queue, made if it is new."""
         queue = self._queues.get(key)
         if queue is None:
             folder = self._folder / key.topic / str(key.queue_id)
             queue = self._queues[key] = ConsumeQueue(folder, self._file_bytes)
-        queue.append(queue_offset, units)
+        return queue
 
     def deleted_below(self, topic: str) -> int:
         """Physical offset below which records of `topic` are deleted ones; -1 for none."""
@@ -91,20 +124,23 @@ class ConsumeQueueTable:
         marks = {**self._marks, topic: log_end}
         files.replace_text(self._marks_path, json.dumps(marks, indent="\t", sort_keys=True))
         self._marks = marks
+        self.remove_topic(topic)
+
+    def truncate(self, physical_end: int) -> None:
+        """Drop units of records that reach beyond `physical_end`."""
+        for queue in self:
+            queue.truncate(physical_end)
+
+    def correct_min_offsets(self, log_begin: int) -> None:
+        """Let every queue begin with the first record that the log still has."""
+        for queue in self:
+            queue.correct_min_offset(log_begin)
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove the topic's queues, in memory and on disk. Raises OSError."""
         for key in [key for key in self._queues if key.topic == topic]:
             self._queues.pop(key).close()
         files.remove_folder(self._folder / topic)
-
-    @property
-    def physical_end(self) -> int:
-        """End in the log of the last record that any queue knows; -1 for none."""
-        return max((queue.physical_end for queue in self), default=-1)
-
-    def truncate(self, physical_end: int) -> None:
-        """Drop units of records that reach beyond the log's end."""
-        for queue in self:
-            if queue.physical_end > physical_end:
-                queue.truncate(physical_end)
 
     def flush(self) -> None:
         """Make every queue durable. Blocks. Raises OSError."""

@@ -1,9 +1,9 @@
-"""Dispatch: from records of the commit log to units of consume queues.
+"""Dispatch: from records of the commit log to units of consume queues and entries of the index.
 
 `DispatchRequest` is one block's worth of units for one queue. Live appends know their queue and
 make one request; recovery reads a stretch of the log with many topics and makes one per queue.
 Holds no state; what a crash leaves undispatched, recovery dispatches again.
-Source: spec/storage.md sections 6.1 and 10.4.
+Source: spec/storage.md sections 6.1 and 10.4; row S06.
 """
 
 from __future__ import annotations
@@ -13,40 +13,66 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rocketpy_broker.store.consume_queue import UNIT, Units
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, due_codes
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
+from rocketpy_proto.record.index_keys import IndexKeys, tags_codes_and_index_keys
 
 TOPIC_SCHEMA = pa.schema([pa.field("topic", COLUMN_TYPES["topic"], nullable=False)])
 
 
+NO_KEYS = IndexKeys(np.empty(0, np.int32), np.empty(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class DispatchRequest:
-    """Units of one queue for consecutive queue offsets from `queue_offset` on."""
+    """Units of one queue for consecutive queue offsets from `queue_offset` on.
+
+    `keys` are the index keys of the units' records, where they are not entered by themselves.
+    """
 
     queue: QueueKey
     queue_offset: int
     units: Units
+    keys: IndexKeys = NO_KEYS
 
 
-def block_units(block: RecordBlock, physical_offset: int) -> Units:
-    """One unit a record, for a block that lies at `physical_offset`."""
+def block_request(
+    queue: QueueKey, queue_offset: int, block: RecordBlock, physical_offset: int
+) -> DispatchRequest:
+    """The request for a block of one queue that lies at `physical_offset`."""
+    found = tags_codes_and_index_keys(block, queue.topic)
+    units = _units(block, physical_offset, found.tags_codes)
+    return DispatchRequest(queue, queue_offset, units, found.index_keys)
+
+
+def _units(block: RecordBlock, physical_offset: int, tags_codes: NDArray[np.int64]) -> Units:
     units = np.empty(len(block), UNIT)
     units["physical_offset"] = block.positions + physical_offset
     units["size"] = block.sizes
-    units["tags_code"] = block.tags_codes()
+    units["tags_code"] = tags_codes
     return units
 
 
-def requests_of(block: RecordBlock, physical_offset: int) -> Iterator[DispatchRequest]:
+def topics_of(block: RecordBlock) -> pa.DictionaryArray:
+    """The topic of each record."""
+    return to_record_batch(block, TOPIC_SCHEMA).column(0).dictionary_encode()
+
+
+def requests_of(
+    block: RecordBlock,
+    topics: pa.DictionaryArray,
+    tags_codes: NDArray[np.int64],
+    physical_offset: int,
+) -> Iterator[DispatchRequest]:
     """Requests for a block of any topics and queues, in the log's order within each queue.
 
     Prepared and rolled back records have no place in a queue and are left out.
     """
-    units = block_units(block, physical_offset)
-    topics = to_record_batch(block, TOPIC_SCHEMA).column(0).dictionary_encode()
+    units = _units(block, physical_offset, tags_codes)
     waiting = topics.dictionary.index(SCHEDULE_TOPIC).as_py()
     if waiting >= 0:
         delayed = topics.indices.to_numpy() == waiting

@@ -2,7 +2,8 @@
 
 Every change of a folder is followed by an fsync of that folder, so that after a power cut a
 file is either there with its content or not there. A crash inside `replace_text` leaves the old
-text, the new text, or the old one under `<name>.bak`; never neither.
+text, the new text, or the old one under `<name>.bak`; never neither. A crash inside
+`create_allocated` leaves at most `<folder>.new` beside the folder, which the next start removes.
 Source of the `.bak` and `.tmp` custom: spec/storage.md section 1.
 """
 
@@ -38,26 +39,30 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def create_allocated(path: Path, size_bytes: int) -> int:
-    """Create `path` with all its blocks allocated and reading as zeros; return its descriptor.
+def unfinished_path(folder: Path) -> Path:
+    """Where a file for `folder` is made before it may be seen in there."""
+    return folder.with_name(folder.name + ".new")
 
-    Allocation before the first append makes a full disk an error here, and never a signal in
-    a reader of the mapping. Raises OSError; then no file is left.
+
+def create_allocated(path: Path, size_bytes: int, allocated_bytes: int | None = None) -> int:
+    """Create `path` of `size_bytes`, reading as zeros; return its descriptor.
+
+    The first `allocated_bytes` (default: all) get their blocks now: allocation before the first
+    write makes a full disk an error here, and never a signal in a reader of the mapping. The file
+    appears in its folder at once and whole, for a short one there would stop RocketMQ's broker.
+    Raises OSError; then no file is left.
     """
-    return create_sparse(path, size_bytes, size_bytes)
-
-
-def create_sparse(path: Path, size_bytes: int, allocated_bytes: int) -> int:
-    """As `create_allocated`, but only the first `allocated_bytes` have blocks. Raises OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    unfinished = unfinished_path(path.parent)
+    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         os.ftruncate(descriptor, size_bytes)
-        os.posix_fallocate(descriptor, 0, allocated_bytes)
+        os.posix_fallocate(descriptor, 0, allocated_bytes or size_bytes)
         os.fsync(descriptor)
+        os.rename(unfinished, path)
         sync_folder(path.parent)
     except OSError:
         os.close(descriptor)
-        path.unlink()
+        unfinished.unlink(missing_ok=True)
         raise
     return descriptor
 
@@ -81,6 +86,24 @@ def replace_text(path: Path, text: str) -> None:
         os.replace(path, path.with_name(path.name + ".bak"))
         sync_folder(path.parent)
     os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def replace_bytes(path: Path, data: bytes | memoryview) -> None:
+    """Give `path` a new content, without a backup. Raises OSError; the old one is then kept."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def move(path: Path, target: Path) -> None:
+    """Rename a file or folder, durably on both sides. Raises OSError."""
+    os.rename(path, target)
+    sync_folder(target.parent)
     sync_folder(path.parent)
 
 

@@ -24,11 +24,31 @@ class FlushDiskType(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class FlushTimes:
+    """How often is flushed, in ms; RocketMQ's defaults (spec 9) but for `least_bytes`.
+
+    `flush_interval_ms` is of ASYNC_FLUSH: less than `least_bytes` of dirty data is left alone then,
+    but not for longer than `thorough_interval_ms`. RocketMQ leaves four pages; here nothing waits
+    unless told so. Derived files are queues, index, checksums and checkpoint.
+    """
+
+    flush_interval_ms: int = 500
+    least_bytes: int = 1
+    thorough_interval_ms: int = 10_000
+    sync_flush_timeout_ms: int = 5_000
+    derived_interval_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
 class FlushPlan:
-    """The segments to flush so that everything below `end` becomes durable."""
+    """The segments to flush so that everything below `end` becomes durable.
+
+    `store_timestamp_ms` is that of the last record below `end`.
+    """
 
     segments: list[Segment]
     end: int
+    store_timestamp_ms: int
 
     def run(self) -> None:
         """Block until the data is on disk. Raises OSError; then nothing counts as flushed."""

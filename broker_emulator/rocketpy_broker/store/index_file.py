@@ -40,30 +40,10 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store import files
+from rocketpy_broker.store.index_layout import ENTRY, HEADER, IndexFormat
+from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.record.crc import body_crc
 
-HEADER = np.dtype(
-    [
-        ("begin_timestamp", ">i8"),  # store time of the first entry, ms
-        ("end_timestamp", ">i8"),  # store time of the last entry, ms
-        ("begin_offset", ">i8"),  # physical offset of the first entry
-        ("end_offset", ">i8"),  # physical offset of the last entry
-        ("slots_used", ">i4"),  # slots that are not empty
-        ("count", ">i4"),  # number of the next entry; 0 is read as 1
-    ]
-)
-ENTRY = np.dtype(
-    [
-        ("hash", ">i4"),  # of topic#key
-        ("physical_offset", ">i8"),  # where the record begins in the commit log
-        ("seconds", ">i4"),  # store time of the record, since the header's begin
-        ("previous", ">i4"),  # number of the entry before it in its slot, 0 for none
-    ]
-)
-assert HEADER.itemsize == 40
-assert ENTRY.itemsize == 20
-
-SLOT_COUNT = 5_000_000
-ENTRY_COUNT_MAX = 20_000_000
 # Blocks for entries are taken in steps of this many bytes.
 ALLOCATION_STEP_BYTES = 4 << 20
 # Slots are made anew from this many entries at a time.
@@ -73,25 +53,6 @@ _ENTRY = struct.Struct(">iqii")
 assert _ENTRY.size == ENTRY.itemsize
 
 StoreTimeOf = Callable[[int], int]
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFormat:
-    """How many slots and entries a file has. It is written nowhere, so it may never change."""
-
-    slot_count: int = SLOT_COUNT
-    # Entry 0 counts, though it is never used.
-    entry_count_max: int = ENTRY_COUNT_MAX
-
-    @property
-    def entries_begin(self) -> int:
-        """Position of entry 0."""
-        return HEADER.itemsize + self.slot_count * 4
-
-    @property
-    def file_bytes(self) -> int:
-        """Length of a file."""
-        return self.entries_begin + self.entry_count_max * ENTRY.itemsize
 
 
 class IndexFile:
@@ -111,7 +72,9 @@ class IndexFile:
         cls, path: Path, index_format: IndexFormat, previous: IndexFile | None = None
     ) -> IndexFile:
         """Make an empty file, which goes on from the end values of `previous`. Raises OSError."""
-        descriptor = files.create_sparse(path, index_format.file_bytes, index_format.entries_begin)
+        descriptor = files.create_allocated(
+            path, index_format.file_bytes, index_format.entries_begin
+        )
         file = cls(path, index_format, descriptor)
         if previous is not None:
             file._header["begin_timestamp"] = previous.end_timestamp_ms
@@ -359,6 +322,14 @@ class IndexFile:
             os.ftruncate(self._descriptor, self._format.file_bytes)
         finally:
             self._map()
+
+    def prefix(self, physical_end: int) -> FilePrefix:
+        """The bytes that entries of records below `physical_end` take, and their CRC-32."""
+        kept = bisect.bisect_left(range(1, self.count), physical_end, key=self._offset_of)
+        begin = self._format.entries_begin
+        length = (1 + kept) * ENTRY.itemsize
+        with memoryview(self._mapping) as view:
+            return FilePrefix(length, body_crc(view[begin : begin + length]))
 
     def trailing(self, physical_offset: int) -> int:
         """How many of the last entries belong to the record at this offset."""

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.store import files
-from rocketpy_broker.store.index_file import IndexFile, IndexFormat, StoreTimeOf
+from rocketpy_broker.store.index_file import IndexFile, StoreTimeOf
+from rocketpy_broker.store.index_layout import IndexFormat
+from rocketpy_broker.store.values import FilePrefix
 from rocketpy_proto.record.index_keys import IndexKeys, index_hash
 
 logger = logging.getLogger(__name__)
@@ -186,6 +188,14 @@ class IndexService:
             self._files.pop(0).remove()
             removed += 1
         return removed
+
+    def prefixes(self, physical_end: int) -> dict[str, FilePrefix]:
+        """Of each file, the bytes with entries of records below that, and their CRC."""
+        return {file.path.name: file.prefix(physical_end) for file in self._files}
+
+    def file_names(self) -> set[str]:
+        """The names of the files."""
+        return {file.path.name for file in self._files}
 
     def flush(self) -> None:
         """Make everything entered so far durable. Blocks; call it from a thread. Raises OSError."""

@@ -1,39 +1,47 @@
-"""The message store: commit log, consume queues, and the order in which they change.
+"""The message store: commit log, consume queues, index, and the order in which they change.
 
-On disk below the data directory: `commitlog/`, `consumequeue/`, `lock`, `abort`. One thread calls
-it (the broker's event loop); only a `FlushPlan` runs elsewhere.
+On disk below the data directory: RocketMQ's `commitlog/`, `consumequeue/`, `index/`, `checkpoint`,
+`lock` and `abort`, and in `rocketpy/` what is ours. One thread calls it (the broker's event loop);
+only what says that it blocks runs elsewhere.
 
 An append goes through three stages: *written* (in the log, page cache), *flushed* (on disk), and
-*dispatched* (in its consume queue, visible to readers). With SYNC_FLUSH dispatch follows the
-flush, so nobody reads what a power cut can take back. A crash leaves `abort` behind; the next
-start then scans the whole log and completes the queues from it.
+*dispatched* (in its consume queue and the index, visible to readers). With SYNC_FLUSH dispatch
+follows the flush, so nobody reads what a power cut can take back. A crash leaves `abort` behind;
+the next start then completes queues and index from the log, see `recovery`.
 Source: spec/storage.md sections 1, 8, 9 and 10.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+
+import numpy as np
 
 from rocketpy_broker.clock import Clock
-from rocketpy_broker.errors import StoreClosedError, StoreLockedError
-from rocketpy_broker.store import files, reader
-from rocketpy_broker.store.commit_log import CommitLog
-from rocketpy_broker.store.consume_queue_table import ConsumeQueueTable
-from rocketpy_broker.store.dispatch import DispatchRequest, block_units
+from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
+from rocketpy_broker.store.cleaning import Cleaner, used_ratio
+from rocketpy_broker.store.dispatch import DispatchRequest, block_request
 from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
-from rocketpy_broker.store.recovery import Recovery, RecoveryResult
+from rocketpy_broker.store.manifest import Manifest
+from rocketpy_broker.store.message_lookup import MessageLookup
+from rocketpy_broker.store.opening import make_parts, manifest_of, recover
+from rocketpy_broker.store.reader import Reader
+from rocketpy_broker.store.recovery import RecoveryResult
+from rocketpy_broker.store.statistics import StoreStatistics
+from rocketpy_broker.store.store_checkpoint import StoreCheckpoint
+from rocketpy_broker.store.store_config import StoreConfig
+from rocketpy_broker.store.store_directory import StoreDirectory
 from rocketpy_broker.store.values import (
     AppendResult,
+    Damage,
     GetMessageResult,
     GetMessageStatus,
     QueueKey,
     QueueRange,
+    ReadLimits,
 )
 from rocketpy_proto.record import Host, RecordBlock
 
@@ -41,20 +49,11 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class StoreConfig:
-    """Where and how to store; sizes in bytes. Defaults are RocketMQ's (spec section 1)."""
-
-    folder: Path
-    commit_log_segment_bytes: int = 1 << 30
-    consume_queue_file_bytes: int = 6_000_000
-    flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
-
-
-@dataclass(frozen=True, slots=True)
 class _Written:
     """An append on its way to its queue; `end` is where it ends in the log."""
 
     end: int
+    store_timestamp_ms: int
     request: DispatchRequest
 
 
@@ -66,47 +65,80 @@ class MessageStore:
         self._clock = clock
         # The address that new records carry; a server with port 0 knows its own only late.
         self.store_host = store_host
-        folder = config.folder
-        self._log = CommitLog(folder / "commitlog", config.commit_log_segment_bytes)
-        self._queues = ConsumeQueueTable(
-            folder / "consumequeue",
-            folder / "config" / "deletedTopics.json",
-            config.consume_queue_file_bytes,
-        )
+        self.statistics = StoreStatistics()
+        self._directory = StoreDirectory(config.folder)
+        self._parts = make_parts(config, clock)
+        self._log, self._queues = self._parts.log, self._parts.queues
+        self._index = self._parts.index
+        self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
+        self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
+        memory_bytes = int(config.memory_bytes * config.memory_ratio)
+        self._reader = Reader(self._log, 0, memory_bytes, self._keep_apart)
+        self.messages = MessageLookup(self._log, self._index)
         self._next_offsets: dict[QueueKey, int] = {}
         self._undispatched: deque[_Written] = deque()
-        self._lock_descriptor: int | None = None
+        self._last_store_timestamp_ms = 0
         self._refusal: str | None = "the store is not open"
+        self._derived_sealed = False
+        self._disk_full = False
+        self._dispatched_end = 0
+        self._dispatched_timestamp_ms = 0
+        self._damaged: set[int] = set()
         self._listener: Callable[[QueueKey], None] = lambda _queue: None
 
+    # --- Start and stop ---
+
     def open(self) -> RecoveryResult:
-        """Lock the directory, load and recover. Raises StoreLockedError, StoreDirectoryError."""
-        folder = files.make_folder(self.config.folder)
-        for name in ("commitlog", "consumequeue", "config"):
-            files.make_folder(folder / name)
-        self._take_lock(folder / "lock")
+        """Lock the directory, load and recover.
+
+        Raises StoreLockedError, StoreDirectoryError, and OSError, as when the disk is full.
+        """
+        self._directory.acquire()
         try:
-            self._log.load()
-            self._queues.load()
-            abort = folder / "abort"
-            result = Recovery(self._log, self._queues, abnormal=abort.exists()).run()
-            abort.write_text(str(os.getpid()), encoding="ascii")
-            files.sync_folder(folder)
+            result = recover(self.config, self._parts, self._checkpoint)
+            self._last_store_timestamp_ms = result.last_store_timestamp_ms
+            self._dispatched_timestamp_ms = result.last_store_timestamp_ms
+            self._dispatched_end = result.end
+            self._manifest = self._new_manifest()
+            self._directory.started(result.end, self._manifest)
         except BaseException:
             self._release()
             raise
+        self._reader.checked_from = result.begin
+        self._checkpoint.confirm_physical_offset = result.end
         self._refusal = None
         return result
 
-    def _take_lock(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def _new_manifest(self) -> Manifest:
+        return manifest_of(self.config, self._parts, self._last_store_timestamp_ms)
+
+    def close(self) -> None:
+        """Flush all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""
+        if not self._directory.is_held:
+            return
+        healthy = self._refusal is None
+        self._refusal = "the store is stopped"
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        except OSError as error:
-            os.close(descriptor)
-            raise StoreLockedError(path) from error
-        os.pwrite(descriptor, b"lock", 0)
-        self._lock_descriptor = descriptor
+            if healthy:
+                plan = self.plan_flush()
+                plan.run()
+                self.flushed(plan)
+                self._index.drain()
+                self.flush_derived()
+                # With a backlog the queues are incomplete, so the next start has to read the log.
+                if not self._undispatched and not self._derived_sealed:
+                    self._log.files.drop_ahead()
+                    self._directory.stopped(self._new_manifest())
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        self._queues.close()
+        self._index.close()
+        self._log.close()
+        self._directory.release()
+
+    # --- Writing ---
 
     def on_dispatch(self, listener: Callable[[QueueKey], None]) -> None:
         """Call `listener` with each queue that has got new units."""
@@ -115,20 +147,39 @@ class MessageStore:
     @property
     def refusal(self) -> str | None:
         """Why the store takes no writes; None while it takes them."""
+        if self._refusal is None and self._disk_full:
+            ratio = self.config.clean_policy.warning_level_ratio
+            return f"the disk is used to more than {ratio:.0%}; free some space"
         return self._refusal
 
     def append(self, queue: QueueKey, block: RecordBlock) -> AppendResult:
         """Write a block of records of one queue. `block` lies in a writable buffer and is patched.
 
         The records are neither durable nor visible yet: see `plan_flush` and `flushed`.
-        Raises StoreClosedError, RecordIllegalError; then nothing of the block is stored.
+        Raises StoreClosedError, StoreBusyError, RecordIllegalError; then nothing is stored.
         """
-        if self._refusal is not None:
-            raise StoreClosedError(self._refusal)
-        queue_offset = self.next_offset(queue)
-        now_ms = self._clock.now_ms()
         try:
-            offset = self._log.prepare(len(block.data))
+            self._check_writable()
+            result = self._append(queue, block)
+        except StoreError:
+            self.statistics.put_failed_count += 1
+            raise
+        return result
+
+    def _check_writable(self) -> None:
+        refusal = self.refusal
+        if refusal is not None:
+            raise StoreClosedError(refusal)
+        if self.unflushed_bytes > self.config.unflushed_bytes_max:
+            raise StoreBusyError(self.unflushed_bytes, self.config.unflushed_bytes_max)
+
+    def _append(self, queue: QueueKey, block: RecordBlock) -> AppendResult:
+        begin_ms = self._clock.monotonic_ms()
+        queue_offset = self.next_offset(queue)
+        # Store times never fall, even where the clock does.
+        now_ms = max(self._clock.now_ms(), self._last_store_timestamp_ms)
+        try:
+            offset = self._log.prepare(len(block.data), len(block))
             block.patch_stored(
                 queue_offset_first=queue_offset,
                 physical_offset_first=offset,
@@ -136,27 +187,40 @@ class MessageStore:
                 store_host=self.store_host,
                 queue_id=queue.queue_id,
             )
-            units = block_units(block, offset)
-            self._log.append(block.data.data)
+            request = block_request(queue, queue_offset, block, offset)
+            self._log.append(block)
         except OSError as error:
             raise StoreClosedError(
                 f"the commit log cannot be written ({error.strerror}); nothing was stored"
             ) from error
+        self._last_store_timestamp_ms = now_ms
         self._next_offsets[queue] = queue_offset + len(block)
         end = self._log.end
-        request = DispatchRequest(queue, queue_offset, units)
-        self._undispatched.append(_Written(end, request))
+        self._undispatched.append(_Written(end, now_ms, request))
         if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
             self._dispatch(end)
+        took_ms = self._clock.monotonic_ms() - begin_ms
+        self.statistics.put(queue.topic, len(block), len(block.data), took_ms)
         return AppendResult(queue, queue_offset, offset, end, len(block), now_ms)
+
+    def next_offset(self, queue: QueueKey) -> int:
+        """The queue offset that the next record of `queue` gets."""
+        known = self._next_offsets.get(queue)
+        return self._queues.range_of(queue).max_offset if known is None else known
+
+    # --- Flushing and dispatching ---
 
     def plan_flush(self) -> FlushPlan:
         """What has to be flushed to make everything appended so far durable."""
-        return FlushPlan(self._log.unflushed_segments(), self._log.end)
+        return FlushPlan(
+            self._log.unflushed_segments(), self._log.end, self._last_store_timestamp_ms
+        )
 
     def flushed(self, plan: FlushPlan) -> None:
         """`plan` has been run: its records are durable and, from now on, visible."""
         self._log.flushed = max(self._log.flushed, plan.end)
+        self._directory.flushed(self._log.flushed)
+        self._checkpoint.physic_msg_timestamp_ms = plan.store_timestamp_ms
         self._dispatch(plan.end)
 
     def flush_failed(self, error: OSError) -> None:
@@ -167,31 +231,73 @@ class MessageStore:
         )
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether nothing may be written or flushed any more until a restart."""
+        return self._refusal is not None
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes of the log that may not be durable yet."""
+        return self._log.end - self._log.flushed
+
+    @property
     def flushed_end(self) -> int:
         """Physical offset below which every record is durable."""
         return self._log.flushed
 
     def dispatch(self) -> None:
-        """Try again what could not be dispatched before, as when the disk was full."""
+        """Dispatch what waits: index keys, and what a full disk held up."""
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._dispatch(self._log.flushed if is_sync else self._log.end)
+        self._index.drain()
 
     def _dispatch(self, end: int) -> None:
         """Dispatch appends up to `end`; one that fails waits, and those behind it."""
         while self._undispatched and self._undispatched[0].end <= end:
-            request = self._undispatched[0].request
+            written = self._undispatched[0]
+            request = written.request
+            offsets = request.units["physical_offset"].astype(np.int64)
             try:
-                self._queues.append(request.queue, request.queue_offset, request.units)
+                self._queues.grown(request.queue).append(request.queue_offset, request.units)
+                self._index.put_later(request.keys, offsets, written.store_timestamp_ms)
             except OSError as error:
                 logger.warning("queue %s cannot grow, its messages wait: %s", request.queue, error)
                 return
             self._undispatched.popleft()
+            self._dispatched_end = written.end
+            self._dispatched_timestamp_ms = written.store_timestamp_ms
             self._listener(request.queue)
 
-    def next_offset(self, queue: QueueKey) -> int:
-        """The queue offset that the next record of `queue` gets."""
-        known = self._next_offsets.get(queue)
-        return self._queues.range_of(queue).max_offset if known is None else known
+    def flush_derived(self) -> None:
+        """Make queues, index and checksums durable, and the checkpoint after them. Blocks.
+
+        Raises OSError, and then does nothing any more: they can all be made anew from the log, and
+        the next start does so.
+        """
+        if self._derived_sealed:
+            return
+        logics_ms = self._dispatched_timestamp_ms
+        try:
+            self._queues.flush()
+            self._index.flush()
+            self._log.checksums.flush()
+        except OSError:
+            self._derived_sealed = True
+            raise
+        self._checkpoint.logics_msg_timestamp_ms = logics_ms
+        self._checkpoint.index_msg_timestamp_ms = self._index.end_timestamp_of_full_ms
+        self._checkpoint.save()
+        self._directory.flush()
+
+    def preallocate(self) -> None:
+        """Make the next log segment ready once the last one is half full. Blocks. Raises OSError.
+
+        May run on another thread than everything else.
+        """
+        if self._log.is_half_full:
+            self._log.files.preallocate()
+
+    # --- Reading ---
 
     def queues(self) -> list[QueueKey]:
         """Every queue that has had a message."""
@@ -202,13 +308,27 @@ class MessageStore:
         return self._queues.range_of(queue)
 
     def get_message(
-        self, queue: QueueKey, offset: int, offset_end: int, bytes_max: int
+        self, queue: QueueKey, offset: int, offset_end: int, limits: ReadLimits
     ) -> GetMessageResult:
-        """Read records of `queue`; see `reader.get_message`."""
+        """Read records of `queue`; see `Reader.get_message`."""
         found = self._queues.get(queue)
         if found is None:
-            return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-        return reader.get_message(self._log, found, offset, offset_end, bytes_max)
+            result = GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        else:
+            result = self._reader.get_message(found, offset, offset_end, limits)
+        self.statistics.got(len(result.sizes))
+        return result
+
+    def _keep_apart(self, damage: Damage) -> None:
+        """A read met a damaged record: say so once, and keep a copy."""
+        if damage.offset not in self._damaged:
+            self._damaged.add(damage.offset)
+            self.statistics.corrupt_record_count += 1
+            self._parts.quarantine.keep_damage(
+                damage, self._log.files.view(damage.offset, damage.length)
+            )
+
+    # --- Removing ---
 
     def delete_topic(self, topic: str) -> None:
         """Remove the topic's queues; its records can never come back. Raises OSError."""
@@ -219,31 +339,24 @@ class MessageStore:
         for queue in [queue for queue in self._next_offsets if queue.topic == topic]:
             del self._next_offsets[queue]
 
-    def flush_queues(self) -> None:
-        """Make the consume queues durable. Blocks. Raises OSError."""
-        self._queues.flush()
+    def expired_segment_count(self, *, manual: bool) -> int:
+        """How many of the oldest log segments should go now; see `Cleaner`. Raises OSError."""
+        segments = self._log.files.segments
+        decision = self._cleaner.decide([part.changed_ms() for part in segments], manual=manual)
+        self._disk_full = decision.disk_full
+        # What is still on its way to the disk or to its queue stays.
+        safe_end = min(self._log.flushed, self._dispatched_end)
+        removable = sum(segment.end <= safe_end for segment in segments)
+        return min(decision.segment_count, removable)
 
-    def close(self) -> None:
-        """Flush all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""
-        if self._lock_descriptor is None:
-            return
-        healthy = self._refusal is None
-        self._refusal = "the store is stopped"
-        try:
-            if healthy:
-                plan = self.plan_flush()
-                plan.run()
-                self.flushed(plan)
-                self._queues.flush()
-                # With a backlog the queues are incomplete, so the next start has to read the log.
-                if not self._undispatched:
-                    files.remove_file(self.config.folder / "abort")
-        finally:
-            self._release()
+    def remove_oldest_segment(self) -> None:
+        """Remove the first segment of the log, and of queues and index what was about it only.
 
-    def _release(self) -> None:
-        self._queues.close()
-        self._log.close()
-        if self._lock_descriptor is not None:
-            os.close(self._lock_descriptor)
-            self._lock_descriptor = None
+        Raises OSError; what is left is removed by the next call.
+        """
+        self._log.remove_first()
+        self._queues.correct_min_offsets(self._log.begin)
+        self._index.delete_expired(self._log.begin)
+        queue_files = {key: queue.file_names() for key, queue in self._queues.items()}
+        self._manifest = self._manifest.of_files(queue_files, self._index.file_names())
+        self._directory.save(self._manifest)

@@ -1,11 +1,18 @@
 """Reading records of one queue: the consume queue names byte ranges of the log, which are gathered.
 
 Nothing is decoded. Ranges that lie together are handed out as views of the mapped log; scattered
-ones are gathered by one Arrow `take`, without a loop over messages. Holds no state.
-Source: spec/storage.md section 6.6 (statuses and next offsets).
+ones are gathered by one Arrow `take`, without a loop over messages.
+
+What this process has written or scanned, and what is recent enough to be in memory, is given as it
+is. Anything else comes from a disk and is compared with its checksums first; a damaged record is
+reported and passed over. Holds no state.
+Source: spec/storage.md section 6.6 (statuses and next offsets); rows S11, S12, F5.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,40 +21,110 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.commit_log import CommitLog
 from rocketpy_broker.store.consume_queue import BLANK_SIZE, ConsumeQueue, Units
 from rocketpy_broker.store.segment import Segment
-from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueRange
+from rocketpy_broker.store.values import (
+    Damage,
+    GetMessageResult,
+    GetMessageStatus,
+    QueueRange,
+    ReadLimits,
+)
+from rocketpy_proto.record import MalformedRecordError, RecordBlock
 
 # Below this many records per run of adjacent ones, gathering beats handing out views.
 RECORDS_PER_RUN_MIN = 16
 
 
-def get_message(
-    log: CommitLog, queue: ConsumeQueue, offset: int, offset_end: int, bytes_max: int
-) -> GetMessageResult:
-    """Records [offset, offset_end) of `queue`, as many as fit `bytes_max`, but at least one.
+@dataclass(slots=True)
+class Reader:
+    """Reads one log. Offsets are physical ones, in bytes.
 
-    May end early, at the end of a queue file or log segment; `next_offset` says where to go on.
+    Behind `checked_from` this process has seen every record; `memory_bytes` is how far behind the
+    log's end data counts as being in memory. `on_damage` gets to know of damaged records.
     """
-    bounds = QueueRange(queue.min_offset, queue.max_offset)
-    missed = _outside(bounds, offset)
-    if missed is not None:
-        return missed
-    first = queue.units(offset, offset + 1)
-    if first["size"][0] == BLANK_SIZE:
-        return _removed(bounds, offset + _blank_count(queue.units(offset, bounds.max_offset)))
-    segment = log.files.find(int(first["physical_offset"][0]))
-    if segment is None:
-        return _removed(bounds, offset + 1)
-    wanted = 1 + 2 * (bytes_max // int(first["size"][0]))
-    units = _fitting(queue.units(offset, min(offset_end, offset + wanted)), segment, bytes_max)
-    sizes = units["size"].astype(np.int32)
-    return GetMessageResult(
-        GetMessageStatus.FOUND,
-        offset + len(units),
-        bounds.min_offset,
-        bounds.max_offset,
-        _gather(segment, units["physical_offset"].astype(np.int64) - segment.base, sizes),
-        sizes,
-    )
+
+    log: CommitLog
+    checked_from: int
+    memory_bytes: int
+    on_damage: Callable[[Damage], None]
+
+    def get_message(
+        self, queue: ConsumeQueue, offset: int, offset_end: int, limits: ReadLimits
+    ) -> GetMessageResult:
+        """Records [offset, offset_end) of `queue` within `limits`, but at least one.
+
+        May end early, at the end of a queue file or log segment or before a damaged record;
+        `next_offset` says where to go on.
+        """
+        bounds = QueueRange(queue.min_offset, queue.max_offset)
+        missed = _outside(bounds, offset)
+        if missed is not None:
+            return missed
+        first = queue.units(offset, offset + 1)
+        if first["size"][0] == BLANK_SIZE:
+            return _removed(bounds, offset + _blank_count(queue.units(offset, bounds.max_offset)))
+        physical_offset = int(first["physical_offset"][0])
+        segment = self.log.files.find(physical_offset)
+        if segment is None:
+            return _removed(bounds, offset + 1)
+        is_cold = physical_offset < self.log.end - self.memory_bytes
+        count_max = limits.cold_count_max if is_cold else limits.count_max
+        bytes_max = limits.cold_bytes_max if is_cold else limits.bytes_max
+        wanted = min(count_max, 1 + 2 * (bytes_max // max(int(first["size"][0]), 1)))
+        units = _fitting(queue.units(offset, min(offset_end, offset + wanted)), segment, bytes_max)
+        units = self._whole(segment, units, is_cold=is_cold)
+        if len(units) == 0:
+            return _removed(bounds, offset + 1)
+        starts = units["physical_offset"].astype(np.int64) - segment.base
+        sizes = units["size"].astype(np.int32)
+        return GetMessageResult(
+            GetMessageStatus.FOUND,
+            offset + len(units),
+            bounds.min_offset,
+            bounds.max_offset,
+            gather(segment, starts, sizes),
+            sizes,
+            is_cold,
+        )
+
+    def _whole(self, segment: Segment, units: Units, *, is_cold: bool) -> Units:
+        """The units before the first damaged record; that is reported if nothing is before it."""
+        offsets = units["physical_offset"].astype(np.int64)
+        if not is_cold and int(offsets.min()) >= self.checked_from:
+            return units
+        starts, sizes = offsets - segment.base, units["size"].astype(np.int32)
+        inside = (sizes > 0) & (starts >= 0) & (starts + sizes <= segment.size_bytes)
+        if not inside.all():
+            units = units[: int(np.argmin(inside))]
+            starts, sizes = starts[: len(units)], sizes[: len(units)]
+        bad = first_damaged(self.log, segment, starts, sizes) if len(units) else 0
+        if bad == 0:
+            length = int(sizes[0]) if len(sizes) else 0
+            reason = "the record differs from its checksum"
+            self.on_damage(Damage(segment.path, int(offsets[0]), length, reason))
+        return units if bad is None else units[:bad]
+
+
+def first_damaged(
+    log: CommitLog, segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
+) -> int | None:
+    """Index of the first of these records that is not as it was written; None for none."""
+    known = log.known(segment, starts)
+    damaged = log.damaged(segment, starts, sizes)
+    first = int(np.argmax(damaged)) if damaged.any() else None
+    if known.all():
+        return first
+    unknown = np.flatnonzero(~known)
+    data = b"".join(bytes(part) for part in gather(segment, starts[unknown], sizes[unknown]))
+    try:
+        block = RecordBlock.parse(data, sizes[unknown])
+        block.verify_body_crc()
+        moved = block.header["physical_offset"] != starts[unknown] + segment.base
+        bad = int(np.argmax(moved)) if moved.any() else None
+    except MalformedRecordError as error:
+        bad = error.index or 0
+    places = [] if first is None else [first]
+    places += [] if bad is None else [int(unknown[bad])]
+    return min(places, default=None)
 
 
 def _outside(bounds: QueueRange, offset: int) -> GetMessageResult | None:
@@ -83,7 +160,7 @@ def _fitting(units: Units, segment: Segment, bytes_max: int) -> Units:
     return units[: int(np.argmax(stops))] if stops.any() else units
 
 
-def _gather(
+def gather(
     segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
 ) -> list[memoryview | pa.Buffer]:
     """The bytes of the records at `starts`, in order."""

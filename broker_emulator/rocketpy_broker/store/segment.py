@@ -21,6 +21,7 @@ from rocketpy_broker.store import files
 
 NAME_DIGITS = 20
 ZERO_STRIDE_BYTES = 1 << 20
+ZEROS = memoryview(bytes(ZERO_STRIDE_BYTES))
 
 
 class Segment:
@@ -52,7 +53,7 @@ class Segment:
             raise StoreDirectoryError(
                 path,
                 f"has {length} bytes instead of {size_bytes}",
-                "start with the segment size that this store was made with",
+                "start with the file size that this store was made with, or restore this file",
             )
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         # A file copied sparsely gets its blocks now, so that no later write can miss them.
@@ -68,20 +69,33 @@ class Segment:
         """Write `data` at a position inside this file. Raises OSError."""
         files.write_whole(self._descriptor, data, position)
 
-    def clear_from(self, position: int) -> int:
-        """Zero what is not zero behind `position`; return the bytes of the strides rewritten."""
-        dirty = 0
-        zeros = memoryview(bytes(ZERO_STRIDE_BYTES))
-        for start in range(position, self.size_bytes, ZERO_STRIDE_BYTES):
+    def allocate(self, end: int) -> None:
+        """See that the first `end` bytes have their blocks. Raises OSError on a full disk."""
+        os.posix_fallocate(self._descriptor, 0, end)
+
+    def used_end(self, position: int) -> int:
+        """Position behind the last byte from `position` on that is not zero; `position` if none."""
+        starts = range(position, self.size_bytes, ZERO_STRIDE_BYTES)
+        for start in reversed(starts):
             stride = self.view[start : min(start + ZERO_STRIDE_BYTES, self.size_bytes)]
-            if stride != zeros[: len(stride)]:
-                self.write(start, zeros[: len(stride)])
-                dirty += len(stride)
-        return dirty
+            if stride != ZEROS[: len(stride)]:
+                return start + len(bytes(stride).rstrip(b"\0"))
+        return position
+
+    def clear_from(self, position: int) -> int:
+        """Zero what is not zero behind `position`; return up to where something was."""
+        end = self.used_end(position)
+        for start in range(position, end, ZERO_STRIDE_BYTES):
+            self.write(start, ZEROS[: min(ZERO_STRIDE_BYTES, end - start)])
+        return end
 
     def flush(self) -> None:
         """Make every byte written so far durable. Blocks; call it from a thread. Raises OSError."""
         os.fdatasync(self._descriptor)
+
+    def changed_ms(self) -> float:
+        """When the file was last written, wall time in ms. Raises OSError."""
+        return os.fstat(self._descriptor).st_mtime * 1000
 
     def close(self) -> None:
         """Close the descriptor. The mapping lives until the last view of it is dropped."""

@@ -9,6 +9,7 @@ Source: MappedFileQueue, spec/storage.md section 1 (folder-content rules).
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
@@ -17,15 +18,18 @@ from rocketpy_broker.store.segment import Segment
 
 
 class SegmentQueue:
-    """The segments of one folder, in order."""
+    """The segments of one folder, in order. One thread uses it; `preallocate` may be another's."""
 
     def __init__(self, folder: Path, segment_bytes: int) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
         self.segments: list[Segment] = []
+        self._ahead: Segment | None = None
+        self._creating = threading.Lock()
 
     def load(self) -> None:
         """Open what is in the folder. Raises StoreDirectoryError and leaves all files alone."""
+        files.unfinished_path(self.folder).unlink(missing_ok=True)
         if not self.folder.exists():
             return
         paths = sorted(path for path in self.folder.iterdir() if path.is_file())
@@ -66,12 +70,28 @@ class SegmentQueue:
         found = self.find(position)
         if found is not None:
             return found
-        if not self.segments:
-            files.make_folder(self.folder)
         base = position - position % self.segment_bytes
-        segment = Segment.create(self.folder, base, self.segment_bytes)
-        self.segments.append(segment)
+        with self._creating:
+            segment, self._ahead = self._ahead, None
+            if segment is None:
+                files.make_folder(self.folder)
+                segment = Segment.create(self.folder, base, self.segment_bytes)
+            assert segment.base == base
+            self.segments.append(segment)
         return segment
+
+    def preallocate(self) -> None:
+        """Make the next segment ready, unless it is. Blocks. Raises OSError."""
+        with self._creating:
+            if self._ahead is None and self.segments:
+                self._ahead = Segment.create(self.folder, self.end, self.segment_bytes)
+
+    def drop_ahead(self) -> None:
+        """Remove the segment that was made ready, as a clean stop does."""
+        with self._creating:
+            if self._ahead is not None:
+                self._ahead.remove()
+                self._ahead = None
 
     def view(self, position: int, length: int) -> memoryview | None:
         """The bytes at `position`, which may not cross a segment's end; None if not there."""
@@ -86,12 +106,20 @@ class SegmentQueue:
         while self.segments and self.segments[-1].base >= position:
             self.segments.pop().remove()
 
+    def remove_first(self) -> None:
+        """Remove the oldest segment; views that readers hold of it stay good."""
+        self.segments.pop(0).remove()
+
     def dirty_segments(self, begin: int, end: int) -> list[Segment]:
         """The segments that hold bytes of [begin, end)."""
         return [part for part in self.segments if part.base < end and part.end > begin]
 
     def close(self) -> None:
         """Close every segment."""
+        with self._creating:
+            if self._ahead is not None:
+                self._ahead.close()
+                self._ahead = None
         for segment in self.segments:
             segment.close()
         self.segments.clear()

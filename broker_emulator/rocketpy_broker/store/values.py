@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+_ANY_COUNT = 1 << 31
 
 
 class QueueKey(NamedTuple):
@@ -40,7 +43,7 @@ class GetMessageResult:
     """Records of one queue, and where to go on.
 
     `parts` are the records' bytes in order, as views of the log or gathered copies; `sizes` has
-    one entry per record.
+    one entry per record. `is_cold`: they lie so far back that they may have to come from disk.
     """
 
     status: GetMessageStatus
@@ -49,6 +52,25 @@ class GetMessageResult:
     max_offset: int
     parts: list[memoryview | pa.Buffer] = field(default_factory=list)
     sizes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    is_cold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """How much one read may give, by records and by bytes: of recent data, and of cold data.
+
+    The defaults are RocketMQ's (spec 6.6; row S12). The first record is given whatever its size.
+    """
+
+    count_max: int = 32
+    bytes_max: int = 256 << 10
+    cold_count_max: int = 8
+    cold_bytes_max: int = 64 << 10
+
+    @classmethod
+    def of_bytes(cls, bytes_max: int) -> ReadLimits:
+        """For reads in bulk: up to `bytes_max`, in any number, from wherever they lie."""
+        return cls(_ANY_COUNT, bytes_max, _ANY_COUNT, bytes_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +83,24 @@ class AppendResult:
     end_offset: int
     record_count: int
     store_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of the log that are no whole record: where, by physical offset, and why."""
+
+    path: Path
+    offset: int
+    length: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilePrefix:
+    """The first `length` bytes of a file, known by their CRC-32."""
+
+    length: int
+    crc: int
 
 
 @dataclass(frozen=True, slots=True)

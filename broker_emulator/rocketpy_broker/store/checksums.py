@@ -1,0 +1,224 @@
+"""Checksums of whole records, in files beside the commit log.
+
+Maps: physical offset to (size, CRC-32 of every byte of the record as it lies in the log). For each
+segment of the log there is one sparse file `rocketpy/checksums/<20 digits>` of entries of 16 bytes:
+
+    +----------------+-----------+-----------+-----------+
+    | position  int32| size int32| crc  int32| check int32|    big-endian
+    +----------------+-----------+-----------+-----------+
+
+`position` counts from the segment's begin. `check` is a mix of the other three, so that a flipped
+bit in an entry is not taken for one in the record. Searched: by binary search, since entries are in
+order of position. After a crash the last entries may be missing; recovery computes them anew, and
+a record without an entry is checked as RocketMQ would. Used by the commit log.
+
+RocketMQ's own check covers the body only, and its optional property makes each record longer and
+shows to consumers. See docs/decisions.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.store import files
+from rocketpy_broker.store.segment import NAME_DIGITS, Segment
+from rocketpy_proto.record.crc import body_crcs
+from rocketpy_proto.record.layout import FIXED_BYTES
+
+logger = logging.getLogger(__name__)
+
+ENTRY = np.dtype(
+    [("position", ">i4"), ("size", ">i4"), ("crc", ">i4"), ("check", ">u4")],
+)
+ENTRY_BYTES = ENTRY.itemsize
+assert ENTRY_BYTES == 16
+ALLOCATION_BYTES = 1 << 20
+# Odd constants of 64 bits without pattern (fractions of the golden ratio and of the root of 3).
+_MIX_PLACE, _MIX_CRC = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
+_CRC_ROWS = 2000
+
+Entries = NDArray[np.void]
+Positions = NDArray[np.int64]
+Sizes = NDArray[np.int32]
+
+
+def record_crcs(data: NDArray[np.uint8], starts: Positions, sizes: Sizes) -> NDArray[np.int32]:
+    """CRC-32, without its top bit, of each record of `data`."""
+    crcs = np.empty(len(starts), np.int32)
+    ends = starts + sizes
+    for begin in range(0, len(starts), _CRC_ROWS):
+        part = slice(begin, begin + _CRC_ROWS)
+        crcs[part] = body_crcs(data, starts[part], ends[part])
+    return crcs
+
+
+def _checks(entries: Entries) -> NDArray[np.uint32]:
+    place = entries["position"].astype(np.uint64) << np.uint64(32)
+    place |= entries["size"].astype(np.uint64)
+    mixed = place * _MIX_PLACE ^ entries["crc"].astype(np.uint64) * _MIX_CRC
+    checks: NDArray[np.uint32] = (mixed >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+    return checks
+
+
+def is_sound(entries: Entries) -> NDArray[np.bool_]:
+    """Which entries are whole."""
+    sound: NDArray[np.bool_] = entries["check"] == _checks(entries)
+    return sound
+
+
+class SegmentChecksums:
+    """The entries of one segment."""
+
+    def __init__(self, path: Path, base: int, segment_bytes: int) -> None:
+        self.path = path
+        self.base = base
+        size_bytes = _file_bytes(segment_bytes)
+        if path.exists():
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        else:
+            descriptor = files.create_allocated(path, size_bytes, ALLOCATION_BYTES)
+        self._file = Segment(path, base, size_bytes, descriptor)
+        self._entries = np.frombuffer(self._file.view, ENTRY)
+        self.count = self._count()
+        self._allocated_bytes = self.count * ENTRY_BYTES
+
+    def _count(self) -> int:
+        """Entries up to the last that is not empty, looked for in big strides."""
+        stride = ALLOCATION_BYTES // ENTRY_BYTES
+        begin = 0
+        while begin + stride < len(self._entries) and self._entries["size"][begin + stride] != 0:
+            begin += stride
+        used = np.flatnonzero(self._entries["size"][begin : begin + stride])
+        return begin + (int(used[-1]) + 1 if len(used) else 0)
+
+    def reserve(self, count: int) -> None:
+        """See that `count` more entries have their blocks. Raises OSError when the disk is full."""
+        needed = (self.count + count) * ENTRY_BYTES
+        if needed > self._allocated_bytes:
+            steps = -(-needed // ALLOCATION_BYTES)
+            self._file.allocate(min(steps * ALLOCATION_BYTES, self._file.size_bytes))
+            self._allocated_bytes = steps * ALLOCATION_BYTES
+
+    def append(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
+        """Add entries of records behind those that are there. Raises OSError."""
+        entries = np.empty(len(positions), ENTRY)
+        entries["position"], entries["size"], entries["crc"] = positions, sizes, crcs
+        entries["check"] = _checks(entries)
+        self.reserve(len(entries))
+        self._file.write(self.count * ENTRY_BYTES, entries.view(np.uint8).data)
+        self.count += len(entries)
+
+    def insert(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
+        """Add entries of adjacent records, in place of what is known of them. Raises OSError."""
+        later = self.entries_from(int(positions[-1]) + 1).copy()
+        later = later[is_sound(later)]
+        self.truncate(int(positions[0]))
+        self.append(positions, sizes, crcs)
+        self.append(later["position"], later["size"], later["crc"])
+
+    def entries_from(self, position: int) -> Entries:
+        """The entries of records at or behind `position` of the segment."""
+        known = self._entries[: self.count]
+        return known[int(np.searchsorted(known["position"], position)) :]
+
+    def lookup(self, positions: Positions) -> Entries:
+        """An entry for each position; one that is not sound where none is known."""
+        if self.count == 0:
+            return np.zeros(len(positions), ENTRY)
+        places = np.searchsorted(self._entries["position"][: self.count], positions)
+        found = self._entries[np.minimum(places, self.count - 1)]
+        found["check"][found["position"] != positions] = 0
+        return found
+
+    def truncate(self, position: int) -> None:
+        """Forget the entries at or behind `position` of the segment. Raises OSError."""
+        known = self._entries["position"][: self.count]
+        count = int(np.searchsorted(known, position))
+        self._file.clear_from(count * ENTRY_BYTES)
+        self.count = count
+
+    def flush(self) -> None:
+        """Make the entries durable. Blocks. Raises OSError."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def remove(self) -> None:
+        """Delete the file."""
+        self._file.remove()
+
+
+def _file_bytes(segment_bytes: int) -> int:
+    """Room for an entry of each of the smallest records that fit a segment."""
+    entries = segment_bytes // FIXED_BYTES + 1
+    return -(-entries * ENTRY_BYTES // ALLOCATION_BYTES) * ALLOCATION_BYTES
+
+
+class Checksums:
+    """The entries of all segments; a segment's file is made with its first entry."""
+
+    def __init__(self, folder: Path, segment_bytes: int) -> None:
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._segments: dict[int, SegmentChecksums] = {}
+
+    def load(self) -> None:
+        """Open what is there. A file that cannot be one of ours is left, or made anew, with a word.
+
+        Raises OSError.
+        """
+        files.make_folder(self._folder)
+        files.unfinished_path(self._folder).unlink(missing_ok=True)
+        for path in sorted(self._folder.iterdir()):
+            if not path.name.isdecimal():
+                logger.warning("%s is none of the store's files and is left alone", path)
+            elif path.stat().st_size != _file_bytes(self._segment_bytes):
+                logger.warning("%s has a wrong size; its checksums are made anew", path)
+                files.remove_file(path)
+            else:
+                segment = SegmentChecksums(path, int(path.name), self._segment_bytes)
+                self._segments[segment.base] = segment
+
+    def of(self, segment: Segment) -> SegmentChecksums:
+        """The entries of `segment`, made if there are none. Raises OSError."""
+        found = self._segments.get(segment.base)
+        if found is None:
+            path = self._folder / f"{segment.base:0{NAME_DIGITS}d}"
+            found = SegmentChecksums(path, segment.base, self._segment_bytes)
+            self._segments[segment.base] = found
+        return found
+
+    def find(self, segment: Segment) -> SegmentChecksums | None:
+        """The entries of `segment`, if it has any."""
+        return self._segments.get(segment.base)
+
+    def truncate(self, end: int) -> None:
+        """Forget every record at or behind physical offset `end`."""
+        for base in [base for base in self._segments if base >= end]:
+            self._segments.pop(base).remove()
+        for base, segment in self._segments.items():
+            if end < base + self._segment_bytes:
+                segment.truncate(end - base)
+
+    def remove_below(self, begin: int) -> None:
+        """Remove the files of segments below physical offset `begin`."""
+        for base in [base for base in self._segments if base < begin]:
+            self._segments.pop(base).remove()
+
+    def flush(self) -> None:
+        """Make every entry durable. Blocks. Raises OSError."""
+        for segment in list(self._segments.values()):
+            segment.flush()
+
+    def close(self) -> None:
+        """Close the files."""
+        for segment in self._segments.values():
+            segment.close()
+        self._segments.clear()

@@ -1,0 +1,110 @@
+"""Cleaning: which of the oldest log segments go, by age, by hour, and by what the disk has left.
+
+Decides only; the store removes. Ages are counted by wall time, which may jump: a segment goes for
+its age only when two readings of the clock, `confirm_ms` of monotonic time apart and in step with
+it, both say so. So a clock that is set forward by 100 days deletes nothing at once. Memory only:
+after a restart the first reading counts as the first again.
+Source: CleanCommitLogService, spec/storage.md section 10.5; rows S10, F11.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rocketpy_broker.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+HOUR_MS = 3_600_000
+# Wall and monotonic time may drift apart by this much between two readings.
+STEP_MS_MAX = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPolicy:
+    """When to clean. Ratios are of the used share of the disk; RocketMQ's defaults."""
+
+    reserved_ms: int = 72 * HOUR_MS
+    delete_when_hours: frozenset[int] = frozenset({4})
+    confirm_ms: int = HOUR_MS
+    used_ratio_max: float = 0.75
+    clean_forcibly_ratio: float = 0.85
+    warning_level_ratio: float = 0.90
+    files_per_pass_max: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CleanDecision:
+    """How many of the oldest segments go now, and whether the disk is too full to take sends."""
+
+    segment_count: int
+    disk_full: bool
+
+
+def used_ratio(folder: Path) -> float:
+    """The used share of the disk that `folder` lies on, as df counts it."""
+    status = os.statvfs(folder)
+    used = status.f_blocks - status.f_bfree
+    total = used + status.f_bavail
+    return used / total if total else 0.0
+
+
+class Cleaner:
+    """Decides about one store. `disk_used_ratio` tells how full its disk is."""
+
+    def __init__(
+        self, policy: CleanPolicy, clock: Clock, disk_used_ratio: Callable[[], float]
+    ) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._disk_used_ratio = disk_used_ratio
+        # The readings that agree with each other: wall time less monotonic time, and since when.
+        self._step_ms: float | None = None
+        self._agreed_since_ms = 0.0
+
+    def decide(self, changed_ms: Sequence[float], *, manual: bool) -> CleanDecision:
+        """For segments, oldest first, that were last written at `changed_ms`; the last one stays.
+
+        `manual` cleans what has expired whatever the hour.
+        """
+        policy = self._policy
+        ratio = self._disk_used_ratio()
+        disk_full = ratio > policy.warning_level_ratio
+        candidates = changed_ms[:-1][: policy.files_per_pass_max]
+        now_ms = self._clock.now_ms()
+        agreed = self._reading_agrees(now_ms)
+        if ratio > policy.clean_forcibly_ratio:
+            if candidates:
+                logger.warning(
+                    "the disk is used to %.0f %%: removing %d log segments before their time",
+                    100 * ratio,
+                    len(candidates),
+                )
+            return CleanDecision(len(candidates), disk_full)
+        if not (manual or ratio > policy.used_ratio_max or self._is_hour(now_ms)):
+            return CleanDecision(0, disk_full)
+        expired = [now_ms - changed >= policy.reserved_ms for changed in candidates]
+        count = expired.index(False) if False in expired else len(expired)
+        if count and not agreed:
+            logger.info("%d log segments have expired if the clock is right; waiting", count)
+            return CleanDecision(0, disk_full)
+        return CleanDecision(count, disk_full)
+
+    def _reading_agrees(self, now_ms: int) -> bool:
+        """Whether this reading and one of at least `confirm_ms` ago are in step."""
+        monotonic_ms = self._clock.monotonic_ms()
+        step_ms = now_ms - monotonic_ms
+        if self._step_ms is None or abs(step_ms - self._step_ms) > STEP_MS_MAX:
+            if self._step_ms is not None:
+                logger.warning("the clock jumped by %d ms", step_ms - self._step_ms)
+            self._step_ms, self._agreed_since_ms = step_ms, monotonic_ms
+        return monotonic_ms - self._agreed_since_ms >= self._policy.confirm_ms
+
+    def _is_hour(self, now_ms: int) -> bool:
+        hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
+        return hour in self._policy.delete_when_hours

@@ -1,0 +1,95 @@
+"""The file `rocketpy/manifest.json`: what queues and index held when the log ended at some offset.
+
+Maps: file of a consume queue to the bytes that units of records below `log_end` take in it, and
+their CRC-32; likewise for the index. A start compares them with the files: what fits needs no look
+into the log below `log_end`, and what does not is in doubt and made anew from the log. Written
+whole and durably at a clean stop and after a recovery; a crash leaves the old or the new one. A
+manifest that cannot be read counts as none: everything is then checked against the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store import files
+from rocketpy_broker.store.values import FilePrefix, QueueKey
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Derived files as of `log_end`; sizes in bytes. `index` is by file name."""
+
+    log_end: int
+    segment_bytes: int
+    queue_file_bytes: int
+    last_store_timestamp_ms: int
+    queues: Mapping[QueueKey, Mapping[str, FilePrefix]] = field(default_factory=dict)
+    index: Mapping[str, FilePrefix] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Replace the file. Raises OSError."""
+        topics: dict[str, dict[str, object]] = {}
+        for key, prefixes in self.queues.items():
+            topics.setdefault(key.topic, {})[str(key.queue_id)] = _to_json(prefixes)
+        content = {
+            "version": VERSION,
+            "logEnd": self.log_end,
+            "segmentBytes": self.segment_bytes,
+            "queueFileBytes": self.queue_file_bytes,
+            "lastStoreTimestamp": self.last_store_timestamp_ms,
+            "consumeQueues": topics,
+            "index": _to_json(self.index),
+        }
+        files.replace_bytes(path, json.dumps(content).encode())
+
+    def of_files(self, queue_files: Mapping[QueueKey, set[str]], index_files: set[str]) -> Manifest:
+        """The same without files that are no longer there, as after cleaning."""
+        queues = {
+            key: {name: self.queues[key][name] for name in self.queues[key] if name in names}
+            for key, names in queue_files.items()
+            if key in self.queues
+        }
+        index = {name: self.index[name] for name in self.index if name in index_files}
+        return replace(self, queues=queues, index=index)
+
+    @classmethod
+    def load(cls, path: Path) -> Manifest | None:
+        """Read the file; None where there is none that can be read.
+
+        Raises StoreDirectoryError for one that a newer version has written.
+        """
+        try:
+            content: dict[str, Any] = json.loads(path.read_bytes())
+            if content["version"] > VERSION:
+                reason = f"has version {content['version']}, this program knows up to {VERSION}"
+                raise StoreDirectoryError(path, reason, "use the version that wrote it, or newer")
+            queues = {
+                QueueKey(topic, int(queue_id)): _from_json(prefixes)
+                for topic, by_id in content["consumeQueues"].items()
+                for queue_id, prefixes in by_id.items()
+            }
+            return cls(
+                int(content["logEnd"]),
+                int(content["segmentBytes"]),
+                int(content["queueFileBytes"]),
+                int(content["lastStoreTimestamp"]),
+                queues,
+                _from_json(content["index"]),
+            )
+        except (OSError, AttributeError, KeyError, TypeError, ValueError):
+            return None
+
+
+def _to_json(prefixes: Mapping[str, FilePrefix]) -> dict[str, list[int]]:
+    return {name: [prefix.length, prefix.crc] for name, prefix in prefixes.items()}
+
+
+def _from_json(content: dict[str, list[int]]) -> dict[str, FilePrefix]:
+    return {name: FilePrefix(int(length), int(crc)) for name, (length, crc) in content.items()}

@@ -1,0 +1,65 @@
+"""Single messages: by physical offset, and by key through the index.
+
+Holds no state. A record is decoded and checked before it is given, so an offset that points into
+the middle of one, or a damaged one, is answered with nothing.
+Source: DefaultMessageStore#lookMessageByOffset, #queryMessage; spec/storage.md sections 5.1 and
+7.5.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rocketpy_broker.store.commit_log import CommitLog
+from rocketpy_broker.store.index_dispatch import IndexDispatch
+from rocketpy_proto.record import DecodedRecord, MalformedRecordError, decode_record
+from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY
+
+
+class MessageLookup:
+    """Looks into one log."""
+
+    def __init__(self, log: CommitLog, index: IndexDispatch) -> None:
+        self._log = log
+        self._index = index
+
+    def at(self, physical_offset: int) -> memoryview | None:
+        """The bytes of the record at `physical_offset`; None where no whole record begins."""
+        found = self._decoded(physical_offset)
+        return None if found is None else self._log.files.view(physical_offset, found.size)
+
+    def _decoded(self, physical_offset: int) -> DecodedRecord | None:
+        segment = self._log.files.find(physical_offset)
+        if segment is None or physical_offset >= self._log.end:
+            return None
+        position = physical_offset - segment.base
+        try:
+            decoded = decode_record(segment.view, position)
+        except MalformedRecordError:
+            return None
+        places, sizes = np.array([position]), np.array([decoded.size], np.int32)
+        is_whole = not self._log.damaged(segment, places, sizes).any()
+        return decoded if is_whole and decoded.record.physical_offset == physical_offset else None
+
+    def by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
+    ) -> list[memoryview]:
+        """The newest records of `topic` with `key` among KEYS or as UNIQ_KEY, oldest first.
+
+        Times are store timestamps in ms, both included. At most 64, as in RocketMQ.
+        """
+        found = []
+        for offset in self._index.query(topic, key, begin_ms, end_ms, count_max).tolist():
+            decoded = self._decoded(offset)
+            # Keys of the same hash lie together in the index.
+            if decoded is not None and _has_key(decoded, topic, key):
+                view = self._log.files.view(offset, decoded.size)
+                assert view is not None
+                found.append(view)
+        return found
+
+
+def _has_key(decoded: DecodedRecord, topic: str, key: str) -> bool:
+    record = decoded.record
+    keys = record.properties.get(KEYS, "").split(KEY_SEPARATOR)
+    return record.topic == topic and (key in keys or record.properties.get(UNIQ_KEY) == key)

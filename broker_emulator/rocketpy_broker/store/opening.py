@@ -1,0 +1,70 @@
+"""Opening a store: its parts are made, loaded, compared with what the last run left, and recovered.
+
+Holds no state; a crash while opening leaves what the next opening can mend.
+Source: spec/storage.md sections 1 (folder-content rules), 8.4 and 10.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.store.commit_log import CommitLog
+from rocketpy_broker.store.consume_queue_table import ConsumeQueueTable
+from rocketpy_broker.store.index_dispatch import IndexDispatch
+from rocketpy_broker.store.manifest import Manifest
+from rocketpy_broker.store.quarantine import Quarantine
+from rocketpy_broker.store.recovery import Recovery, RecoveryResult, StoreParts
+from rocketpy_broker.store.recovery_plan import Traces
+from rocketpy_broker.store.store_checkpoint import StoreCheckpoint
+from rocketpy_broker.store.store_config import StoreConfig
+
+logger = logging.getLogger(__name__)
+
+
+def make_parts(config: StoreConfig, clock: Clock) -> StoreParts:
+    """The parts of a store, nothing loaded yet."""
+    folder = config.folder
+    log = CommitLog(
+        folder / "commitlog", folder / "rocketpy" / "checksums", config.commit_log_segment_bytes
+    )
+    queues = ConsumeQueueTable(
+        folder / "consumequeue",
+        folder / "config" / "deletedTopics.json",
+        config.consume_queue_file_bytes,
+    )
+    index = IndexDispatch(folder / "index", clock, config, log.store_timestamp_ms_at)
+    return StoreParts(log, queues, index, Quarantine(folder / "rocketpy" / "quarantine"))
+
+
+def recover(config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint) -> RecoveryResult:
+    """Load the parts and bring them into agreement. Raises StoreDirectoryError, OSError."""
+    traces = Traces.read(config.folder)
+    traces.check_sizes(
+        config.folder, config.commit_log_segment_bytes, config.consume_queue_file_bytes
+    )
+    parts.log.load()
+    traces.check_log(config.folder / "commitlog", parts.log.files.end)
+    in_doubt = []
+    for fault in parts.queues.load(own_sizes=traces.ours and traces.manifest is not None):
+        kept = parts.quarantine.move(fault.folder, f"consumequeue-{fault.name}")
+        logger.error("%s; it is made anew, the old one lies in %s", fault.error, kept)
+        in_doubt.append(f"consume queue {fault.name}")
+    in_doubt += parts.index.load()
+    checkpoint.load()
+    manifest = traces.manifest if traces.ours else None
+    trust = traces.trust(checkpoint)
+    return Recovery(parts, trust, manifest, abnormal=traces.abnormal, in_doubt=in_doubt).run()
+
+
+def manifest_of(config: StoreConfig, parts: StoreParts, last_store_timestamp_ms: int) -> Manifest:
+    """What the derived files hold now, all of the log being dispatched."""
+    end = parts.log.end
+    return Manifest(
+        end,
+        config.commit_log_segment_bytes,
+        config.consume_queue_file_bytes,
+        last_store_timestamp_ms,
+        {key: queue.prefix_crcs(end) for key, queue in parts.queues.items()},
+        parts.index.prefixes(end),
+    )
