@@ -18,7 +18,8 @@ from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.config import Limits
 from rocketpy_broker.services.appending import AppendService
 from rocketpy_broker.services.group_commit import GroupCommit
-from rocketpy_broker.services.topics import TopicConfig, TopicConfigManager
+from rocketpy_broker.services.topic_config import TopicConfig
+from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.store_config import StoreConfig
@@ -56,7 +57,7 @@ def open_service(folder: Path) -> tuple[MessageStore, AppendService]:
     topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
     topics.load()
     topics.update(TopicConfig(data.TOPIC), create_only=True)
-    group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
+    group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, 500)
     return store, AppendService(store, topics, group_commit, Limits())
 
 

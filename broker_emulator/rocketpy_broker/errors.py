@@ -10,6 +10,7 @@
     │   └── RecordIllegalError        a block that may not be stored
     ├── TopicNotExistError
     ├── TopicIllegalError             a topic name or configuration that cannot be
+    ├── SubscriptionGroupNotExistError
     ├── QueueIdIllegalError
     ├── PermissionDeniedError         topic or queue may not be written or read
     ├── ParameterIllegalError         any other value of a request
@@ -105,6 +106,19 @@ class TopicNotExistError(BrokerError):
             f"`rocketpy topic create {topic}`"
         )
         self.topic = topic
+
+
+class SubscriptionGroupNotExistError(BrokerError):
+    """No such consumer group, and groups are not made by their first use."""
+
+    code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"consumer group {group!r} does not exist; create it first, or let the broker "
+            "make groups at their first use (auto_create_subscription_group)"
+        )
+        self.group = group
 
 
 class TopicIllegalError(BrokerError):

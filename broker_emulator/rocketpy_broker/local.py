@@ -18,7 +18,7 @@ import grpc
 
 from rocketpy_broker.cli.broker_command import READY_PREFIX
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.services.topics import READ_WRITE
+from rocketpy_broker.services.topic_config import READ_WRITE
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server import status
 from rocketpy_broker.services.administration import AdminService
-from rocketpy_broker.services.topics import TopicConfig
+from rocketpy_broker.services.topic_config import TopicConfig
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc
 
 SERVICE_NAME: str = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name

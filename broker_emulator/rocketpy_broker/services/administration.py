@@ -8,7 +8,8 @@ from importlib.metadata import version
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
-from rocketpy_broker.services.topics import TopicConfig, TopicConfigManager
+from rocketpy_broker.services.topic_config import TopicConfig
+from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 
 DISTRIBUTION = "pyspark-rocketpy"

@@ -1,45 +1,110 @@
-"""JSON configuration files with a backup.
+"""JSON configuration files with a backup, in RocketMQ's shape.
 
-A crash while saving leaves the old or the new content; a file that cannot be read is answered by
-its backup. Source: spec/storage.md section 1 (`.bak`) and section 11.
+A crash while saving leaves the old or the new content. A file that cannot be read is answered by
+its backup: the broken one is kept as `<name>.broken`, and the backup is put in its place. Where
+there is no readable backup the broker does not start, since starting with defaults would wipe the
+table at the next save.
+Source: ConfigManager, spec/storage.md section 1 (`.bak`) and section 11.1.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rocketpy_broker.errors import ConfigFileError
-from rocketpy_broker.store import files
+from rocketpy_broker.services import relaxed_json
+from rocketpy_broker.services.json_fields import as_object
+from rocketpy_broker.store import broken_files, files
+
+logger = logging.getLogger(__name__)
+Table = TypeVar("Table")
 
 
 class ConfigFile:
-    """One file below `config/`, holding one JSON object."""
+    """One file below `config/`, holding one JSON object.
 
-    def __init__(self, path: Path) -> None:
+    `fields` are those that the caller reads, saves, or leaves out on purpose; all others are
+    written back as they were read.
+    """
+
+    def __init__(self, path: Path, fields: Collection[str]) -> None:
         self.path = path
+        self._backup = path.with_name(path.name + ".bak")
+        self._fields = fields
+        self._kept: Mapping[str, object] = {}
 
-    def load(self) -> dict[str, object] | None:
-        """The object, from the backup where the file itself is missing or broken.
+    def load(self, decode: Callable[[Mapping[str, Any]], Table]) -> Table | None:
+        """What `decode` makes of the content, or of the backup's; None where neither is there.
 
-        None where neither is there. Raises ConfigFileError where neither can be read.
+        `decode` raises ValueError for what it cannot use, which counts as broken. Raises
+        ConfigFileError where something is there and nothing can be read.
         """
         problem: str | None = None
-        for path in (self.path, self.path.with_name(self.path.name + ".bak")):
+        for path in (self.path, self._backup):
             try:
-                content = json.loads(path.read_text(encoding="utf-8"))
+                text = path.read_text(encoding="utf-8-sig")
+                content = _parse(text)
+                table = decode(content)
             except FileNotFoundError:
                 continue
+            except PermissionError as error:
+                raise ConfigFileError(self.path, str(error)) from error
             except (OSError, ValueError) as error:
                 problem = problem or str(error)
                 continue
-            if isinstance(content, dict):
-                return content
-            problem = problem or "it holds no JSON object"
+            self._kept = {name: content[name] for name in content if name not in self._fields}
+            if path is self._backup:
+                self._restore(text, problem)
+            return table
         if problem is not None:
             raise ConfigFileError(self.path, problem)
         return None
 
-    def save(self, content: dict[str, object]) -> None:
+    def _restore(self, text: str, problem: str | None) -> None:
+        """Put the backup in the file's place, which would else be pushed over it when saving."""
+        try:
+            if problem is not None:
+                kept = broken_files.set_aside(self.path)
+                logger.warning("%s: %s; kept as %s", self.path, problem, kept.name)
+            files.replace_text(self.path, text)
+        except OSError as error:
+            raise ConfigFileError(
+                self.path, f"{problem or 'missing'}; its backup could not be restored: {error}"
+            ) from error
+        logger.warning("%s: read from its backup", self.path)
+
+    def save(self, content: Mapping[str, object]) -> None:
         """Replace the content. Raises OSError; the old content is then still there."""
-        files.replace_text(self.path, json.dumps(content, indent="\t", ensure_ascii=False))
+        whole = _in_order({**self._kept, **content})
+        # Escapes keep the file readable for everyone, also where a string is no valid Unicode.
+        files.replace_text(self.path, json.dumps(whole, indent="\t", separators=(",", ":")))
+
+
+def _parse(text: str) -> Mapping[str, Any]:
+    if not text.strip("\0 \t\r\n"):
+        raise ValueError("it is empty")
+    content = relaxed_json.loads(text)
+    if content is None:
+        raise ValueError("it holds null")
+    return as_object(content)
+
+
+def _in_order(value: object) -> object:
+    """Fields by name, queue ids and levels by number, nulls left out: fastjson's shape."""
+    if isinstance(value, Mapping):
+        return {
+            key: _in_order(value[key])
+            for key in sorted(value, key=_place)
+            if value[key] is not None
+        }
+    if isinstance(value, (list, tuple)):
+        return [_in_order(item) for item in value]
+    return value
+
+
+def _place(key: str) -> tuple[int, str]:
+    return (int(key) if key.isdecimal() else -1, key)

@@ -2,150 +2,92 @@
 
 Every change is on disk before it is answered, so a crash loses none. Queues are made by the store
 with their first message; this table says how many a topic has.
-Source: TopicConfigManager, spec/storage.md sections 11.2 and 12.
+Rows B01, B02, N03 (part). Source: TopicConfigManager, spec/storage.md sections 11.2 and 12.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import IntFlag
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import (
-    ConfigFileError,
     PermissionDeniedError,
     QueueIdIllegalError,
     TopicIllegalError,
     TopicNotExistError,
 )
 from rocketpy_broker.services.config_file import ConfigFile
+from rocketpy_broker.services.data_version import DataVersion
+from rocketpy_broker.services.json_fields import as_object
+from rocketpy_broker.services.system_topics import (
+    RESERVED,
+    RESERVED_PREFIX,
+    SEND_FORBIDDEN,
+    SystemTopicOptions,
+    system_topics,
+)
+from rocketpy_broker.services.topic_config import READ_WRITE, Perm, TopicConfig
 
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 TOPIC_BYTES_MAX = 127
 QUEUE_NUMS_MAX = 65_536
-
-
-class Perm(IntFlag):
-    """What may be done with a topic (spec 11.2)."""
-
-    INHERIT = 1
-    WRITE = 2
-    READ = 4
-
-
-READ_WRITE = Perm.READ | Perm.WRITE
-# Topics that clients may not send to (spec 12.1).
-SEND_FORBIDDEN = frozenset(
-    {
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-    }
-)
-SYSTEM_PREFIX = "rmq_sys_"
+DATA_VERSION = "dataVersion"
+TABLE = "topicConfigTable"
 
 
 @dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """RocketMQ's TopicConfig."""
+class _Loaded:
+    """What topics.json holds."""
 
-    topic: str
-    read_queue_nums: int = 8
-    write_queue_nums: int = 8
-    perm: int = int(READ_WRITE)
-    attributes: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, object]:
-        """The entry of topics.json."""
-        return {
-            "attributes": dict(self.attributes),
-            "order": False,
-            "perm": self.perm,
-            "readQueueNums": self.read_queue_nums,
-            "topicFilterType": "SINGLE_TAG",
-            "topicName": self.topic,
-            "topicSysFlag": 0,
-            "writeQueueNums": self.write_queue_nums,
-        }
+    version: DataVersion
+    topics: dict[str, TopicConfig]
 
     @classmethod
-    def from_json(cls, topic: str, entry: Mapping[str, Any]) -> TopicConfig:
-        """An entry of topics.json; fields that are missing get RocketMQ's defaults."""
-        return cls(
-            topic,
-            int(entry.get("readQueueNums", 16)),
-            int(entry.get("writeQueueNums", 16)),
-            int(entry.get("perm", READ_WRITE)),
-            dict(entry.get("attributes", {})),
-        )
-
-
-def system_topics(cluster_name: str, broker_name: str) -> dict[str, TopicConfig]:
-    """The topics that every broker has from its first start on (spec 12.1)."""
-    inherited = int(READ_WRITE | Perm.INHERIT)
-    rows = [
-        ("SELF_TEST_TOPIC", 1, READ_WRITE),
-        ("TBW102", 8, inherited),
-        ("BenchmarkTest", 1024, READ_WRITE),
-        (cluster_name, 16, inherited),
-        (broker_name, 1, inherited),
-        ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
-        ("SCHEDULE_TOPIC_XXXX", 18, READ_WRITE),
-        (f"{cluster_name}_REPLY_TOPIC", 1, READ_WRITE),
-        (f"rmq_sys_REVIVE_LOG_{cluster_name}", 8, READ_WRITE),
-        (f"rmq_sys_SYNC_BROKER_MEMBER_{broker_name}", 1, Perm.INHERIT),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, READ_WRITE),
-        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, READ_WRITE),
-        ("rmq_sys_wheel_timer", 1, READ_WRITE),
-    ]
-    return {topic: TopicConfig(topic, nums, nums, int(perm)) for topic, nums, perm in rows}
+    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
+        table = as_object(content.get(TABLE))
+        topics = {topic: TopicConfig.from_json(topic, table[topic]) for topic in table}
+        return cls(DataVersion.from_json(content.get(DATA_VERSION)), topics)
 
 
 class TopicConfigManager:
     """The table of topics."""
 
-    def __init__(self, folder: Path, clock: Clock, cluster_name: str, broker_name: str) -> None:
-        self._file = ConfigFile(folder / "topics.json")
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        cluster_name: str,
+        broker_name: str,
+        options: SystemTopicOptions | None = None,
+    ) -> None:
+        self._file = ConfigFile(folder / "topics.json", (DATA_VERSION, TABLE))
         self._clock = clock
-        self._system = system_topics(cluster_name, broker_name)
+        self._system = system_topics(cluster_name, broker_name, options or SystemTopicOptions())
         self._topics = dict(self._system)
-        self._counter = 0
+        self._version = DataVersion()
 
     def load(self) -> None:
-        """Read the file; write it at the first start. Raises ConfigFileError, OSError."""
-        content = self._file.load()
-        if content is None:
+        """Read the file; write it at the first start. Raises ConfigFileError, OSError.
+
+        What the file says of a topic of the broker's own is preferred to what this version would
+        make of it.
+        """
+        loaded = self._file.load(_Loaded.from_json)
+        if loaded is None:
             self._save(self._topics)
             return
-        try:
-            version: Any = content.get("dataVersion", {})
-            table: Any = content.get("topicConfigTable", {})
-            self._counter = int(version.get("counter", 0))
-            loaded = {topic: TopicConfig.from_json(topic, table[topic]) for topic in table}
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ConfigFileError(self._file.path, f"unexpected content: {error}") from error
-        self._topics = {**self._system, **loaded}
+        self._version = loaded.version
+        self._topics = {**self._system, **loaded.topics}
 
     def _save(self, topics: dict[str, TopicConfig]) -> None:
-        counter = self._counter + 1
-        self._file.save(
-            {
-                "dataVersion": {
-                    "counter": counter,
-                    "stateVersion": 0,
-                    "timestamp": self._clock.now_ms(),
-                },
-                "topicConfigTable": {name: topics[name].to_json() for name in sorted(topics)},
-            }
-        )
-        self._topics, self._counter = topics, counter
+        version = self._version.next(self._clock.now_ms())
+        table = {name: topics[name].to_json() for name in topics}
+        self._file.save({DATA_VERSION: version.to_json(), TABLE: table})
+        self._topics, self._version = topics, version
 
     def get(self, topic: str) -> TopicConfig:
         """The topic's configuration. Raises TopicNotExistError."""
@@ -164,10 +106,13 @@ class TopicConfigManager:
 
     def is_system(self, topic: str) -> bool:
         """Whether the topic is the broker's own."""
-        return topic in self._system or topic in SEND_FORBIDDEN or topic.startswith(SYSTEM_PREFIX)
+        return topic in self._system or topic in RESERVED or topic.startswith(RESERVED_PREFIX)
 
     def update(self, config: TopicConfig, *, create_only: bool) -> None:
-        """Create or change a topic. Raises TopicIllegalError, OSError; then nothing has changed."""
+        """Create or change a topic. Raises TopicIllegalError, OSError; then nothing has changed.
+
+        Of a topic that is there, only queue numbers, permission and attributes can be changed.
+        """
         self._check(config)
         old = self._topics.get(config.topic)
         if old is not None and create_only:
@@ -176,6 +121,14 @@ class TopicConfigManager:
             raise TopicIllegalError(
                 f"topic {config.topic!r} has {old.read_queue_nums} queues, "
                 f"{config.read_queue_nums} would hide messages; only add queues"
+            )
+        if old is not None:
+            config = replace(
+                old,
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm,
+                attributes=config.attributes,
             )
         self._save({**self._topics, config.topic: config})
 

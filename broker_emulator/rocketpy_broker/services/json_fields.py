@@ -1,0 +1,85 @@
+"""How a dataclass stands in a configuration file: one table of fields serves both directions.
+
+Fields that this broker does not know are kept and written back, since another version of RocketMQ
+may need them; what is missing or null gets the dataclass's default. Holds no state.
+Source: reader tolerance of fastjson, spec/storage.md section 11.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class JsonField:
+    """`name` in the file is `attribute` of the dataclass; `parse` raises ValueError."""
+
+    name: str
+    attribute: str
+    parse: Callable[[object], object]
+
+
+def decode_fields(fields: Sequence[JsonField], entry: object) -> dict[str, Any]:
+    """Arguments for the dataclass, with the unknown fields under `extra`. Raises ValueError."""
+    rest = dict(as_object(entry))
+    arguments: dict[str, Any] = {}
+    for field in fields:
+        value = rest.pop(field.name, None)
+        if value is not None:
+            arguments[field.attribute] = field.parse(value)
+    return {**arguments, "extra": rest}
+
+
+def encode_fields(fields: Sequence[JsonField], value: object) -> dict[str, object]:
+    """The entry of the file, without the unknown fields."""
+    entry: dict[str, object] = {}
+    for field in fields:
+        held = getattr(value, field.attribute)
+        entry[field.name] = dict(held) if isinstance(held, Mapping) else held
+    return entry
+
+
+def as_object(value: object) -> Mapping[str, Any]:
+    """A JSON object; null is an empty one. Raises ValueError."""
+    if value is None:
+        return {}
+    if isinstance(value, dict):
+        return value
+    raise ValueError(f"{_short(value)} stands where an object should")
+
+
+def as_texts(value: object) -> Mapping[str, str]:
+    """A JSON object of strings. Raises ValueError."""
+    return {key: as_text(item) for key, item in as_object(value).items()}
+
+
+def as_text(value: object) -> str:
+    """A string, or a number or boolean written as one. Raises ValueError."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise ValueError(f"{_short(value)} stands where a string should")
+
+
+def as_int(value: object) -> int:
+    """An integer, or a string that holds one. Raises ValueError."""
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        return int(value)
+    raise ValueError(f"{_short(value)} stands where an integer should")
+
+
+def as_bool(value: object) -> bool:
+    """A boolean, or 0, 1, or a string that holds one. Raises ValueError."""
+    found = _BOOLEANS.get(as_text(value).lower())
+    if found is None:
+        raise ValueError(f"{_short(value)} stands where true or false should")
+    return found
+
+
+def _short(value: object) -> str:
+    return f"{value!r:.40}"
