@@ -1,7 +1,7 @@
 """One broker: the store, its services and its server, started and stopped in order.
 
 State on disk is the store's and the configuration files'. A crash at any point leaves what the
-store's recovery can mend; a clean stop saves consumer offsets and removes the abort marker.
+store's recovery can mend; a clean stop saves the tables of progress and removes the abort marker.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from rocketpy_broker.services.administration import AdminService
 from rocketpy_broker.services.appending import AppendService
 from rocketpy_broker.services.cleaning import CleaningService
 from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
+from rocketpy_broker.services.delay_offsets import DelayOffsetManager
 from rocketpy_broker.services.group_commit import GroupCommit
 from rocketpy_broker.services.offsets import OffsetService
+from rocketpy_broker.services.persisting import persist_all
 from rocketpy_broker.services.pulling import PullService
+from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
 from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery import RecoveryResult
 from rocketpy_broker.store.store_config import StoreConfig
+from rocketpy_broker.store.timer_checkpoint import TIMER_QUEUE, TimerCheckpointFile
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.record import Host
 
@@ -73,15 +77,23 @@ class Broker:
             _store_host(config, config.port),
         )
         self._topics = TopicConfigManager(
-            folder, self._clock, config.cluster_name, config.broker_name
+            folder, self._clock, config.cluster_name, config.broker_name, config.system_topics
+        )
+        self._groups = SubscriptionGroupManager(
+            folder,
+            self._clock,
+            auto_create_subscription_group=config.auto_create_subscription_group,
         )
         self._consumers = ConsumerOffsetManager(folder, self._clock)
+        self._delay_offsets = DelayOffsetManager(folder, self._clock)
+        self._timer_checkpoint = TimerCheckpointFile(folder / "timercheck")
+        self._persisted = (self._groups, self._consumers, self._delay_offsets)
         self.pulls = PullService(self.store, self._topics, self._clock, config.limits)
 
     def _servicers(self, group_commit: GroupCommit) -> tuple[BrokerServicer, AdminServicer]:
         config = self._config
         appends = AppendService(self.store, self._topics, group_commit, config.limits)
-        offsets = OffsetService(self.store, self._topics, self._consumers)
+        offsets = OffsetService(self.store, self._topics, self._groups, self._consumers)
         admin = AdminService(config, self.store, self._topics, self._consumers)
         in_flight_max = config.limits.appends_in_flight_max
         return BrokerServicer(appends, self.pulls, offsets, in_flight_max), AdminServicer(admin)
@@ -94,7 +106,10 @@ class Broker:
         recovery = self.store.open()
         try:
             self._topics.load()
+            self._groups.load()
             self._consumers.load()
+            self._delay_offsets.load(self.store.range_of)
+            self._timer_checkpoint.load()
             group_commit = GroupCommit(
                 self.store,
                 self._clock,
@@ -103,6 +118,7 @@ class Broker:
             )
             with contextlib.closing(group_commit):
                 await self._serve(group_commit, recovery, stopped, ready)
+            self._timer_checkpoint.close(self.store.range_of(TIMER_QUEUE), self._clock.now_ms())
         finally:
             self.store.close()
 
@@ -127,12 +143,10 @@ class Broker:
             finally:
                 self.pulls.stop()
                 await server.stop()
-        self._consumers.persist()
+        persist_all(self._persisted)
 
     async def _persist_loop(self) -> None:
         while True:
             await sleep(self._clock, self._config.persist_interval_ms)
-            try:
-                self._consumers.persist()
-            except OSError as error:
-                logger.warning("consumer offsets could not be saved: %s", error)
+            with contextlib.suppress(OSError):
+                persist_all(self._persisted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rocketpy_broker.services.system_topics import SystemTopicOptions
 from rocketpy_broker.store.cleaning import CleanPolicy
 from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
 
@@ -30,6 +31,7 @@ class BrokerConfig:
 
     `persist_interval_ms` is how often consumer offsets are saved, `clean_interval_ms` how often
     expired files and the disk's space are looked at, first after `clean_delay_ms`.
+    `auto_create_subscription_group` lets a group come to be by its first use.
     """
 
     data: Path
@@ -47,4 +49,6 @@ class BrokerConfig:
     clean_delay_ms: int = 60_000
     slave_read_enable: bool = False
     stop_grace_ms: int = 3_000
+    auto_create_subscription_group: bool = True
+    system_topics: SystemTopicOptions = field(default_factory=SystemTopicOptions)
     limits: Limits = field(default_factory=Limits)

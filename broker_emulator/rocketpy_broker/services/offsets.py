@@ -6,17 +6,15 @@ Rows C09, C10, C11 (minimum and maximum), K01.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.consumer_offsets import NOT_COMMITTED, ConsumerOffsetManager
+from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager, check_group
 from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
-
-GROUP_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]{1,120}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +39,15 @@ class OffsetService:
     """Answers where queues begin and end and where groups are."""
 
     def __init__(
-        self, store: MessageStore, topics: TopicConfigManager, consumers: ConsumerOffsetManager
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerOffsetManager,
     ) -> None:
         self._store = store
         self._topics = topics
+        self._groups = groups
         self._consumers = consumers
 
     def query(self, topic: str, group: str) -> list[QueueOffsets]:
@@ -60,22 +63,16 @@ class OffsetService:
         return QueueOffsets(queue.queue_id, bounds.min_offset, bounds.max_offset, committed)
 
     def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
-        """Set a group's progress, all of it or nothing.
+        """Set a group's progress, all of it or nothing. A group comes to be by its first commit.
 
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
-        QueueIdIllegalError.
+        QueueIdIllegalError, SubscriptionGroupNotExistError.
         """
         check_group(group)
         for committed in offsets:
             self._topics.check_readable(*committed.queue)
             if committed.offset < 0:
                 raise ParameterIllegalError("offset", committed.offset, "0 or more")
+        self._groups.get_or_create(group)
         for committed in offsets:
             self._consumers.commit(group, *committed.queue, committed.offset)
-
-
-def check_group(group: str) -> None:
-    """Raises ParameterIllegalError for a name that no consumer group may have (spec 12.2)."""
-    if not GROUP_PATTERN.fullmatch(group):
-        accepted = "1 to 120 of the characters a-z A-Z 0-9 _ - % |"
-        raise ParameterIllegalError("consumer_group", group, accepted)
