@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import struct
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.errors import ConfigFileError, StoreDirectoryError
 from rocketpy_broker.services.consumer_offsets import NOT_COMMITTED, ConsumerOffsetManager
 from rocketpy_broker.services.delay_offsets import DelayOffsetManager
 from rocketpy_broker.services.persisting import persist_all
+from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
+from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.timer_checkpoint import TimerCheckpoint, TimerCheckpointFile
 from rocketpy_broker.store.values import QueueKey, QueueRange
 from tests.broker import rocketmq_files
@@ -208,3 +214,39 @@ def test_timercheck_of_a_wrong_size_is_named_and_stays(tmp_path: Path) -> None:
     with pytest.raises(StoreDirectoryError, match="timercheck: it has 100 bytes"):
         TimerCheckpointFile(path).load()
     assert path.read_bytes() == b"\0" * 100
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+TABLES = st.dictionaries(st.sampled_from(["T@g", "1", "x"]), VALUES | st.just({"0": 1})) | VALUES
+NAMES = ("dataVersion", "offsetTable", "topicConfigTable", "subscriptionGroupTable")
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys((*NAMES, "forbiddenTable"), TABLES)))
+def test_b03_whatever_a_file_holds_it_is_read_or_named_and_stays(content: dict[str, Any]) -> None:
+    clock = ManualClock()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        delay_offsets = DelayOffsetManager(folder, clock)
+        loads: dict[str, Callable[[], None]] = {
+            "consumerOffset.json": ConsumerOffsetManager(folder, clock).load,
+            "delayOffset.json": lambda: delay_offsets.load(wide),
+            "subscriptionGroup.json": SubscriptionGroupManager(folder, clock).load,
+            "topics.json": TopicConfigManager(folder, clock, "c", "b").load,
+        }
+        for file, load in loads.items():
+            text = json.dumps(content)
+            (folder / file).write_text(text)
+            with contextlib.suppress(ConfigFileError):
+                load()
+            assert (folder / file).read_text() == text
+
+
+@pytest.mark.parametrize("offset", ["9223372036854775808", "1.5", "true", "[1]", '"x"', "{}"])
+def test_b03_an_offset_that_cannot_be_is_broken(tmp_path: Path, offset: str) -> None:
+    (tmp_path / "consumerOffset.json").write_text(f'{{"offsetTable":{{"T@g":{{0:{offset}}}}}}}')
+    with pytest.raises(ConfigFileError, match=r"stands where|invalid literal"):
+        consumers(tmp_path)

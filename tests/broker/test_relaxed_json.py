@@ -52,6 +52,8 @@ def test_b01_what_fastjson_tolerates_is_read(text: str, value: object) -> None:
         "{1:--2}",
         "{1:007}",
         "{1:NaN}",
+        '{"a":NaN}',
+        '{"a":-Infinity}',
         "{x:1}",
         "{1:2\0}",
         "\0" * 4096,

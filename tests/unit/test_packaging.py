@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 
 TOP = Path(__file__).resolve().parents[2]
 PACKAGES = ("pyspark_rocketpy", "rocketpy_broker", "rocketpy_proto")
-BROKER_EXTRA = ("typer", "rich", "isal", "grpc_health", "grpc_reflection")
+BROKER_EXTRA = ("typer", "rich", "isal", "lark", "grpc_health", "grpc_reflection")
 HINT = "pip install 'pyspark-rocketpy[broker]'"
 
 Environment = Callable[..., Path]

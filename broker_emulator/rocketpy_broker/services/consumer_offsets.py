@@ -17,7 +17,7 @@ from typing import Any
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.services.config_file import ConfigFile
 from rocketpy_broker.services.data_version import DataVersion
-from rocketpy_broker.services.json_fields import as_int, as_object
+from rocketpy_broker.services.json_fields import as_int, as_long, as_object
 
 NOT_COMMITTED = -1
 SEPARATOR = "@"
@@ -40,7 +40,7 @@ class _Loaded:
         return cls(
             DataVersion.from_json(content.get(DATA_VERSION)),
             {
-                key: {int(queue_id): as_int(offset) for queue_id, offset in entry.items()}
+                key: {as_int(queue_id): as_long(offset) for queue_id, offset in entry.items()}
                 for key, entry in (
                     (key, as_object(queues))
                     for key, queues in as_object(content.get(TABLE)).items()

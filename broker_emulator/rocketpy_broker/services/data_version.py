@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketpy_broker.services.json_fields import JsonField, as_int, decode_fields, encode_fields
+from rocketpy_broker.services.json_fields import JsonField, as_long, decode_fields, encode_fields
 
 _FIELDS = (
-    JsonField("counter", "counter", as_int),
-    JsonField("stateVersion", "state_version", as_int),
-    JsonField("timestamp", "timestamp_ms", as_int),
+    JsonField("counter", "counter", as_long),
+    JsonField("stateVersion", "state_version", as_long),
+    JsonField("timestamp", "timestamp_ms", as_long),
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.services.config_file import ConfigFile
 from rocketpy_broker.services.data_version import DataVersion
-from rocketpy_broker.services.json_fields import as_int, as_object
+from rocketpy_broker.services.json_fields import as_int, as_long, as_object
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
@@ -39,7 +39,7 @@ class _Loaded:
         table = as_object(content.get(TABLE))
         return cls(
             DataVersion.from_json(content.get(DATA_VERSION)),
-            {int(level): as_int(offset) for level, offset in table.items()},
+            {as_int(level): as_long(offset) for level, offset in table.items()},
         )
 
 

@@ -66,11 +66,22 @@ def as_text(value: object) -> str:
     raise ValueError(f"{_short(value)} stands where a string should")
 
 
+def as_long(value: object) -> int:
+    """An integer of 64 bits, or a string that holds one. Raises ValueError."""
+    return _as_int(value, 64)
+
+
 def as_int(value: object) -> int:
-    """An integer, or a string that holds one. Raises ValueError."""
+    """An integer of 32 bits, or a string that holds one. Raises ValueError."""
+    return _as_int(value, 32)
+
+
+def _as_int(value: object, bits: int) -> int:
     if isinstance(value, (int, str)) and not isinstance(value, bool):
-        return int(value)
-    raise ValueError(f"{_short(value)} stands where an integer should")
+        number = int(value)
+        if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+            return number
+    raise ValueError(f"{_short(value)} stands where an integer of {bits} bits should")
 
 
 def as_bool(value: object) -> bool:
