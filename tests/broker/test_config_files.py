@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.errors import ConfigFileError
+from rocketpy_broker.services import relaxed_json
 from rocketpy_broker.services.config_file import ConfigFile
 from rocketpy_broker.services.json_fields import as_int, as_object
 from tests.broker import rocketmq_files
@@ -71,14 +72,30 @@ def test_b01_what_is_saved_is_loaded(tmp_path: Path) -> None:
 
 
 def test_b01_files_are_strict_json_in_the_shape_of_fastjson(tmp_path: Path) -> None:
-    content = {"b": {"10": 1, "9": [True, None]}, "a": {"z": {}, "é\ud800": "x"}, "none": None}
+    content = {
+        "b": {"10": 1, "9": [True, None, {"z": 1}]},
+        "a": {"z": {}, "é\ud800": "x", "none": None},
+        "c": {"none": None},
+        "none": None,
+    }
     config_file(tmp_path).save(content)
-    text = (tmp_path / "x.json").read_text(encoding="ascii")
-    assert json.loads(text) == {"a": content["a"], "b": content["b"]}
-    assert text == (
+    assert (tmp_path / "x.json").read_text(encoding="ascii") == (
         '{\n\t"a":{\n\t\t"z":{},\n\t\t"\\u00e9\\ud800":"x"\n\t},\n'
-        '\t"b":{\n\t\t"9":[\n\t\t\ttrue,\n\t\t\tnull\n\t\t],\n\t\t"10":1\n\t}\n}'
+        '\t"b":{"9":[true,null,{"z":1}],"10":1},\n\t"c":{}\n}'
     )
+
+
+@pytest.mark.parametrize("text", [rocketmq_files.TOPICS, rocketmq_files.GROUPS])
+def test_b01_a_file_of_rocketmq_is_saved_as_it_was_but_for_quoted_keys(
+    tmp_path: Path, text: str
+) -> None:
+    content = relaxed_json.loads(text)
+    assert isinstance(content, dict)
+    config_file(tmp_path).save(content)
+    saved = (tmp_path / "x.json").read_text()
+    assert json.loads(saved) == content
+    quoted = text.replace("{1:2\n\t}", '{"1":2}')
+    assert sorted(saved.replace(",", "").split()) == sorted(quoted.replace(",", "").split())
 
 
 def test_b01_unknown_fields_are_written_back_and_derived_ones_are_not(tmp_path: Path) -> None:

@@ -105,8 +105,7 @@ def test_b01_a_topic_of_rocketmq_survives_a_change_of_another_with_all_its_field
     entry = rocketmq_files.TOPICS.partition('"TopicA":')[2].partition(',\n\t\t"BenchmarkTest"')[0]
     assert json.loads(text)["topicConfigTable"]["TopicA"] == json.loads(entry)
     assert json.loads(text)["newerTable"] == {"1": 2}
-    # Byte for byte, but for the array, which fastjson writes on one line.
-    assert '"perm":6,\n\t\t\t"readQueueNums":8,\n\t\t\t"topicFilterType":"MULTI_TAG",\n' in text
+    assert f'"TopicA":{entry},\n' in text
     assert manager(tmp_path).get("Other").read_queue_nums == 2
 
 

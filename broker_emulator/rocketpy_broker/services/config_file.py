@@ -22,6 +22,8 @@ from rocketpy_broker.store import broken_files, files
 
 logger = logging.getLogger(__name__)
 Table = TypeVar("Table")
+# Escapes keep a file readable for everyone, also where a string is no valid Unicode.
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class ConfigFile:
@@ -79,9 +81,7 @@ class ConfigFile:
 
     def save(self, content: Mapping[str, object]) -> None:
         """Replace the content. Raises OSError; the old content is then still there."""
-        whole = _in_order({**self._kept, **content})
-        # Escapes keep the file readable for everyone, also where a string is no valid Unicode.
-        files.replace_text(self.path, json.dumps(whole, indent="\t", separators=(",", ":")))
+        files.replace_text(self.path, _to_text({**self._kept, **content}))
 
 
 def _parse(text: str) -> Mapping[str, Any]:
@@ -93,18 +93,19 @@ def _parse(text: str) -> Mapping[str, Any]:
     return as_object(content)
 
 
-def _in_order(value: object) -> object:
-    """Fields by name, queue ids and levels by number, nulls left out: fastjson's shape."""
-    if isinstance(value, Mapping):
-        return {
-            key: _in_order(value[key])
-            for key in sorted(value, key=_place)
-            if value[key] is not None
-        }
-    if isinstance(value, (list, tuple)):
-        return [_in_order(item) for item in value]
-    return value
+def _to_text(value: object, line: str = "\n") -> str:
+    """JSON in fastjson's shape; `line` begins a line at the indentation of `value`.
 
-
-def _place(key: str) -> tuple[int, str]:
-    return (int(key) if key.isdecimal() else -1, key)
+    A field a line, by name, without nulls; arrays, and maps from queue ids or levels, on one line.
+    """
+    if not isinstance(value, Mapping):
+        return _ENCODER.encode(value)
+    if all(key.isdecimal() for key in value):
+        return _ENCODER.encode({key: value[key] for key in sorted(value, key=int)})
+    inner = line + "\t"
+    fields = [
+        f"{_ENCODER.encode(key)}:{_to_text(value[key], inner)}"
+        for key in sorted(value)
+        if value[key] is not None
+    ]
+    return f"{{{inner}{f',{inner}'.join(fields)}{line}}}" if fields else "{}"
