@@ -1,4 +1,7 @@
-"""The index of stores written by RocketMQ's own code: rebuilt, compared, and asked."""
+"""RocketMQ's own index files: made again from its log, and searched.
+
+They lie beside the repository, not in it; without them these tests are skipped.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.store.index_service import IndexService
-from rocketpy_proto.record import RECORD_MAGICS, RecordBlock, to_record_batch
+from rocketpy_proto.record import COLUMN_TYPES, RECORD_MAGICS, RecordBlock, to_record_batch
 from rocketpy_proto.record.index_keys import index_keys
-from tests.store.test_index_service import FOREVER, TOPIC_SCHEMA
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
+pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="the golden stores are not here")
+TOPIC_SCHEMA = pa.schema([("topic", COLUMN_TYPES["topic"])])
+FOREVER = 1 << 50
 SIZE_AND_MAGIC = struct.Struct(">iI")
 
 
@@ -60,7 +66,6 @@ def same_content(left: Path, right: Path) -> bool:
     return subprocess.run(["cmp", "--silent", left, right], check=False).returncode == 0
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="the golden stores are not here")
 @pytest.mark.parametrize("name", ["clean", "crashed"])
 def test_s05_an_index_made_from_the_log_equals_rocketmqs(
     unpack: Callable[[str], Path], name: str, tmp_path: Path
@@ -79,7 +84,6 @@ def test_s05_an_index_made_from_the_log_equals_rocketmqs(
     assert same_content(ours, theirs)
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="the golden stores are not here")
 def test_s05_rocketmqs_own_index_answers(unpack: Callable[[str], Path]) -> None:
     store = unpack("crashed")
     service = IndexService(store / "index", ManualClock())

@@ -1,4 +1,4 @@
-"""The index over all its files: replay, rolling, queries, cutting; and RocketMQ's own files."""
+"""The index over all its files: replay, rolling, queries, cutting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,14 +19,10 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.index_file import IndexFile
 from rocketpy_broker.store.index_layout import IndexFormat
 from rocketpy_broker.store.index_service import IndexService
-from rocketpy_proto.record import COLUMN_TYPES
 from rocketpy_proto.record.index_keys import IndexKeys
 from tests.store.index_model import ModelService, key_hash
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
-SIZE_AND_MAGIC = struct.Struct(">iI")
 SMALL = IndexFormat(slot_count=7, entry_count_max=6)
-TOPIC_SCHEMA = pa.schema([("topic", COLUMN_TYPES["topic"])])
 NAMES = [f"k{number}" for number in range(12)]
 # The keys of each record, and the time that passes before it.
 Messages = list[tuple[list[str], int]]
@@ -66,10 +61,8 @@ class Log:
 
     def model(self, end: int | None = None) -> ModelService:
         model = ModelService(SMALL)
-        for hashes, offset, stored in zip(
-            self.hashes[:end], self.offsets, self.times, strict=False
-        ):
-            model.put(hashes, int(offset), int(stored))
+        for hashes, offset, stamp in zip(self.hashes[:end], self.offsets, self.times, strict=False):
+            model.put(hashes, int(offset), int(stamp))
         return model
 
 
@@ -297,7 +290,7 @@ def test_s05_files_that_may_not_be_on_disk_are_removed(
     log = Log(numbered(12))
     service = new_service()
     log.put(service)
-    safe = [time for time in log.times.tolist() if time <= service.end_timestamp_of_full_ms]
+    safe = [stamp for stamp in log.times.tolist() if stamp <= service.end_timestamp_of_full_ms]
     service.remove_unflushed(safe[-1] - 1)
     assert len(contents(folder)) == 3
     log.put(service)

@@ -6,6 +6,7 @@ h = 31 h + u over UTF-16 code units, in 32 bits with wrap-around. Source: spec/s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -30,10 +31,6 @@ def _powers(count: int) -> NDArray[np.uint32]:
 WINDOW_BYTES_MAX = 64
 _POWERS = _powers(WINDOW_BYTES_MAX + 1)
 _FALLING_POWERS = _POWERS[-2::-1].copy()
-# Row n keeps the last n bytes of a window.
-_TAIL_MASKS = np.where(np.tri(WINDOW_BYTES_MAX + 1, WINDOW_BYTES_MAX, -1), 0xFF, 0)[:, ::-1]
-_TAIL_MASKS = _TAIL_MASKS.astype(np.uint8)
-assert _TAIL_MASKS[1].nonzero()[0].tolist() == [WINDOW_BYTES_MAX - 1]
 
 
 def java_hash(text: str) -> int:
@@ -62,18 +59,19 @@ def java_hash_ranges(
     """The hash of the UTF-8 text in each range; the ranges ascend and do not overlap.
 
     Hashing goes on from `seeds`, one or n hashes of what stands before the texts. ASCII texts of
-    up to 64 bytes, which keys and tags are, cost 20 to 40 ns each.
+    up to 64 bytes, which keys and tags are, cost 20 to 30 ns each.
     """
     lengths = ends - begins
     width = min(int(lengths.max(initial=0)), WINDOW_BYTES_MAX)
     inside = np.minimum(lengths, width)
     windows = _windows(octets, ends, width)
     if (inside < width).any():
-        windows &= _TAIL_MASKS[:, WINDOW_BYTES_MAX - width :][inside]
-    sums = windows.astype(np.uint32) @ _FALLING_POWERS[WINDOW_BYTES_MAX - width :]
+        windows &= _tail_masks(width)[inside].view(np.uint8).reshape(windows.shape)
+    powers = _FALLING_POWERS[WINDOW_BYTES_MAX - width :]
+    sums = np.einsum("ij,j->i", windows.astype(np.uint32), powers)
     hashes: NDArray[np.uint32] = sums + seeds * _POWERS[inside]
     is_other = lengths > width
-    if (windows >= _FIRST_NON_ASCII).any():
+    if windows.max(initial=0) >= _FIRST_NON_ASCII:
         is_other |= (windows >= _FIRST_NON_ASCII).any(axis=1)
     others = np.flatnonzero(is_other)
     if len(others):
@@ -87,6 +85,13 @@ def _windows(octets: NDArray[np.uint8], ends: NDArray[np.int64], width: int) -> 
     padded = np.concatenate((np.zeros(width, np.uint8), octets))
     items: NDArray[np.void] = np.ndarray((len(octets) + 1,), f"V{width}", padded, strides=(1,))
     return items[ends].view(np.uint8).reshape(len(ends), width)
+
+
+@cache
+def _tail_masks(width: int) -> NDArray[np.void]:
+    """Item n keeps the last n bytes of a window."""
+    masks = np.tri(width + 1, width, -1, np.uint8)[:, ::-1] * np.uint8(0xFF)
+    return np.ascontiguousarray(masks).view(f"V{width}").reshape(width + 1)
 
 
 def _hash_after(texts: pa.StringArray, seeds: NDArray[np.uint32]) -> NDArray[np.uint32]:
