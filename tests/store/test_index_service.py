@@ -19,7 +19,7 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.index_file import IndexFile
 from rocketpy_broker.store.index_layout import IndexFormat
 from rocketpy_broker.store.index_service import IndexService
-from rocketpy_proto.record.index_keys import IndexKeys
+from rocketpy_proto.record import IndexKeys
 from tests.store.index_model import ModelService, key_hash
 
 SMALL = IndexFormat(slot_count=7, entry_count_max=6)

@@ -25,7 +25,7 @@ from rocketpy_broker.store import files
 from rocketpy_broker.store.index_file import IndexFile, StoreTimeOf
 from rocketpy_broker.store.index_layout import IndexFormat
 from rocketpy_broker.store.values import FilePrefix
-from rocketpy_proto.record.index_keys import IndexKeys, index_hash
+from rocketpy_proto.record import IndexKeys, index_hash
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class IndexService:
     def end_timestamp_of_full_ms(self) -> int:
         """Store time of the last record of the newest full file, 0 if none is full.
 
-        Once flushed, it is what the checkpoint says of the index.
+        What it is before a `flush` may go into the checkpoint after it.
         """
         return max((file.end_timestamp_ms for file in self._files if file.is_full), default=0)
 

@@ -14,6 +14,13 @@ from rocketpy_proto.record.columns import (
 from rocketpy_proto.record.encode import BlockColumns, EncodedBlock, encode_block
 from rocketpy_proto.record.errors import MalformedRecordError, RecordError, UnencodableRecordError
 from rocketpy_proto.record.hosts import Host, decode_offset_message_id, encode_offset_message_id
+from rocketpy_proto.record.index_keys import (
+    IndexKeys,
+    TagsAndKeys,
+    index_hash,
+    index_keys,
+    tags_codes_and_index_keys,
+)
 from rocketpy_proto.record.java_hash import java_hash, java_hashes
 from rocketpy_proto.record.layout import BLANK_BYTES, END_OF_SEGMENT_MAGIC, RECORD_MAGICS
 from rocketpy_proto.record.ranges import fixed_width_strings, hex_digits
@@ -36,10 +43,12 @@ __all__ = [
     "DecodedRecord",
     "EncodedBlock",
     "Host",
+    "IndexKeys",
     "MalformedRecordError",
     "Record",
     "RecordBlock",
     "RecordError",
+    "TagsAndKeys",
     "UnencodableRecordError",
     "decode_offset_message_id",
     "decode_record",
@@ -50,9 +59,12 @@ __all__ = [
     "fixed_width_strings",
     "has_queue_offset",
     "hex_digits",
+    "index_hash",
+    "index_keys",
     "java_hash",
     "java_hashes",
     "property_column",
     "scan_sizes",
+    "tags_codes_and_index_keys",
     "to_record_batch",
 ]
