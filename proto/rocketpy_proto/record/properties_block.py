@@ -81,7 +81,8 @@ class Entries:
         if len(found) == 0:
             return found
         words = np.ndarray((len(self.octets) - size + 1,), word.dtype, self.octets, strides=(1,))
-        named: NDArray[np.int64] = found[words[self.begin[found]] == word]
+        # Taking by number is faster than by mask.
+        named: NDArray[np.int64] = found[np.flatnonzero(words[self.begin[found]] == word)]
         return named
 
 
