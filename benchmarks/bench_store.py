@@ -57,7 +57,7 @@ def open_service(folder: Path) -> tuple[MessageStore, AppendService]:
     topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
     topics.load()
     topics.update(TopicConfig(data.TOPIC), create_only=True)
-    group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, 500)
+    group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
     return store, AppendService(store, topics, group_commit, Limits())
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.store.index_file import IndexFormat
+from rocketpy_broker.store.index_layout import IndexFormat
 from rocketpy_broker.store.index_service import IndexService
 from rocketpy_proto.record import IndexKeys
 

@@ -31,6 +31,7 @@ import bisect
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,9 @@ class IndexFile:
     def __init__(self, path: Path, index_format: IndexFormat, descriptor: int) -> None:
         self.path = path
         self.dirty = False
+        self._is_closed = False
+        # As in `Segment`: a flush on another thread must not meet a closed descriptor.
+        self._in_use = threading.Lock()
         self._format = index_format
         self._descriptor = descriptor
         self._map()
@@ -340,16 +344,21 @@ class IndexFile:
 
     def flush(self) -> None:
         """Make everything entered so far durable. Blocks. Raises OSError."""
-        self.dirty = False
-        try:
-            os.fdatasync(self._descriptor)
-        except OSError:
-            self.dirty = True
-            raise
+        with self._in_use:
+            if self._is_closed:
+                return
+            self.dirty = False
+            try:
+                os.fdatasync(self._descriptor)
+            except OSError:
+                self.dirty = True
+                raise
 
     def close(self) -> None:
         """Close the descriptor. The mapping goes with this object."""
-        os.close(self._descriptor)
+        with self._in_use:
+            self._is_closed = True
+            os.close(self._descriptor)
 
     def remove(self) -> None:
         """Close and delete the file."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
@@ -32,6 +33,9 @@ class Segment:
         self.base = base
         self.size_bytes = size_bytes
         self._descriptor = descriptor
+        self._is_closed = False
+        # The flush thread must not meet a descriptor that is closed, or somebody else's by now.
+        self._in_use = threading.Lock()
         self._mapping = mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)
         self.view = memoryview(self._mapping)
 
@@ -56,9 +60,13 @@ class Segment:
                 "start with the file size that this store was made with, or restore this file",
             )
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        # A file copied sparsely gets its blocks now, so that no later write can miss them.
-        os.posix_fallocate(descriptor, 0, size_bytes)
-        return cls(path, int(path.name), size_bytes, descriptor)
+        try:
+            # A file copied sparsely gets its blocks now, so that no later write can miss them.
+            os.posix_fallocate(descriptor, 0, size_bytes)
+            return cls(path, int(path.name), size_bytes, descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
 
     @property
     def end(self) -> int:
@@ -90,8 +98,13 @@ class Segment:
         return end
 
     def flush(self) -> None:
-        """Make every byte written so far durable. Blocks; call it from a thread. Raises OSError."""
-        os.fdatasync(self._descriptor)
+        """Make every byte written so far durable. Blocks; call it from a thread. Raises OSError.
+
+        A segment that has been closed or removed meanwhile needs no flush.
+        """
+        with self._in_use:
+            if not self._is_closed:
+                os.fdatasync(self._descriptor)
 
     def changed_ms(self) -> float:
         """When the file was last written, wall time in ms. Raises OSError."""
@@ -99,7 +112,9 @@ class Segment:
 
     def close(self) -> None:
         """Close the descriptor. The mapping lives until the last view of it is dropped."""
-        os.close(self._descriptor)
+        with self._in_use:
+            self._is_closed = True
+            os.close(self._descriptor)
 
     def remove(self) -> None:
         """Close and delete the file."""
