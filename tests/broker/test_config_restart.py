@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.errors import ConfigFileError
+from rocketpy_broker.errors import ConfigFileError, StoreDirectoryError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.broker import rocketmq_files
 from tests.broker.conftest import RunningBroker, StartBroker
@@ -105,6 +105,17 @@ async def test_a_clean_stop_leaves_a_timercheck_behind(
         now_ms = running.clock.now_ms()
     content = (tmp_path / "config" / "timercheck").read_bytes()
     assert struct.unpack_from(">4q", content) == (now_ms, 0, 0, 0)
+
+
+async def test_a_timercheck_of_a_wrong_size_stops_the_start(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    path = write_config(tmp_path) / "timercheck"
+    path.write_bytes(b"\0" * 100)
+    with pytest.raises(StoreDirectoryError, match="timercheck"):
+        async with start_broker():
+            pytest.fail("it served")
+    assert path.stat().st_size == 100
 
 
 @pytest.mark.parametrize(

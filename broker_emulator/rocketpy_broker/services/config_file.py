@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from rocketpy_broker.errors import ConfigFileError
 from rocketpy_broker.services import relaxed_json
 from rocketpy_broker.services.json_fields import as_object
-from rocketpy_broker.store import broken_files, files
+from rocketpy_broker.store import files
 
 logger = logging.getLogger(__name__)
 Table = TypeVar("Table")
@@ -36,6 +36,7 @@ class ConfigFile:
     def __init__(self, path: Path, fields: Collection[str]) -> None:
         self.path = path
         self._backup = path.with_name(path.name + ".bak")
+        self._broken = path.with_name(path.name + ".broken")
         self._fields = fields
         self._kept: Mapping[str, object] = {}
 
@@ -70,8 +71,8 @@ class ConfigFile:
         """Put the backup in the file's place, which would else be pushed over it when saving."""
         try:
             if problem is not None:
-                kept = broken_files.set_aside(self.path)
-                logger.warning("%s: %s; kept as %s", self.path, problem, kept.name)
+                files.move(self.path, self._broken)
+                logger.warning("%s: %s; kept as %s", self.path, problem, self._broken.name)
             files.replace_text(self.path, text)
         except OSError as error:
             raise ConfigFileError(

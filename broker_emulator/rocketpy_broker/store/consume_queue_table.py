@@ -75,17 +75,24 @@ class ConsumeQueueTable:
             self._queues[QueueKey(topic, int(folder.name))] = queue
 
     def _read_marks(self) -> dict[str, int]:
-        if not self._marks_path.exists():
+        """The marks; from the backup where a crash came between the two renames of a change."""
+        backup = self._marks_path.with_name(self._marks_path.name + ".bak")
+        problem: Exception | None = None
+        for path in (self._marks_path, backup):
+            try:
+                content = json.loads(path.read_text(encoding="utf-8"))
+                return {str(topic): int(mark) for topic, mark in content.items()}
+            except FileNotFoundError:
+                continue
+            except (AttributeError, TypeError, ValueError) as error:
+                problem = problem or error
+        if problem is None:
             return {}
-        try:
-            content = json.loads(self._marks_path.read_text(encoding="utf-8"))
-            return {str(topic): int(mark) for topic, mark in content.items()}
-        except (AttributeError, TypeError, ValueError) as error:
-            raise StoreDirectoryError(
-                self._marks_path,
-                f"cannot be read ({error})",
-                "put back its .bak; without the file, messages of deleted topics may come back",
-            ) from error
+        raise StoreDirectoryError(
+            self._marks_path,
+            f"cannot be read, nor its backup ({problem})",
+            "mend it; without the file, messages of deleted topics may come back",
+        )
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(self._queues.values())

@@ -1,9 +1,8 @@
 """`config/timercheck`: up to where arbitrary-time messages have been delivered.
 
-Maps: nothing; seven int64 in a file of 4,096 bytes, the rest zeros. Not checksummed. Written in
-place within its first 56 bytes, which lie in one disk sector, and flushed: a crash leaves the old
-or the new values. Called by the broker at its start and at a clean stop. After a crash it is as
-old as the last clean stop, so nothing pending is left out.
+Maps: nothing; seven int64 in a file of 4,096 bytes, the rest zeros. Not checksummed. Replaced as a
+whole: a crash leaves the old or the new values. Called by the broker at its start and at a clean
+stop; after a crash it is as old as the last clean stop, so nothing pending is left out.
 
 A broker that finds timer messages but no such file delivers all of them that are due, again.
 Source: TimerCheckpoint, spec/storage.md sections 13.5 and 13.7.
@@ -11,7 +10,6 @@ Source: TimerCheckpoint, spec/storage.md sections 13.5 and 13.7.
 
 from __future__ import annotations
 
-import os
 import struct
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -50,9 +48,6 @@ class TimerCheckpoint:
     def decode(cls, content: bytes) -> TimerCheckpoint:
         """Of a file's content, which has at least the fields' bytes."""
         return cls(*_FORMAT.unpack_from(content))
-
-
-assert _FORMAT.size < 512
 
 
 def at_clean_stop(
@@ -102,15 +97,7 @@ class TimerCheckpointFile:
 
     def save(self, checkpoint: TimerCheckpoint) -> None:
         """Write the file, which is made if it is not there. Raises OSError."""
-        if self.path.exists():
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        else:
-            descriptor = files.create_allocated(self.path, FILE_BYTES)
-        try:
-            files.write_whole(descriptor, memoryview(checkpoint.encode()), 0)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        files.replace_bytes(self.path, checkpoint.encode())
 
     def close(self, bounds: QueueRange, now_ms: int) -> None:
         """Leave the file of a clean stop; the timer queue has `bounds`.
