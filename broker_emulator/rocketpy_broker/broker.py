@@ -26,6 +26,7 @@ from rocketpy_broker.services.group_commit import GroupCommit
 from rocketpy_broker.services.offsets import OffsetService
 from rocketpy_broker.services.persisting import persist_all
 from rocketpy_broker.services.pulling import PullService
+from rocketpy_broker.services.store_administration import StoreAdminService
 from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
 from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
@@ -88,15 +89,26 @@ class Broker:
         self._delay_offsets = DelayOffsetManager(folder, self._clock)
         self._timer_checkpoint = TimerCheckpointFile(folder / "timercheck")
         self._persisted = (self._groups, self._consumers, self._delay_offsets)
-        self.pulls = PullService(self.store, self._topics, self._clock, config.limits)
+        self.pulls = PullService(
+            self.store,
+            self._topics,
+            self._clock,
+            config.limits,
+            slave_read_enable=config.slave_read_enable,
+        )
+        self._cleaning = CleaningService(self.store, self._clock, config)
 
     def _servicers(self, group_commit: GroupCommit) -> tuple[BrokerServicer, AdminServicer]:
         config = self._config
         appends = AppendService(self.store, self._topics, group_commit, config.limits)
         offsets = OffsetService(self.store, self._topics, self._groups, self._consumers)
         admin = AdminService(config, self.store, self._topics, self._consumers)
+        store_admin = StoreAdminService(self.store, self._topics, self._cleaning)
         in_flight_max = config.limits.appends_in_flight_max
-        return BrokerServicer(appends, self.pulls, offsets, in_flight_max), AdminServicer(admin)
+        return (
+            BrokerServicer(appends, self.pulls, offsets, in_flight_max),
+            AdminServicer(admin, store_admin),
+        )
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
         """Serve from now on until `stopped` is set; `ready` is resolved when clients may come.
@@ -134,7 +146,7 @@ class Broker:
             scope.start(group_commit.run())
             scope.start(group_commit.flush_derived_loop())
             scope.start(self._persist_loop())
-            scope.start(CleaningService(self.store, self._clock, self._config).run())
+            scope.start(self._cleaning.run())
             port = await server.start()
             self.store.store_host = _store_host(self._config, port)
             ready.set_result(Ready(self._config.host, port, recovery))

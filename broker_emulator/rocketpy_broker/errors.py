@@ -9,6 +9,7 @@
     │   ├── FlushTimeoutError         stored, but not known to be on disk in time
     │   └── RecordIllegalError        a block that may not be stored
     ├── TopicNotExistError
+    ├── MessageNotExistError          no message has that id
     ├── TopicIllegalError             a topic name or configuration that cannot be
     ├── SubscriptionGroupNotExistError
     ├── QueueIdIllegalError
@@ -119,6 +120,16 @@ class SubscriptionGroupNotExistError(BrokerError):
             "make groups at their first use (auto_create_subscription_group)"
         )
         self.group = group
+
+
+class MessageNotExistError(BrokerError):
+    """No message has that id, or not any more."""
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(
+            f"no message has the id {message_id!r}; it may be cleaned, or be another broker's"
+        )
+        self.message_id = message_id
 
 
 class TopicIllegalError(BrokerError):

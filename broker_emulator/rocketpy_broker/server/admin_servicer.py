@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server import status
 from rocketpy_broker.services.administration import AdminService
+from rocketpy_broker.services.store_administration import StoreAdminService
 from rocketpy_broker.services.topic_config import TopicConfig
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc
 
@@ -12,10 +15,11 @@ SERVICE_NAME: str = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 
 
 class AdminServicer(admin_pb2_grpc.AdminServicer):
-    """Topics, and what broker this is."""
+    """Topics, single messages, cleaning, and what broker this is."""
 
-    def __init__(self, admin: AdminService) -> None:
+    def __init__(self, admin: AdminService, store_admin: StoreAdminService) -> None:
         self._admin = admin
+        self._store_admin = store_admin
 
     async def UpdateTopic(
         self, request: admin_pb2.UpdateTopicRequest, _context: status.Context
@@ -71,7 +75,92 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
             body_bytes_max=info.body_bytes_max,
             request_bytes_max=info.request_bytes_max,
             flush_disk_type=info.flush_disk_type,
+            refusal=info.refusal,
         )
+
+    async def QueryMessage(
+        self, request: admin_pb2.QueryMessageRequest, _context: status.Context
+    ) -> admin_pb2.MessagesResponse:
+        """Messages with a key."""
+        try:
+            records = self._store_admin.query_message(
+                request.topic,
+                request.key,
+                request.begin_timestamp_ms,
+                request.end_timestamp_ms,
+                request.count_max,
+            )
+        except BrokerError as error:
+            return admin_pb2.MessagesResponse(status=status.failure(error))
+        return _messages(records)
+
+    async def ViewMessage(
+        self, request: admin_pb2.ViewMessageRequest, _context: status.Context
+    ) -> admin_pb2.MessagesResponse:
+        """The message with an id."""
+        try:
+            record = self._store_admin.view_message(request.offset_msg_id)
+        except BrokerError as error:
+            return admin_pb2.MessagesResponse(status=status.failure(error))
+        return _messages([record])
+
+    async def GetStoreStatistics(
+        self, _request: admin_pb2.GetStoreStatisticsRequest, _context: status.Context
+    ) -> admin_pb2.GetStoreStatisticsResponse:
+        """Counters and positions."""
+        counted = self._store_admin.statistics()
+        positions = self._store_admin.store.positions()
+        return admin_pb2.GetStoreStatisticsResponse(
+            status=status.success(),
+            topics=[
+                admin_pb2.TopicStatistics(topic=topic, put_count=put.count, put_bytes=put.bytes)
+                for topic, put in sorted(counted.puts.items())
+            ],
+            put_latencies=[
+                admin_pb2.LatencyBucket(at_most_ms=bound, count=count)
+                for bound, count in counted.put_latencies().items()
+            ],
+            put_failed_count=counted.put_failed_count,
+            get_found_count=counted.get_found_count,
+            get_miss_count=counted.get_miss_count,
+            get_message_count=counted.get_message_count,
+            dispatch_behind_bytes=positions.log_end - positions.dispatched_end,
+            flush_behind_bytes=positions.log_end - positions.flushed_end,
+            log_begin_offset=positions.log_begin,
+            log_end_offset=positions.log_end,
+            corrupt_record_count=counted.corrupt_record_count,
+        )
+
+    async def CleanExpiredFiles(
+        self, _request: admin_pb2.CleanExpiredFilesRequest, _context: status.Context
+    ) -> admin_pb2.CleanExpiredFilesResponse:
+        """Clean by age, now."""
+        try:
+            count = await self._store_admin.clean_expired_files()
+        except BrokerError as error:
+            return admin_pb2.CleanExpiredFilesResponse(status=status.failure(error))
+        return admin_pb2.CleanExpiredFilesResponse(
+            status=status.success(),
+            removed_file_count=count,
+            log_begin_offset=self._store_admin.store.positions().log_begin,
+        )
+
+    async def CleanUnusedTopics(
+        self, _request: admin_pb2.CleanUnusedTopicsRequest, _context: status.Context
+    ) -> admin_pb2.CleanUnusedTopicsResponse:
+        """Remove queues of topics that are not configured."""
+        try:
+            topics = self._store_admin.clean_unused_topics()
+        except BrokerError as error:
+            return admin_pb2.CleanUnusedTopicsResponse(status=status.failure(error))
+        return admin_pb2.CleanUnusedTopicsResponse(status=status.success(), topics=topics)
+
+
+def _messages(records: list[memoryview]) -> admin_pb2.MessagesResponse:
+    sizes = np.array([len(record) for record in records], ">i4")
+    return admin_pb2.MessagesResponse(
+        status=status.success(), record_sizes=sizes.tobytes(), records=b"".join(records)
+    )
 
 
 def _to_message(config: TopicConfig) -> admin_pb2.TopicConfig:

@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import grpc
 
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import BrokerError, FlushTimeoutError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server import status
-from rocketpy_broker.services.appending import AppendService
+from rocketpy_broker.services.appending import AppendService, Stored
 from rocketpy_broker.services.offsets import CommittedOffset, OffsetService
 from rocketpy_broker.services.pulling import PullService, response_code
-from rocketpy_broker.store.values import AppendResult, GetMessageResult, QueueKey
+from rocketpy_broker.store.values import GetMessageResult, QueueKey
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.pull_wire import PullResponseParts, serialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
 SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
-Appended = AppendResult | BrokerError
+Appended = Stored | BrokerError
 
 
 class BrokerServicer:
@@ -66,17 +66,22 @@ class BrokerServicer:
     async def _append_response(self, outcome: Appended) -> broker_pb2.AppendResponse:
         if isinstance(outcome, BrokerError):
             return broker_pb2.AppendResponse(status=status.failure(outcome))
+        answer = status.success()
         try:
             await self._appends.acknowledged(outcome)
+        except FlushTimeoutError as error:
+            # Stored all the same, so the answer says where.
+            answer = status.failure(error)
         except BrokerError as error:
             return broker_pb2.AppendResponse(status=status.failure(error))
+        result = outcome.result
         return broker_pb2.AppendResponse(
-            status=status.success(),
-            queue_id=outcome.queue.queue_id,
-            queue_offset=outcome.queue_offset,
-            physical_offset=outcome.physical_offset,
-            record_count=outcome.record_count,
-            store_timestamp_ms=outcome.store_timestamp_ms,
+            status=answer,
+            queue_id=result.queue.queue_id,
+            queue_offset=result.queue_offset,
+            physical_offset=result.physical_offset,
+            record_count=result.record_count,
+            store_timestamp_ms=result.store_timestamp_ms,
         )
 
     async def pull(
@@ -96,7 +101,8 @@ class BrokerServicer:
             return
         offset = command.offset
         async for result in self._pulls.pull(command):
-            yield _pull_response(result, response_code(result, offset))
+            code = response_code(result, offset)
+            yield _pull_response(result, code, self._pulls.suggested_broker_id(result))
             offset = result.next_offset
 
     async def query_offsets(
@@ -167,13 +173,16 @@ class BrokerServicer:
         }
 
 
-def _pull_response(result: GetMessageResult, code: ResponseCode) -> PullResponseParts:
+def _pull_response(
+    result: GetMessageResult, code: ResponseCode, suggested_broker_id: int
+) -> PullResponseParts:
     head = broker_pb2.PullResponse(
         status=common_pb2.Status(code=code),
         pull_status=cast("broker_pb2.PullStatus", int(result.status)),
         next_offset=result.next_offset,
         min_offset=result.min_offset,
         max_offset=result.max_offset,
+        suggested_broker_id=suggested_broker_id,
         record_sizes=result.sizes.astype(">i4").tobytes(),
     )
     return PullResponseParts(head, result.parts)

@@ -25,6 +25,7 @@ class BrokerInfo:
     body_bytes_max: int
     request_bytes_max: int
     flush_disk_type: str
+    refusal: str
 
 
 class AdminService:
@@ -79,6 +80,7 @@ class AdminService:
             config.limits.body_bytes_max,
             config.limits.request_bytes_max,
             config.flush_disk_type.value,
+            self._store.refusal or "",
         )
 
 

@@ -2,10 +2,12 @@
 
 The block is checked whole before anything of it is written. Holds no state beyond a counter;
 what a crash does is the store's matter.
-Rows P01, P03, P04, P06, S02.
+Rows P01, P03, P04, P06, S02, S07 (WAIT).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,10 +17,20 @@ from rocketpy_broker.services.group_commit import GroupCommit
 from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import AppendResult, QueueKey
-from rocketpy_proto.record import MalformedRecordError, RecordBlock, RecordError
+from rocketpy_proto.record import MalformedRecordError, RecordBlock, RecordError, property_column
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
 ANY_QUEUE = -1
+WAIT = "WAIT"
+NO_WAIT = b"WAIT\x01false"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A block that is stored, and whether its sender waits for the disk."""
+
+    result: AppendResult
+    waits: bool
 
 
 class AppendService:
@@ -37,14 +49,12 @@ class AppendService:
         self._limits = limits
         self._turn = 0
 
-    def append(
-        self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
-    ) -> AppendResult:
+    def append(self, topic: str, queue_id: int, records: bytes, record_sizes: bytes) -> Stored:
         """Store a block of one queue; queue id -1 lets the broker choose.
 
         The result is no acknowledgement yet: that is `acknowledged`. Raises TopicNotExistError,
-        PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError; then
-        nothing of the block is stored.
+        PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
+        StoreBusyError; then nothing of the block is stored.
         """
         config = self._topics.check_writable(topic, queue_id)
         block = self._checked(topic, records, record_sizes)
@@ -52,13 +62,17 @@ class AppendService:
             self._turn += 1
             queue_id = self._turn % config.write_queue_nums
         try:
-            return self._store.append(QueueKey(topic, queue_id), block)
+            waits = not _declines_to_wait(block)
+            return Stored(self._store.append(QueueKey(topic, queue_id), block), waits)
         except RecordError as error:
             raise RecordIllegalError(str(error)) from error
 
-    async def acknowledged(self, result: AppendResult) -> None:
-        """Wait until `result` may be acknowledged. Raises StoreClosedError."""
-        await self._group_commit.wait(result.end_offset)
+    async def acknowledged(self, stored: Stored) -> None:
+        """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
+        if stored.waits:
+            await self._group_commit.wait(stored.result.end_offset)
+        else:
+            self._group_commit.flush_soon()
 
     def _checked(self, topic: str, records: bytes, record_sizes: bytes) -> RecordBlock:
         if len(record_sizes) % 4 or not record_sizes:
@@ -86,3 +100,12 @@ class AppendService:
                 "send records without transaction bits"
             )
         return block
+
+
+def _declines_to_wait(block: RecordBlock) -> bool:
+    """Whether every record says WAIT=false. Most blocks are through with their first record."""
+    begin = int(block.properties_start[0])
+    first = bytes(block.data[begin : begin + int(block.properties_length[0])])
+    if NO_WAIT not in first:
+        return False
+    return set(property_column(block, WAIT).to_pylist()) == {"false"}

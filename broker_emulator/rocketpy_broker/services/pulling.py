@@ -1,6 +1,6 @@
 """Pull: read a queue from an offset on, and hold the call while there is nothing.
 
-Holds no state but the waiting list. Rows C01 (as far as topics go), C05, C08, S11.
+Holds no state but the waiting list. Rows C01 (as far as topics go), C05, C08, C12, S11, S12.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
 
 NO_END = 1 << 62
+MASTER_ID, SLAVE_ID = 0, 1
 _EMPTY_QUEUE = (
     GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
     GetMessageStatus.NO_MESSAGE_IN_QUEUE,
@@ -60,11 +61,18 @@ class PullService:
     """Serves pulls."""
 
     def __init__(
-        self, store: MessageStore, topics: TopicConfigManager, clock: Clock, limits: Limits
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        clock: Clock,
+        limits: Limits,
+        *,
+        slave_read_enable: bool = False,
     ) -> None:
         self._store = store
         self._topics = topics
         self._limits = limits
+        self._slave_read_enable = slave_read_enable
         self._stopping = False
         self.held = HeldPulls(clock)
         store.on_dispatch(self.held.wake)
@@ -128,6 +136,10 @@ class PullService:
     def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
         at_end = result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
         return at_end or (result.status in _EMPTY_QUEUE and command.offset == 0)
+
+    def suggested_broker_id(self, result: GetMessageResult) -> int:
+        """Who to pull from next: a slave for data that must come from disk, where slaves serve."""
+        return SLAVE_ID if result.is_cold and self._slave_read_enable else MASTER_ID
 
     def stop(self) -> None:
         """Hold no more pulls and answer those that are held."""

@@ -89,6 +89,10 @@ class TopicConfigManager:
         self._file.save({DATA_VERSION: version.to_json(), TABLE: table})
         self._topics, self._version = topics, version
 
+    def exists(self, topic: str) -> bool:
+        """Whether the topic is configured, or one of the broker's own."""
+        return topic in self._topics or self.is_system(topic)
+
     def get(self, topic: str) -> TopicConfig:
         """The topic's configuration. Raises TopicNotExistError."""
         found = self._topics.get(topic)

@@ -82,8 +82,9 @@ class SegmentChecksums:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         else:
             descriptor = files.create_allocated(path, size_bytes, ALLOCATION_BYTES)
-        self._file = Segment(path, base, size_bytes, descriptor)
-        self._entries = np.frombuffer(self._file.view, ENTRY)
+        # What a flush of the log flushes, too.
+        self.file = Segment(path, base, size_bytes, descriptor)
+        self._entries = np.frombuffer(self.file.view, ENTRY)
         self.count = self._count()
         self._allocated_bytes = self.count * ENTRY_BYTES
 
@@ -101,7 +102,7 @@ class SegmentChecksums:
         needed = (self.count + count) * ENTRY_BYTES
         if needed > self._allocated_bytes:
             steps = -(-needed // ALLOCATION_BYTES)
-            self._file.allocate(min(steps * ALLOCATION_BYTES, self._file.size_bytes))
+            self.file.allocate(min(steps * ALLOCATION_BYTES, self.file.size_bytes))
             self._allocated_bytes = steps * ALLOCATION_BYTES
 
     def append(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
@@ -110,7 +111,7 @@ class SegmentChecksums:
         entries["position"], entries["size"], entries["crc"] = positions, sizes, crcs
         entries["check"] = _checks(entries)
         self.reserve(len(entries))
-        self._file.write(self.count * ENTRY_BYTES, entries.view(np.uint8).data)
+        self.file.write(self.count * ENTRY_BYTES, entries.view(np.uint8).data)
         self.count += len(entries)
 
     def insert(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
@@ -139,20 +140,20 @@ class SegmentChecksums:
         """Forget the entries at or behind `position` of the segment. Raises OSError."""
         known = self._entries["position"][: self.count]
         count = int(np.searchsorted(known, position))
-        self._file.clear_from(count * ENTRY_BYTES)
+        self.file.clear_from(count * ENTRY_BYTES)
         self.count = count
 
     def flush(self) -> None:
         """Make the entries durable. Blocks. Raises OSError."""
-        self._file.flush()
+        self.file.flush()
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self.file.close()
 
     def remove(self) -> None:
         """Delete the file."""
-        self._file.remove()
+        self.file.remove()
 
 
 def _file_bytes(segment_bytes: int) -> int:

@@ -132,8 +132,9 @@ class CommitLog:
             return 0
 
     def unflushed_segments(self) -> list[Segment]:
-        """The segments with bytes that may not be durable yet."""
-        return self.files.dirty_segments(self.flushed, self.end)
+        """The segments with bytes that may not be durable yet, and their checksums' files."""
+        segments = self.files.dirty_segments(self.flushed, self.end)
+        return segments + [self.checksums.of(segment).file for segment in segments]
 
     def truncate(self, end: int) -> None:
         """Let the log end at `end`: nothing that could pass for a record stays behind it."""

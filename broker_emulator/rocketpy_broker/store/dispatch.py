@@ -9,7 +9,7 @@ Source: spec/storage.md sections 6.1 and 10.4; row S06.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +31,15 @@ NO_KEYS = IndexKeys(np.empty(0, np.int32), np.empty(0, np.int64))
 class DispatchRequest:
     """Units of one queue for consecutive queue offsets from `queue_offset` on.
 
-    `keys` are the index keys of the units' records, where they are not entered by themselves.
+    `keys` are index keys of a block, and `key_offsets` the physical offsets of all its records,
+    also of prepared ones, which have no unit.
     """
 
     queue: QueueKey
     queue_offset: int
     units: Units
     keys: IndexKeys = NO_KEYS
+    key_offsets: NDArray[np.int64] = field(default_factory=lambda: NO_KEYS.row)
 
 
 def block_request(
@@ -46,7 +48,10 @@ def block_request(
     """The request for a block of one queue that lies at `physical_offset`."""
     found = tags_codes_and_index_keys(block, queue.topic)
     units = _units(block, physical_offset, found.tags_codes)
-    return DispatchRequest(queue, queue_offset, units, found.index_keys)
+    offsets = units["physical_offset"].astype(np.int64)
+    listed = has_queue_offset(block.header["sys_flag"])
+    units = units if listed.all() else units[listed]
+    return DispatchRequest(queue, queue_offset, units, found.index_keys, offsets)
 
 
 def _units(block: RecordBlock, physical_offset: int, tags_codes: NDArray[np.int64]) -> Units:

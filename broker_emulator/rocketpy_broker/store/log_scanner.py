@@ -139,11 +139,12 @@ class LogScanner:
         """Index of the first record that is not the one that was written here."""
         positions = block.positions + position
         bad = block.header["physical_offset"] != positions + segment.base
-        checksums = self._checksums(segment)
         known = np.zeros(len(block), np.bool_)
-        if checksums is not None:
-            known = is_sound(checksums.lookup(positions))
+        if self._trust.checksums:
+            known = self._log.known(segment, positions)
             bad |= self._log.damaged(segment, positions, block.sizes)
+            # A record gets to the disk together with its checksum, or it is torn.
+            bad |= ~known & (positions + segment.base >= self._trust.flushed)
         if bad.any():
             return int(np.argmax(bad))
         if not known.all():

@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
 from rocketpy_broker.store.cleaning import Cleaner, used_ratio
@@ -39,6 +37,7 @@ from rocketpy_broker.store.values import (
     Damage,
     GetMessageResult,
     GetMessageStatus,
+    LogPositions,
     QueueKey,
     QueueRange,
     ReadLimits,
@@ -194,7 +193,7 @@ class MessageStore:
                 f"the commit log cannot be written ({error.strerror}); nothing was stored"
             ) from error
         self._last_store_timestamp_ms = now_ms
-        self._next_offsets[queue] = queue_offset + len(block)
+        self._next_offsets[queue] = queue_offset + len(request.units)
         end = self._log.end
         self._undispatched.append(_Written(end, now_ms, request))
         if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
@@ -256,10 +255,9 @@ class MessageStore:
         while self._undispatched and self._undispatched[0].end <= end:
             written = self._undispatched[0]
             request = written.request
-            offsets = request.units["physical_offset"].astype(np.int64)
             try:
                 self._queues.grown(request.queue).append(request.queue_offset, request.units)
-                self._index.put_later(request.keys, offsets, written.store_timestamp_ms)
+                self._index.put_later(request.keys, request.key_offsets, written.store_timestamp_ms)
             except OSError as error:
                 logger.warning("queue %s cannot grow, its messages wait: %s", request.queue, error)
                 return
@@ -298,6 +296,10 @@ class MessageStore:
             self._log.files.preallocate()
 
     # --- Reading ---
+
+    def positions(self) -> LogPositions:
+        """How far the log reaches, and what has caught up with it."""
+        return LogPositions(self._log.begin, self._log.end, self._log.flushed, self._dispatched_end)
 
     def queues(self) -> list[QueueKey]:
         """Every queue that has had a message."""

@@ -109,3 +109,13 @@ class QueueRange:
 
     min_offset: int
     max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogPositions:
+    """Physical offsets: of the log's begin and end, and up to where it is on disk and visible."""
+
+    log_begin: int
+    log_end: int
+    flushed_end: int
+    dispatched_end: int
