@@ -54,6 +54,7 @@ class BrokerServicer:
         written: asyncio.Queue[Appended | None],
     ) -> None:
         async for request in requests:
+            await self._appends.room()
             try:
                 outcome: Appended = self._appends.append(
                     request.topic, request.queue_id, request.records, request.record_sizes

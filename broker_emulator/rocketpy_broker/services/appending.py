@@ -7,12 +7,13 @@ Rows P01, P03, P04, P06, S02, S07 (WAIT).
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
 
 from rocketpy_broker.config import Limits
-from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.errors import FlushTimeoutError, RecordIllegalError, StoreClosedError
 from rocketpy_broker.services.group_commit import GroupCommit
 from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
@@ -66,6 +67,12 @@ class AppendService:
             return Stored(self._store.append(QueueKey(topic, queue_id), block), waits)
         except RecordError as error:
             raise RecordIllegalError(str(error)) from error
+
+    async def room(self) -> None:
+        """Wait while too much waits for the disk; a sender is slowed before it is refused."""
+        if self._store.is_busy:
+            with contextlib.suppress(FlushTimeoutError, StoreClosedError):
+                await self._group_commit.wait(self._store.positions().log_end)
 
     async def acknowledged(self, stored: Stored) -> None:
         """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""

@@ -169,7 +169,7 @@ class MessageStore:
         refusal = self.refusal
         if refusal is not None:
             raise StoreClosedError(refusal)
-        if self.unflushed_bytes > self.config.unflushed_bytes_max:
+        if self.is_busy:
             raise StoreBusyError(self.unflushed_bytes, self.config.unflushed_bytes_max)
 
     def _append(self, queue: QueueKey, block: RecordBlock) -> AppendResult:
@@ -238,6 +238,12 @@ class MessageStore:
     def unflushed_bytes(self) -> int:
         """Bytes of the log that may not be durable yet."""
         return self._log.end - self._log.flushed
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether too much waits for the disk. With ASYNC_FLUSH the system slows writers itself."""
+        is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        return is_sync and self.unflushed_bytes > self.config.unflushed_bytes_max
 
     @property
     def flushed_end(self) -> int:
