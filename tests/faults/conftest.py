@@ -1,0 +1,43 @@
+"""Workers, seeds and folders for tests that break things."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.conftest import start_broker as start_broker
+from tests.faults.zygote import Zygote
+
+SEED_VARIABLE = "ROCKETPY_FAULT_SEED"
+RAM_FOLDER = Path("/dev/shm")
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    """Starts workers."""
+    with Zygote() as started:
+        yield started
+
+
+@pytest.fixture
+def seed() -> int:
+    """What all chance of a test follows from; shown when the test fails, set by the variable."""
+    chosen = int(os.environ.get(SEED_VARIABLE) or random.randrange(1 << 32))
+    logging.getLogger(__name__).warning("run again with %s=%d", SEED_VARIABLE, chosen)
+    return chosen
+
+
+@pytest.fixture
+def ram_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: a kill leaves the page cache alone anyway."""
+    if not RAM_FOLDER.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="rocketpy-", dir=RAM_FOLDER) as folder:
+        yield Path(folder)

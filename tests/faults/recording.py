@@ -1,0 +1,76 @@
+"""From the words of workers to a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.values import QueueKey
+from tests.faults.history import FINAL, Delivery, History, Outcome, body_of
+from tests.faults.zygote import Event, Zygote
+
+
+@dataclass
+class Recorder:
+    """Takes events, fills a history, and remembers what else was said.
+
+    `durable_end` is the physical offset below which all is on disk, `ends` where each
+    acknowledged message ends in the log, `flush` what acknowledgements mean, `config` the number
+    that is known to be in the configuration file.
+    """
+
+    history: History = field(default_factory=History)
+    durable_end: int = 0
+    flush: FlushDiskType = FlushDiskType.SYNC_FLUSH
+    config: int = 0
+    ends: dict[str, int] = field(default_factory=dict)
+    others: list[Event] = field(default_factory=list)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Write all of `events` down. Fails the test where a worker died of an error."""
+        for event in events:
+            self.take_one(event)
+
+    def take_one(self, event: Event) -> None:
+        """Write one event down."""
+        match event:
+            case ["begin", sender, [topic, queue_id], message_ids, sizes]:
+                bodies = [body_of(name, size) for name, size in zip(message_ids, sizes, strict=True)]
+                self.history.begin(sender, QueueKey(topic, queue_id), bodies)
+            case ["ack", [_topic, queue_id], queue_offset, message_ids, end]:
+                self.history.acked(message_ids, queue_id, queue_offset)
+                self.ends.update(dict.fromkeys(message_ids, end))
+            case ["refused", message_ids, *_why]:
+                self.history.refused(message_ids)
+                self.others.append(event)
+            case ["durable", end]:
+                self.durable_end = max(self.durable_end, end)
+            case ["read", reader, [topic, queue_id], found]:
+                for offset, message_id, body_hash in found:
+                    self.history.seen(
+                        Delivery(reader, topic, queue_id, offset, message_id, body_hash)
+                    )
+            case ["died", trace]:
+                raise AssertionError(f"a worker died:\n{trace}")
+            case _:
+                self.others.append(event)
+
+    def only_durable_is_promised(self) -> None:
+        """With ASYNC_FLUSH and a power cut: what was not flushed may be there or not."""
+        for message_id, end in self.ends.items():
+            if end > self.durable_end:
+                self.history.sends[message_id].outcome = Outcome.UNKNOWN
+        # Who read them before the cut has read what the store may forget.
+        self.history.deliveries = [
+            delivery
+            for delivery in self.history.deliveries
+            if delivery.reader == FINAL or self.ends.get(delivery.message_id, 0) <= self.durable_end
+        ]
+
+    def read_all(self, zygote: Zygote, folder: object) -> None:
+        """Open the store in a new worker, and take down all that is in it."""
+        worker = zygote.start("read", folder=str(folder))
+        self.take(worker.events())
+        assert worker.wait() == 0
+        assert ["closed"] in self.others, "the reader did not come to its end"

@@ -1,0 +1,127 @@
+"""Row F2: power cuts. SYNC_FLUSH loses nothing, ASYNC_FLUSH a tail that was not flushed yet."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.store.flush import FlushDiskType
+from tests.faults.history import FINAL, History, Outcome, Send
+from tests.faults.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, LoopDiskError
+from tests.faults.recording import Recorder
+from tests.faults.zygote import Zygote
+
+CUTS_QUICK = 100
+CUTS_TORTURE = 1_000
+# Then the store is begun anew, for the disk is small.
+CUTS_PER_STORE = 20
+LOAD_SECONDS_MAX = 0.08
+
+torture = (pytest.mark.torture, pytest.mark.timeout(7200))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[LoopDisk]:
+    """A disk with a switch."""
+    made = LoopDisk(tmp_path)
+    try:
+        try:
+            made.open()
+        except LoopDiskError as error:
+            pytest.skip(f"no disk whose power can be cut: {error}")
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("cuts", [CUTS_QUICK, pytest.param(CUTS_TORTURE, marks=torture)])
+def test_f2_a_power_cut_takes_nothing_that_was_promised(
+    zygote: Zygote, disk: LoopDisk, tmp_path: Path, seed: int, cuts: int
+) -> None:
+    plan = random.Random(seed)
+    flushes = 0
+    recorder = Recorder()
+    for number in range(cuts):
+        if number % CUTS_PER_STORE == 0:
+            folder = disk.mount_point / f"store{number}"
+            recorder = Recorder()
+        recorder = Recorder(_what_is_there(recorder.history), config=recorder.config)
+        _load_and_cut(zygote, recorder, disk, folder, plan, f"s{number}")
+        recorder.read_all(zygote, folder)
+        if recorder.flush is FlushDiskType.ASYNC_FLUSH:
+            _assert_lost_is_a_tail(recorder.history)
+            recorder.only_durable_is_promised()
+        recorder.history.check(tmp_path, seed)
+        _assert_config_is_old_or_new(recorder)
+        flushes += recorder.durable_end > 0
+    assert flushes > cuts // 4, "the power went before anything was flushed"
+
+
+def _load_and_cut(
+    zygote: Zygote, recorder: Recorder, disk: LoopDisk, folder: Path, plan: random.Random, name: str
+) -> None:
+    """One run of a writer that ends with the power, and the power on again."""
+    recorder.flush = plan.choice(list(FlushDiskType))
+    worker = zygote.start(
+        "load",
+        folder=str(folder),
+        flush=recorder.flush.value,
+        name=name,
+        seed=plan.getrandbits(32),
+        config_begin=recorder.config,
+    )
+    if plan.random() < 0.9:
+        worker.expect("open")
+    recorder.take(worker.events(plan.uniform(0, LOAD_SECONDS_MAX)))
+    disk.cut(LOG_FLUSH if plan.random() < 0.2 else NO_LOG_FLUSH)
+    # It may go on for a moment: what it calls done now must be as true as before.
+    recorder.take(worker.events(plan.uniform(0, 0.01)))
+    worker.kill()
+    recorder.take(worker.events())
+    worker.wait()
+    disk.power_on()
+
+
+def _assert_lost_is_a_tail(history: History) -> None:
+    """In every queue, what is there lies before what is not."""
+    there = {d.message_id for d in history.deliveries if d.reader == FINAL}
+    ends: dict[tuple[str, int], int] = {}
+    for delivery in history.deliveries:
+        if delivery.reader == FINAL:
+            ends[delivery.topic, delivery.queue_id] = delivery.queue_offset + 1
+    for send in history.sends.values():
+        if send.outcome is Outcome.ACKED and send.message_id not in there:
+            assert send.queue_offset is not None
+            assert send.queue_offset >= ends.get((send.topic, send.queue_id), 0), send
+
+
+def _assert_config_is_old_or_new(recorder: Recorder) -> None:
+    """The file holds at least what was saved, at most what was being saved."""
+    [found] = [event[1] for event in recorder.others if event[0] == "config"]
+    saved = [event[1] for event in recorder.others if event[0] == "saved"]
+    saving = [event[1] for event in recorder.others if event[0] == "saving"]
+    lowest = max(saved, default=recorder.config)
+    assert lowest <= found <= max(saving, default=lowest)
+    recorder.config = found
+
+
+def _what_is_there(history: History) -> History:
+    """A history in which all that was found has been acknowledged, long ago."""
+    known = History()
+    for found in history.deliveries:
+        if found.reader == FINAL:
+            known.sends[found.message_id] = Send(
+                found.message_id,
+                found.body_hash,
+                "before",
+                found.topic,
+                found.queue_id,
+                begun=-1,
+                outcome=Outcome.ACKED,
+                ended=-1,
+                queue_offset=found.queue_offset,
+            )
+    return known
