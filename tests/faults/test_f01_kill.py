@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
+from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.values import QueueKey
+from tests.faults.clients import Reader, Sender, join_all, pull, run_all
+from tests.faults.history import FINAL, History, Outcome
 from tests.faults.recording import Recorder
 from tests.faults.zygote import Zygote
 
@@ -16,6 +24,13 @@ KILLS_TORTURE = 2_000
 # A store is given up after so many kills, for every reading of all of it takes longer.
 KILLS_PER_STORE = 50
 LOAD_SECONDS_MAX = 0.06
+# Real brokers: each start costs a second of Python.
+BROKER_KILLS_QUICK = 15
+BROKER_KILLS_TORTURE = 500
+BROKER_LOAD_SECONDS_MAX = 0.5
+BROKER_SEGMENT_BYTES = 1 << 20
+SENDERS = 4
+QUEUES = 2
 
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
@@ -49,3 +64,65 @@ def _load_and_kill(
     worker.kill()
     recorder.take(worker.events())
     worker.wait()
+
+
+@pytest.mark.parametrize(
+    "kills", [BROKER_KILLS_QUICK, pytest.param(BROKER_KILLS_TORTURE, marks=torture)]
+)
+def test_f1_a_broker_killed_under_load_keeps_what_it_acknowledged(
+    ram_folder: Path, tmp_path: Path, seed: int, kills: int
+) -> None:
+    plan = random.Random(seed)
+    history = History()
+    topics: list[str] = []
+    for number in range(kills):
+        with started(ram_folder, plan.choice(list(FlushDiskType))) as broker:
+            topics.append(f"T{number}")
+            broker.create_topic(topics[-1], QUEUES)
+            _use_until_killed(broker, history, topics[-3:], plan, f"s{number}")
+    with started(ram_folder, FlushDiskType.SYNC_FLUSH) as broker:
+        with grpc.insecure_channel(broker.endpoint) as channel:
+            for queue in [QueueKey(topic, number) for topic in topics for number in range(QUEUES)]:
+                pull(channel, history, FINAL, queue)
+    history.check(tmp_path, seed)
+    acked = sum(send.outcome is Outcome.ACKED for send in history.sends.values())
+    assert acked > kills * 10, "next to nothing was acknowledged"
+
+
+@contextlib.contextmanager
+def started(folder: Path, flush: FlushDiskType) -> Iterator[LocalBroker]:
+    """A broker that is certainly gone at the end."""
+    broker = LocalBroker(folder, flush=flush, commit_log_segment_bytes=BROKER_SEGMENT_BYTES)
+    try:
+        yield broker.start()
+    finally:
+        broker.kill()
+
+
+def _use_until_killed(
+    broker: LocalBroker, history: History, topics: list[str], plan: random.Random, name: str
+) -> None:
+    queues = [QueueKey(topic, number) for topic in topics for number in range(-1, QUEUES)]
+    stopped = threading.Event()
+    clients: list[Sender | Reader] = [
+        Sender(
+            history,
+            broker.endpoint,
+            f"{name}-{number}",
+            queues,
+            random.Random(plan.getrandbits(32)),
+            stopped,
+        )
+        for number in range(SENDERS)
+    ]
+    read = QueueKey(topics[-1], plan.randrange(QUEUES))
+    clients.append(Reader(history, broker.endpoint, f"{name}-reader", read, stopped))
+    threads = run_all([client.run for client in clients])
+    # The kill comes whenever the time is over, wherever the broker is then.
+    stopped.wait(plan.uniform(0, BROKER_LOAD_SECONDS_MAX))
+    if plan.random() < 0.9:
+        broker.kill()
+    else:
+        broker.stop()
+    stopped.set()
+    join_all(threads)

@@ -1,0 +1,137 @@
+"""gRPC clients that write down what they do: senders, readers, threads that own them."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import grpc
+import numpy as np
+
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
+from tests.blocks import bodies_of, wire_block
+from tests.faults.history import History, body_of
+
+CALL_SECONDS_MAX = 60
+# How often a sender that waits for answers looks whether it should stop.
+LOOK_SECONDS = 0.02
+
+
+def append_request(queue: QueueKey, bodies: list[bytes]) -> broker_pb2.AppendRequest:
+    """The request that sends `bodies` as one block."""
+    block = wire_block(queue.topic, bodies)
+    return broker_pb2.AppendRequest(
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        records=block.records,
+        record_sizes=block.record_sizes,
+    )
+
+
+@dataclass
+class Sender:
+    """Sends until told to stop or until the connection breaks, several requests in flight."""
+
+    history: History
+    endpoint: str
+    name: str
+    queues: list[QueueKey]
+    plan: random.Random
+    stopped: threading.Event
+
+    def run(self) -> None:
+        """Send; answers that never came leave their outcome unknown."""
+        self._in_flight: deque[list[str]] = deque()
+        self._slots = threading.Semaphore(self.plan.choice([1, 1, 4, 16]))
+        with grpc.insecure_channel(self.endpoint) as channel:
+            stub = broker_pb2_grpc.BrokerStub(channel)
+            try:
+                for response in stub.Append(self._requests(), timeout=CALL_SECONDS_MAX):
+                    self._answered(response)
+            except grpc.RpcError:
+                self.stopped.set()
+
+    def _answered(self, response: broker_pb2.AppendResponse) -> None:
+        message_ids = self._in_flight.popleft()
+        if response.status.code == 0:
+            self.history.acked(message_ids, response.queue_id, response.queue_offset)
+        self._slots.release()
+
+    def _requests(self) -> Iterator[broker_pb2.AppendRequest]:
+        count = 0
+        while True:
+            while not self._slots.acquire(timeout=LOOK_SECONDS):
+                if self.stopped.is_set():
+                    return
+            if self.stopped.is_set():
+                return
+            message_ids = [f"{self.name}-{count + n}" for n in range(self.plan.choice([1, 1, 8]))]
+            count += len(message_ids)
+            bodies = [body_of(name, self.plan.randint(20, 900)) for name in message_ids]
+            queue = self.plan.choice(self.queues)
+            request = append_request(queue, bodies)
+            self.history.begin(self.name, queue, bodies)
+            self._in_flight.append(message_ids)
+            yield request
+
+
+@dataclass
+class Reader:
+    """Reads one queue, waiting for more, until told to stop or until the connection breaks."""
+
+    history: History
+    endpoint: str
+    name: str
+    queue: QueueKey
+    stopped: threading.Event
+    offset: int = 0
+
+    def run(self) -> None:
+        """Read; whatever comes is a delivery to this reader."""
+        with grpc.insecure_channel(self.endpoint) as channel:
+            try:
+                while not self.stopped.is_set():
+                    self.offset = pull(
+                        channel, self.history, self.name, self.queue, self.offset, wait_ms_max=50
+                    )
+            except grpc.RpcError:
+                self.stopped.set()
+
+
+def pull(
+    channel: grpc.Channel,
+    history: History,
+    reader: str,
+    queue: QueueKey,
+    offset: int = 0,
+    wait_ms_max: int = 0,
+) -> int:
+    """Write down what one pull delivers; return the offset behind it. Raises grpc.RpcError."""
+    request = broker_pb2.PullRequest(
+        topic=queue.topic, queue_id=queue.queue_id, offset=offset, wait_ms_max=wait_ms_max
+    )
+    for response in broker_pb2_grpc.BrokerStub(channel).Pull(request, timeout=CALL_SECONDS_MAX):
+        sizes = np.frombuffer(response.record_sizes, ">i4").astype(np.int32)
+        for number, body in enumerate(bodies_of(response.records, sizes), offset):
+            history.delivered(reader, queue, number, body)
+        offset = response.next_offset
+    return offset
+
+
+def run_all(works: list[Callable[[], None]]) -> list[threading.Thread]:
+    """Start a thread for each."""
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def join_all(threads: list[threading.Thread]) -> None:
+    """Wait for the end of all, which have been told to stop."""
+    for thread in threads:
+        thread.join(CALL_SECONDS_MAX)
+        assert not thread.is_alive(), "a client does not end"
