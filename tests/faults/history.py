@@ -104,7 +104,8 @@ class History:
     deliveries: list[Delivery] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._events = itertools.count()
+        latest = (max(send.begun, send.ended or 0) for send in self.sends.values())
+        self._events = itertools.count(max(latest, default=-1) + 1)
         self._lock = threading.Lock()
 
     def begin(self, sender: str, queue: QueueKey, bodies: Iterable[bytes]) -> None:
@@ -213,7 +214,8 @@ def _of_delivery(send: Send | None, delivery: Delivery) -> Iterator[Fault]:
     if send.outcome is Outcome.HIDDEN:
         yield Fault("half", f"{name} at {place} is a half message")
     if send.body_hash != delivery.body_hash:
-        yield Fault("wrong body", f"{name} at {place} has another body than it was sent with")
+        found, expected_hash = delivery.body_hash, send.body_hash
+        yield Fault("wrong", f"{name} at {place} is {found}, and was sent as {expected_hash}")
     expected = (send.topic, send.queue_id, send.queue_offset)
     if send.outcome is Outcome.ACKED and place != expected:
         yield Fault("moved", f"{name} is at {place}, and was acknowledged at {expected}")

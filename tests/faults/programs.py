@@ -1,152 +1,35 @@
-"""What workers do to a store: each function is run in a process of its own, see `zygote`.
-
-Events, which `recording` turns into a history: `begin`, `ack`, `refused`, `durable`, `read`.
-"""
+"""What workers do to a store: each function is run in a process of its own, see `zygote`."""
 
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
-from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.process import raise_descriptor_limit
-from rocketpy_broker.services.config_file import ConfigFile
-from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
-from rocketpy_broker.store.message_store import MessageStore, StoreConfig
-from rocketpy_broker.store.values import GetMessageStatus, QueueKey
-from rocketpy_proto.record import Host
-from tests.blocks import bodies_of, wire_block
-from tests.faults.history import FINAL, body_of, hash_of, id_of
+from rocketpy_broker.store.flush import FlushPlan
+from rocketpy_broker.store.message_store import MessageStore
+from tests.faults.history import FINAL
+from tests.faults.store_use import (
+    PENDING_MAX,
+    QUEUES,
+    Sender,
+    Sizes,
+    config_file,
+    new_store,
+    save_config,
+    tell_queue,
+)
 from tests.faults.zygote import Link
-
-SEGMENT_BYTES = 256 << 10
-QUEUE_FILE_BYTES = 4000
-STORE_HOST = Host.parse("127.0.0.1:10911")
-QUEUES = [QueueKey(topic, queue_id) for topic in ("TopicA", "TopicB") for queue_id in range(2)]
-READ_BYTES_MAX = 64 << 10
-NO_END = 1 << 60
-# So many appends may wait for a flush before the worker waits, too.
-PENDING_MAX = 24
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of a store's files in bytes; fixed for its life."""
-
-    segment: int = SEGMENT_BYTES
-    queue_file: int = QUEUE_FILE_BYTES
-
-
-def new_store(
-    folder: str | Path, flush: FlushDiskType | str = FlushDiskType.SYNC_FLUSH, sizes: Sizes = Sizes()
-) -> MessageStore:
-    """A store that is not open yet."""
-    config = StoreConfig(Path(folder), sizes.segment, sizes.queue_file, FlushDiskType(flush))
-    return MessageStore(config, SystemClock(), STORE_HOST)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """An append that has not been acknowledged yet."""
-
-    end: int
-    queue: QueueKey
-    queue_offset: int
-    message_ids: list[str]
-
-
-class Sender:
-    """Sends messages with ids of its own to a store, flushes and acknowledges as a broker does."""
-
-    def __init__(self, store: MessageStore, link: Link, name: str, plan: random.Random) -> None:
-        self.store = store
-        self.link = link
-        self._name = name
-        self._plan = plan
-        self._count = 0
-        self._pending: deque[Sent] = deque()
-        self._sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-
-    def send(self, count: int | None = None, size_bytes_max: int = 600) -> None:
-        """Append one message or a block. Raises what the store raises, and has told of it."""
-        plan = self._plan
-        count = count or plan.choice([1, 1, plan.randint(2, 9)])
-        queue = plan.choice(QUEUES)
-        sizes = [plan.randint(40, size_bytes_max) for _ in range(count)]
-        message_ids = [f"{self._name}-{self._count + number}" for number in range(count)]
-        self._count += count
-        bodies = [body_of(name, size) for name, size in zip(message_ids, sizes, strict=True)]
-        block = wire_block(queue.topic, bodies).parsed()
-        self.link.emit("begin", self._name, queue, message_ids, sizes)
-        try:
-            result = self.store.append(queue, block)
-        except BaseException as error:
-            self.link.emit("refused", message_ids, type(error).__name__, str(error))
-            raise
-        sent = Sent(result.end_offset, queue, result.queue_offset, message_ids)
-        if self._sync:
-            self._pending.append(sent)
-        else:
-            self._acknowledge(sent)
-
-    def _acknowledge(self, sent: Sent) -> None:
-        self.link.emit("ack", sent.queue, sent.queue_offset, sent.message_ids, sent.end)
-
-    @property
-    def pending(self) -> int:
-        """How many appends wait for a flush."""
-        return len(self._pending)
-
-    def flushed(self, plan: FlushPlan) -> None:
-        """A flush has been run: tell the store, and acknowledge what it covers."""
-        self.store.flushed(plan)
-        self.link.emit("durable", plan.end)
-        while self._pending and self._pending[0].end <= plan.end:
-            self._acknowledge(self._pending.popleft())
-
-    def flush(self) -> None:
-        """Flush on this thread. Raises OSError, after which the store is read-only."""
-        plan = self.store.plan_flush()
-        try:
-            plan.run()
-        except OSError as error:
-            self.store.flush_failed(error)
-            self.link.emit("flush failed", str(error))
-            raise
-        self.flushed(plan)
-
-
-def read_queue(store: MessageStore, queue: QueueKey, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Offset and body of every message from `offset` on."""
-    while True:
-        result = store.get_message(queue, offset, NO_END, READ_BYTES_MAX)
-        if result.status is not GetMessageStatus.FOUND:
-            return
-        data = b"".join(bytes(part) for part in result.parts)
-        yield from enumerate(bodies_of(data, result.sizes), offset)
-        offset = result.next_offset
-
-
-def tell_queue(
-    store: MessageStore, link: Link, queue: QueueKey, reader: str, offset: int = 0
-) -> None:
-    """Read a queue and say what is in it."""
-    found = [
-        (number, id_of(body), hash_of(body)) for number, body in read_queue(store, queue, offset)
-    ]
-    for start in range(0, len(found), 200):
-        link.emit("read", reader, queue, found[start : start + 200])
 
 
 class Loader:
     """Uses a store as a broker does, in an order that chance decides."""
 
-    def __init__(self, store: MessageStore, sender: Sender, plan: random.Random, config: int) -> None:
+    def __init__(
+        self, store: MessageStore, sender: Sender, plan: random.Random, config: int
+    ) -> None:
         self._store = store
         self._sender = sender
         self._plan = plan
@@ -191,15 +74,7 @@ class Loader:
 
     def _save_config(self) -> None:
         self._config += 1
-        link = self._sender.link
-        link.emit("saving", self._config)
-        config_file(self._store.config.folder).save({"number": self._config})
-        link.emit("saved", self._config)
-
-
-def config_file(folder: Path) -> ConfigFile:
-    """A configuration file of ours, beside those of the broker."""
-    return ConfigFile(folder / "config" / "faults.json")
+        save_config(self._store, self._sender.link, self._config)
 
 
 def load(
@@ -230,15 +105,54 @@ def load(
     link.wait_for_go()
 
 
-def read(link: Link, folder: str) -> None:
+def read(link: Link, folder: str, sizes: tuple[int, int]) -> None:
     """Open the store after whatever happened, say all that is in it, and stop cleanly."""
     raise_descriptor_limit()
-    store = new_store(folder)
+    store = new_store(folder, sizes=Sizes(*sizes))
     store.open()
     link.emit("open")
     for queue in QUEUES:
         tell_queue(store, link, queue, FINAL)
     config = config_file(Path(folder)).load()
     link.emit("config", 0 if config is None else config["number"])
+    store.close()
+    link.emit("closed")
+
+
+def stages(link: Link, folder: str, seed: int, sizes: tuple[int, int], sends_max: int = 25) -> None:
+    """Send, flush the queues, send, flush the log, send; the test looks at the files in between."""
+    plan = random.Random(seed)
+    store = new_store(folder, sizes=Sizes(*sizes))
+    store.open()
+    sender = Sender(store, link, "s", plan)
+
+    def send_some() -> None:
+        for _ in range(plan.randint(0, sends_max)):
+            sender.send(size_bytes_max=2000)
+
+    send_some()
+    sender.flush()
+    store.flush_queues()
+    link.emit("queues flushed")
+    link.wait_for_go()
+    send_some()
+    sender.flush()
+    link.emit("log flushed")
+    link.wait_for_go()
+    send_some()
+    link.emit("crash")
+    link.wait_for_go()
+
+
+def go_on(link: Link, folder: str, seed: int, sizes: tuple[int, int]) -> None:
+    """Open a store after a crash, send a little more, say all that is in it, and stop cleanly."""
+    store = new_store(folder, sizes=Sizes(*sizes))
+    store.open()
+    sender = Sender(store, link, "again", random.Random(seed))
+    for _ in range(3):
+        sender.send()
+    sender.flush()
+    for queue in QUEUES:
+        tell_queue(store, link, queue, FINAL)
     store.close()
     link.emit("closed")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from pathlib import Path
 
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
+from tests.faults import programs
 from tests.faults.history import FINAL, Delivery, History, Outcome, body_of
+from tests.faults.store_use import Sizes
 from tests.faults.zygote import Event, Zygote
 
 
@@ -36,7 +39,9 @@ class Recorder:
         """Write one event down."""
         match event:
             case ["begin", sender, [topic, queue_id], message_ids, sizes]:
-                bodies = [body_of(name, size) for name, size in zip(message_ids, sizes, strict=True)]
+                bodies = [
+                    body_of(name, size) for name, size in zip(message_ids, sizes, strict=True)
+                ]
                 self.history.begin(sender, QueueKey(topic, queue_id), bodies)
             case ["ack", [_topic, queue_id], queue_offset, message_ids, end]:
                 self.history.acked(message_ids, queue_id, queue_offset)
@@ -68,9 +73,9 @@ class Recorder:
             if delivery.reader == FINAL or self.ends.get(delivery.message_id, 0) <= self.durable_end
         ]
 
-    def read_all(self, zygote: Zygote, folder: object) -> None:
+    def read_all(self, zygote: Zygote, folder: Path, sizes: Sizes = Sizes()) -> None:
         """Open the store in a new worker, and take down all that is in it."""
-        worker = zygote.start("read", folder=str(folder))
+        worker = zygote.start(programs.read, folder=str(folder), sizes=astuple(sizes))
         self.take(worker.events())
         assert worker.wait() == 0
         assert ["closed"] in self.others, "the reader did not come to its end"

@@ -15,6 +15,7 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.clients import Reader, Sender, join_all, pull, run_all
+from tests.faults import programs
 from tests.faults.history import FINAL, History, Outcome
 from tests.faults.recording import Recorder
 from tests.faults.zygote import Zygote
@@ -56,7 +57,7 @@ def _load_and_kill(
 ) -> None:
     flush = plan.choice(list(FlushDiskType))
     worker = zygote.start(
-        "load", folder=str(folder), flush=flush.value, name=name, seed=plan.getrandbits(32)
+        programs.load, folder=str(folder), flush=flush.value, name=name, seed=plan.getrandbits(32)
     )
     if plan.random() < 0.8:
         worker.expect("open")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.flush import FlushDiskType
+from tests.faults import programs
 from tests.faults.history import FINAL, History, Outcome, Send
 from tests.faults.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, LoopDiskError
 from tests.faults.recording import Recorder
@@ -66,7 +67,7 @@ def _load_and_cut(
     """One run of a writer that ends with the power, and the power on again."""
     recorder.flush = plan.choice(list(FlushDiskType))
     worker = zygote.start(
-        "load",
+        programs.load,
         folder=str(folder),
         flush=recorder.flush.value,
         name=name,

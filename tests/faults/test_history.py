@@ -115,7 +115,7 @@ def come_early(history: History) -> None:
         (invent, "phantom"),
         (keep_refused, "phantom"),
         (show_half, "half"),
-        (change_body, "wrong body"),
+        (change_body, "wrong"),
         (move_offset, "moved"),
         (move_queue, "moved"),
         (swap_of_two_senders, "reordered"),

@@ -1,7 +1,7 @@
 """Worker processes without the price of starting Python: forked from one that has all imported.
 
 `Zygote` is the side of the tests: it starts this module as a program, which loads the store and
-then forks a worker for each request. A worker runs one function of `tests.faults.programs` and
+then forks a worker for each request. A worker runs one function of a module in `PROGRAMS` and
 tells what it does over a socket, line by line, so that all it said before a kill is known.
 Everything ends with the test process: the zygote at the end of its socket, a worker at its next
 word.
@@ -10,6 +10,7 @@ word.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,11 @@ MESSAGE_BYTES_MAX = 1 << 16
 RECEIVE_BYTES = 1 << 16
 ANSWER_SECONDS_MAX = 60.0
 
+# Loaded once, shared by every worker.
+PROGRAMS = ("tests.faults.programs", "tests.faults.disk_programs")
+
 Event = list[Any]
+Program = Callable[..., None]
 
 
 class Link:
@@ -125,10 +130,11 @@ class Zygote:
         self._control.close()
         self._process.wait(ANSWER_SECONDS_MAX)
 
-    def start(self, program: str, **arguments: Any) -> Worker:
-        """Fork a worker that runs a function of `tests.faults.programs`."""
+    def start(self, program: Program, **arguments: Any) -> Worker:
+        """Fork a worker that runs a function of one of the modules in `PROGRAMS`."""
         ours, theirs = socket.socketpair()
-        request = json.dumps({"program": program, "arguments": arguments}).encode()
+        words = {"module": program.__module__, "name": program.__name__, "arguments": arguments}
+        request = json.dumps(words).encode()
         with theirs:
             socket.send_fds(self._control, [request], [theirs.fileno()])
             pid = int(self._control.recv(MESSAGE_BYTES_MAX))
@@ -143,13 +149,13 @@ class Zygote:
         return status
 
 
-def _run(program: str, arguments: dict[str, Any], connection: socket.socket) -> int:
+def _run(request: dict[str, Any], connection: socket.socket) -> int:
     """One worker, from its fork to its end."""
-    from tests.faults import programs
-
-    link = Link(connection)
+    # A module started by `-m` is not the one of this name that the programs have imported.
+    link = importlib.import_module("tests.faults.zygote").Link(connection)
+    program = getattr(importlib.import_module(request["module"]), request["name"])
     try:
-        getattr(programs, program)(link, **arguments)
+        program(link, **request["arguments"])
     except BrokenPipeError:
         return 2
     except BaseException:
@@ -174,12 +180,12 @@ def _serve(control: socket.socket) -> None:
             if pid == 0:
                 control.close()
                 # Nothing of this process may run in the worker: no flush, no handlers at exit.
-                os._exit(_run(request["program"], request["arguments"], connection))
+                os._exit(_run(request, connection))
         control.sendall(str(pid).encode())
 
 
 if __name__ == "__main__":
-    import tests.faults.programs  # Loaded once, shared by every worker.
-
+    for name in PROGRAMS:
+        importlib.import_module(name)
     with socket.socket(fileno=int(sys.argv[1])) as parent:
         _serve(parent)

@@ -1,0 +1,99 @@
+"""What workers do to a store whose disk is full or fails, see `zygote`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rocketpy_broker.errors import BrokerError, StoreClosedError
+from rocketpy_broker.process import raise_descriptor_limit
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
+from tests.faults.history import FINAL
+from tests.faults.store_use import (
+    QUEUES,
+    Sender,
+    Sizes,
+    new_store,
+    read_queue,
+    save_config,
+    tell_queue,
+)
+from tests.faults.zygote import Link
+
+BALLAST_WRITE_BYTES = 1 << 20
+SMALL_FILES = Sizes(segment=16 << 10, queue_file=1000)
+# With a full disk a round ends after so many sends, or after so many refused ones.
+FULL_SENDS_MAX = 60
+FULL_REFUSALS_MAX = 5
+
+
+def fill_and_free(link: Link, folder: str, ballast: str, seed: int, rounds: int) -> None:
+    """Use a store on a disk that is filled and freed again and again; tell how each send ends."""
+    raise_descriptor_limit()
+    plan = random.Random(seed)
+    store = new_store(folder, sizes=SMALL_FILES)
+    store.open()
+    sender = Sender(store, link, "s", plan)
+    for _round in range(rounds):
+        fill(Path(ballast), plan.choice([0, plan.randrange(64 << 10)]))
+        use_while_full(store, sender, plan)
+        Path(ballast).unlink()
+        sender.send()
+        sender.flush()
+        save_config(store, link, 1)
+        link.emit("round")
+    for queue in QUEUES:
+        tell_queue(store, link, queue, FINAL)
+    store.close()
+    link.emit("closed")
+
+
+def fill(ballast: Path, left_bytes: int) -> None:
+    """Let the ballast take all the space there is, but for `left_bytes`."""
+    with ballast.open("wb", buffering=0) as file:
+        with contextlib.suppress(OSError):
+            while file.write(bytes(BALLAST_WRITE_BYTES)):
+                pass
+        file.truncate(max(file.tell() - left_bytes, 0))
+
+
+def use_while_full(store: MessageStore, sender: Sender, plan: random.Random) -> None:
+    """Send, flush, save and read until enough was refused; reading and flushing go on."""
+    refused = 0
+    for _ in range(FULL_SENDS_MAX):
+        refused += is_refused(sender.send)
+        sender.flush()
+        # The queues may not be able to grow; their messages then wait in the log.
+        with no_space_allowed():
+            store.flush_queues()
+        with no_space_allowed():
+            save_config(store, sender.link, plan.randrange(1 << 20))
+        queue = plan.choice(QUEUES)
+        if store.range_of(queue).max_offset:
+            assert any(read_queue(store, queue, store.range_of(queue).max_offset - 1))
+        if refused == FULL_REFUSALS_MAX:
+            return
+
+
+def is_refused(send: Callable[[], None]) -> bool:
+    """Whether a send was refused; then by the one error that is declared for a full disk."""
+    try:
+        send()
+    except StoreClosedError as error:
+        assert error.code is ResponseCode.SERVICE_NOT_AVAILABLE, error.code
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def no_space_allowed() -> Iterator[None]:
+    """What is done inside may fail for want of space, and for no other reason."""
+    try:
+        yield
+    except OSError as error:
+        assert error.errno == errno.ENOSPC, error

@@ -1,0 +1,186 @@
+"""How workers and tests use a store: open it, send with ids, flush, read everything.
+
+Events, which `recording` turns into a history: `begin`, `ack`, `refused`, `durable`, `read`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.services.config_file import ConfigFile
+from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
+from rocketpy_broker.store.message_store import MessageStore, StoreConfig
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey
+from rocketpy_proto.record import Host, decode_record
+from tests.blocks import BORN_HOST, BORN_MS, wire_block
+from tests.faults.history import body_of, hash_of, id_of
+from tests.faults.zygote import Link
+
+SEGMENT_BYTES = 256 << 10
+QUEUE_FILE_BYTES = 4000
+STORE_HOST = Host.parse("127.0.0.1:10911")
+QUEUES = [QueueKey(topic, queue_id) for topic in ("TopicA", "TopicB") for queue_id in range(2)]
+# Long enough to lie across pages, so that half of it can be missing.
+TAGS = "tags-" * 50
+READ_BYTES_MAX = 64 << 10
+NO_END = 1 << 60
+# So many appends may wait for a flush before the worker waits, too.
+PENDING_MAX = 24
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a store's files in bytes; fixed for its life."""
+
+    segment: int = SEGMENT_BYTES
+    queue_file: int = QUEUE_FILE_BYTES
+
+
+def new_store(
+    folder: str | Path,
+    flush: FlushDiskType | str = FlushDiskType.SYNC_FLUSH,
+    sizes: Sizes = Sizes(),
+) -> MessageStore:
+    """A store that is not open yet."""
+    config = StoreConfig(Path(folder), sizes.segment, sizes.queue_file, FlushDiskType(flush))
+    return MessageStore(config, SystemClock(), STORE_HOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An append that has not been acknowledged yet."""
+
+    end: int
+    queue: QueueKey
+    queue_offset: int
+    message_ids: list[str]
+
+
+class Sender:
+    """Sends messages with ids of its own to a store, flushes and acknowledges as a broker does."""
+
+    def __init__(self, store: MessageStore, link: Link, name: str, plan: random.Random) -> None:
+        self.store = store
+        self.link = link
+        self._name = name
+        self._plan = plan
+        self._count = 0
+        self._pending: deque[Sent] = deque()
+        self._sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    def send(self, count: int | None = None, size_bytes_max: int = 600) -> None:
+        """Append one message or a block. Raises what the store raises, and has told of it."""
+        plan = self._plan
+        count = count or plan.choice([1, 1, plan.randint(2, 9)])
+        queue = plan.choice(QUEUES)
+        sizes = [plan.randint(40, size_bytes_max) for _ in range(count)]
+        message_ids = [f"{self._name}-{self._count + number}" for number in range(count)]
+        self._count += count
+        bodies = [body_of(name, size) for name, size in zip(message_ids, sizes, strict=True)]
+        block = wire_block(queue.topic, bodies, tags=TAGS).parsed()
+        self.link.emit("begin", self._name, queue, message_ids, sizes)
+        try:
+            result = self.store.append(queue, block)
+        except BaseException as error:
+            self.link.emit("refused", message_ids, type(error).__name__, str(error))
+            raise
+        sent = Sent(result.end_offset, queue, result.queue_offset, message_ids)
+        if self._sync:
+            self._pending.append(sent)
+        else:
+            self._acknowledge(sent)
+
+    def _acknowledge(self, sent: Sent) -> None:
+        self.link.emit("ack", sent.queue, sent.queue_offset, sent.message_ids, sent.end)
+
+    @property
+    def pending(self) -> int:
+        """How many appends wait for a flush."""
+        return len(self._pending)
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """A flush has been run: tell the store, and acknowledge what it covers."""
+        self.store.flushed(plan)
+        self.link.emit("durable", plan.end)
+        while self._pending and self._pending[0].end <= plan.end:
+            self._acknowledge(self._pending.popleft())
+
+    def flush(self) -> None:
+        """Flush on this thread. Raises OSError, after which the store is read-only."""
+        plan = self.store.plan_flush()
+        try:
+            plan.run()
+        except OSError as error:
+            self.store.flush_failed(error)
+            self.link.emit("flush failed", str(error))
+            raise
+        self.flushed(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message in a queue. `problem` names the first field that is not as it was sent, or ""."""
+
+    queue_offset: int
+    body: bytes
+    problem: str
+
+
+def read_queue(store: MessageStore, queue: QueueKey, offset: int = 0) -> Iterator[Found]:
+    """Every message from `offset` on."""
+    while True:
+        result = store.get_message(queue, offset, NO_END, READ_BYTES_MAX)
+        if result.status is not GetMessageStatus.FOUND:
+            return
+        data = b"".join(bytes(part) for part in result.parts)
+        position = 0
+        for number, size in enumerate(result.sizes.tolist(), offset):
+            yield _found(data[position : position + size], queue, number)
+            position += size
+        offset = result.next_offset
+
+
+def _found(data: bytes, queue: QueueKey, queue_offset: int) -> Found:
+    record = decode_record(data).record
+    fields = {
+        "topic": (record.topic, queue.topic),
+        "queue id": (record.queue_id, queue.queue_id),
+        "queue offset": (record.queue_offset, queue_offset),
+        "tags": (record.properties.get("TAGS"), TAGS),
+        "flag": (record.flag, 0),
+        "born time": (record.born_timestamp_ms, BORN_MS),
+        "born host": (record.born_host, BORN_HOST),
+        "store host": (record.store_host, STORE_HOST),
+        "reconsume times": (record.reconsume_times, 0),
+    }
+    wrong = [f"{name} {got!r:.400}" for name, (got, expected) in fields.items() if got != expected]
+    return Found(queue_offset, record.body, wrong[0] if wrong else "")
+
+
+def tell_queue(
+    store: MessageStore, link: Link, queue: QueueKey, reader: str, offset: int = 0
+) -> None:
+    """Read a queue and say what is in it."""
+    found = [
+        (message.queue_offset, id_of(message.body), message.problem or hash_of(message.body))
+        for message in read_queue(store, queue, offset)
+    ]
+    for start in range(0, len(found), 200):
+        link.emit("read", reader, queue, found[start : start + 200])
+
+
+def config_file(folder: Path) -> ConfigFile:
+    """A configuration file of ours, beside those of the broker."""
+    return ConfigFile(folder / "config" / "faults.json")
+
+
+def save_config(store: MessageStore, link: Link, number: int) -> None:
+    """Save a number in our configuration file. Raises OSError."""
+    link.emit("saving", number)
+    config_file(store.config.folder).save({"number": number})
+    link.emit("saved", number)

@@ -1,0 +1,117 @@
+"""Row F4: after a power cut each page that was written since its flush may be old or new."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.faults import programs
+from tests.faults.history import History
+from tests.faults.recording import Recorder
+from tests.faults.zygote import Zygote
+
+HYBRIDS_QUICK = 500
+HYBRIDS_TORTURE = 10_000
+# So many hybrids are made of one run of a store.
+HYBRIDS_PER_RUN = 25
+PAGE_BYTES = (512, 4096)
+SEGMENT_BYTES = 32 << 10
+QUEUE_FILE_BYTES = 1000
+SIZES = (SEGMENT_BYTES, QUEUE_FILE_BYTES)
+
+Files = dict[str, bytes]
+torture = (pytest.mark.torture, pytest.mark.timeout(7200))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a store: the files as the last flush left them, and at the crash."""
+
+    recorder: Recorder = field(default_factory=Recorder)
+    flushed: Files = field(default_factory=dict)
+    crashed: Files = field(default_factory=dict)
+
+
+def files_below(folder: Path) -> Files:
+    """What every file holds."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def run_until_crash(zygote: Zygote, folder: Path, plan: random.Random) -> Run:
+    """Files of queues count as flushed at an earlier time than those of the log."""
+    run = Run()
+    worker = zygote.start(
+        programs.stages, folder=str(folder), seed=plan.getrandbits(32), sizes=SIZES
+    )
+    for event in worker.events():
+        run.recorder.take_one(event)
+        match event:
+            case ["queues flushed"]:
+                run.flushed.update(files_below(folder))
+                worker.go()
+            case ["log flushed"]:
+                log = {k: v for k, v in files_below(folder).items() if k.startswith("commitlog/")}
+                run.flushed.update(log)
+                worker.go()
+            case ["crash"]:
+                run.crashed.update(files_below(folder))
+                worker.kill()
+    worker.wait()
+    return run
+
+
+def hybrid_of(run: Run, plan: random.Random) -> Files:
+    """A state that the disk may be in. Files that are replaced whole are new ones."""
+    page_bytes = plan.choice(PAGE_BYTES)
+    share_new = plan.choice([0.0, 0.1, 0.5, 0.9])
+    hybrid: Files = {}
+    for path, new in run.crashed.items():
+        if not path.startswith(("commitlog/", "consumequeue/")):
+            hybrid[path] = new
+            continue
+        old = run.flushed.get(path, bytes(len(new)))
+        pages = [
+            (new if plan.random() < share_new else old)[start : start + page_bytes]
+            for start in range(0, len(new), page_bytes)
+        ]
+        hybrid[path] = b"".join(pages)
+    return hybrid
+
+
+@pytest.mark.parametrize("hybrids", [HYBRIDS_QUICK, pytest.param(HYBRIDS_TORTURE, marks=torture)])
+def test_f4_torn_pages_never_make_a_wrong_message_and_take_nothing_that_was_flushed(
+    zygote: Zygote, ram_folder: Path, tmp_path: Path, seed: int, hybrids: int
+) -> None:
+    plan = random.Random(seed)
+    torn = 0
+    for number in range(hybrids // HYBRIDS_PER_RUN):
+        run = run_until_crash(zygote, ram_folder / f"run{number}", plan)
+        for hybrid_number in range(HYBRIDS_PER_RUN):
+            hybrid = hybrid_of(run, plan)
+            torn += hybrid not in (run.crashed, run.flushed)
+            folder = ram_folder / f"hybrid{number}-{hybrid_number}"
+            _write(folder, hybrid)
+            _judge(zygote, run, folder, tmp_path, seed)
+    assert torn > hybrids // 4, "hardly a page was torn"
+
+
+def _write(folder: Path, files: Files) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _judge(zygote: Zygote, run: Run, folder: Path, tmp_path: Path, seed: int) -> None:
+    history = run.recorder.history
+    recorder = Recorder(History(dict(history.sends), list(history.deliveries)))
+    worker = zygote.start(programs.go_on, folder=str(folder), seed=seed, sizes=SIZES)
+    recorder.take(worker.events())
+    assert worker.wait() == 0
+    recorder.history.check(tmp_path, seed)
+    shutil.rmtree(folder)

@@ -1,0 +1,62 @@
+"""Row F7: the disk is filled and freed, again and again, under a store that goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults import disk_programs
+from tests.faults.recording import Recorder
+from tests.faults.zygote import Zygote
+
+ROUNDS_QUICK = 50
+ROUNDS_TORTURE = 500
+DISK_BYTES = 24 << 20
+torture = (pytest.mark.torture, pytest.mark.timeout(7200))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk in memory that is soon full."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "rocketpy-test", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no small disk can be mounted: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("rounds", [ROUNDS_QUICK, pytest.param(ROUNDS_TORTURE, marks=torture)])
+def test_f7_a_full_disk_is_an_answer_and_nothing_is_lost(
+    zygote: Zygote, small_disk: Path, tmp_path: Path, seed: int, rounds: int
+) -> None:
+    recorder = Recorder()
+    worker = zygote.start(
+        disk_programs.fill_and_free,
+        folder=str(small_disk / "store"),
+        ballast=str(small_disk / "ballast"),
+        seed=seed,
+        rounds=rounds,
+    )
+    try:
+        recorder.take(worker.events())
+    finally:
+        worker.kill()
+        status = worker.wait()
+    assert status == 0
+    recorder.history.check(tmp_path, seed)
+    said = [event[0] for event in recorder.others]
+    assert said.count("round") == rounds
+    assert said.count("refused") > rounds
+    assert said[-1] == "closed"
+    recorder.history.deliveries.clear()
+    recorder.read_all(zygote, small_disk / "store", disk_programs.SMALL_FILES)
+    recorder.history.check(tmp_path, seed)
