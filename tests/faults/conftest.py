@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.conftest import start_broker as start_broker
+from tests.broker.conftest import start_broker
 from tests.faults.zygote import Zygote
 
+__all__ = ["start_broker"]
 SEED_VARIABLE = "ROCKETPY_FAULT_SEED"
 RAM_FOLDER = Path("/dev/shm")
 

@@ -41,9 +41,8 @@ class Loader:
         """One append, and perhaps something else. Raises OSError, StoreClosedError."""
         chance = self._plan.random
         self._sender.send()
-        if chance() < 0.1 or self._sender.pending > PENDING_MAX:
-            self.end_flush()
-        elif self._flushing is not None and self._flushing[1].done():
+        is_done = self._flushing is not None and self._flushing[1].done()
+        if is_done or chance() < 0.1 or self._sender.pending > PENDING_MAX:
             self.end_flush()
         if self._flushing is None and chance() < 0.6:
             flush_plan = self._store.plan_flush()

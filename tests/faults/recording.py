@@ -10,7 +10,7 @@ from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from tests.faults import programs
 from tests.faults.history import FINAL, Delivery, History, Outcome, body_of
-from tests.faults.store_use import Sizes
+from tests.faults.store_use import DEFAULT_SIZES, Sizes
 from tests.faults.zygote import Event, Zygote
 
 
@@ -73,7 +73,7 @@ class Recorder:
             if delivery.reader == FINAL or self.ends.get(delivery.message_id, 0) <= self.durable_end
         ]
 
-    def read_all(self, zygote: Zygote, folder: Path, sizes: Sizes = Sizes()) -> None:
+    def read_all(self, zygote: Zygote, folder: Path, sizes: Sizes = DEFAULT_SIZES) -> None:
         """Open the store in a new worker, and take down all that is in it."""
         worker = zygote.start(programs.read, folder=str(folder), sizes=astuple(sizes))
         self.take(worker.events())

@@ -41,10 +41,13 @@ class Sizes:
     queue_file: int = QUEUE_FILE_BYTES
 
 
+DEFAULT_SIZES = Sizes()
+
+
 def new_store(
     folder: str | Path,
     flush: FlushDiskType | str = FlushDiskType.SYNC_FLUSH,
-    sizes: Sizes = Sizes(),
+    sizes: Sizes = DEFAULT_SIZES,
 ) -> MessageStore:
     """A store that is not open yet."""
     config = StoreConfig(Path(folder), sizes.segment, sizes.queue_file, FlushDiskType(flush))

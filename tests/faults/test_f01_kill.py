@@ -14,8 +14,8 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
-from tests.faults.clients import Reader, Sender, join_all, pull, run_all
 from tests.faults import programs
+from tests.faults.clients import Reader, Sender, join_all, pull, run_all
 from tests.faults.history import FINAL, History, Outcome
 from tests.faults.recording import Recorder
 from tests.faults.zygote import Zygote
@@ -81,10 +81,12 @@ def test_f1_a_broker_killed_under_load_keeps_what_it_acknowledged(
             topics.append(f"T{number}")
             broker.create_topic(topics[-1], QUEUES)
             _use_until_killed(broker, history, topics[-3:], plan, f"s{number}")
-    with started(ram_folder, FlushDiskType.SYNC_FLUSH) as broker:
-        with grpc.insecure_channel(broker.endpoint) as channel:
-            for queue in [QueueKey(topic, number) for topic in topics for number in range(QUEUES)]:
-                pull(channel, history, FINAL, queue)
+    with (
+        started(ram_folder, FlushDiskType.SYNC_FLUSH) as broker,
+        grpc.insecure_channel(broker.endpoint) as channel,
+    ):
+        for queue in [QueueKey(topic, number) for topic in topics for number in range(QUEUES)]:
+            pull(channel, history, FINAL, queue)
     history.check(tmp_path, seed)
     acked = sum(send.outcome is Outcome.ACKED for send in history.sends.values())
     assert acked > kills * 10, "next to nothing was acknowledged"
