@@ -148,8 +148,10 @@ class History:
     def save(self, path: Path) -> None:
         """Write one line of JSON for each send and each delivery."""
         with path.open("w", encoding="utf-8") as file:
-            for entry in (*self.sends.values(), *self.deliveries):
-                file.write(json.dumps(asdict(entry)) + "\n")
+            for send in self.sends.values():
+                file.write(json.dumps(asdict(send)) + "\n")
+            for delivery in self.deliveries:
+                file.write(json.dumps(asdict(delivery)) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> History:

@@ -6,7 +6,7 @@ import random
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import BrokerError, StoreLockedError
 from rocketpy_broker.process import raise_descriptor_limit
 from rocketpy_broker.store.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
@@ -153,5 +153,21 @@ def go_on(link: Link, folder: str, seed: int, sizes: tuple[int, int]) -> None:
     sender.flush()
     for queue in QUEUES:
         tell_queue(store, link, queue, FINAL)
+    store.close()
+    link.emit("closed")
+
+
+def race(link: Link, folder: str) -> None:
+    """Open the store at the test's word; say who won, and hold it until told to stop."""
+    store = new_store(folder)
+    link.emit("ready")
+    link.wait_for_go()
+    try:
+        store.open()
+    except StoreLockedError as error:
+        link.emit("locked", str(error))
+        return
+    link.emit("open")
+    link.wait_for_go()
     store.close()
     link.emit("closed")

@@ -1,0 +1,152 @@
+"""Row F9: while a flush takes its time, only those wait who asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.blocks import bodies_of
+from tests.broker.conftest import RunningBroker, StartBroker
+
+# Calls of each kind that have to be answered while one flush hangs.
+CALLS = 200
+SENDS = 50
+HELD_SECONDS_MAX = 60
+FLUSH_INTERVAL_MS = 1_000
+FLUSH_TIMEOUT_MS = 5_000
+FLUSH_DISK_TIMEOUT = 10
+
+
+class SlowDisk:
+    """Flushes hang from `hold` to `release`; they never fail, and none is left out."""
+
+    def __init__(self) -> None:
+        self._free = threading.Event()
+        self._free.set()
+        self._began = threading.Event()
+        self._run = FlushPlan.run
+
+    def run(self, plan: FlushPlan) -> None:
+        """Stands in for FlushPlan.run, on the flush thread."""
+        self._began.set()
+        assert self._free.wait(HELD_SECONDS_MAX)
+        self._run(plan)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A flush that begins inside hangs, until `release` or the end."""
+        self._began.clear()
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self.release()
+
+    async def hangs(self) -> None:
+        """Return when a flush hangs."""
+        assert await asyncio.to_thread(self._began.wait, HELD_SECONDS_MAX)
+
+    def release(self) -> None:
+        """Let the flush end, and all later ones."""
+        self._free.set()
+
+
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    """A disk that can be made to hang, under every broker of the test."""
+    disk = SlowDisk()
+
+    def run(plan: FlushPlan) -> None:
+        disk.run(plan)
+
+    monkeypatch.setattr(FlushPlan, "run", run)
+    return disk
+
+
+async def bodies_in(running: RunningBroker, queue_id: int) -> list[bytes]:
+    """What a reader sees of a queue."""
+    found: list[bytes] = []
+    for response in await running.pull(topic="T", queue_id=queue_id):
+        found += bodies_of(response.records, response.record_sizes)
+    return found
+
+
+async def test_f9_all_else_is_answered_while_a_flush_hangs(
+    start_broker: StartBroker, slow_disk: SlowDisk
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"durable")
+        bodies = [b"%d" % number for number in range(SENDS)]
+        with slow_disk.held():
+            sends = [asyncio.ensure_future(running.append("T", 0, body)) for body in bodies]
+            await slow_disk.hangs()
+            await _ask_for_all_else(running)
+            assert not any(send.done() for send in sends)
+        answers = await asyncio.gather(*sends)
+        assert {answer.status.code for answer in answers} == {ResponseCode.SUCCESS}
+        by_offset = dict(zip((answer.queue_offset for answer in answers), bodies, strict=True))
+        expected = [by_offset[offset] for offset in sorted(by_offset)]
+        assert await bodies_in(running, 0) == [b"durable", *expected]
+
+
+async def _ask_for_all_else(running: RunningBroker) -> None:
+    health = health_pb2_grpc.HealthStub(running.channel)
+    offsets = broker_pb2.QueryOffsetsRequest(topics=["T"])
+    for _ in range(CALLS):
+        answer = await health.Check(health_pb2.HealthCheckRequest())
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        [topic] = (await running.data.QueryOffsets(offsets)).topics
+        assert topic.queues[0].max_offset == 1
+        assert await bodies_in(running, 0) == [b"durable"]
+
+
+async def test_f9_with_async_flush_nobody_waits(
+    start_broker: StartBroker, slow_disk: SlowDisk
+) -> None:
+    async with start_broker(FlushDiskType.ASYNC_FLUSH) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"first")
+        bodies = [b"%d" % number for number in range(SENDS)]
+        with slow_disk.held():
+            running.clock.advance(FLUSH_INTERVAL_MS)
+            await slow_disk.hangs()
+            for body in bodies:
+                answer = await running.append("T", 0, body)
+                assert answer.status.code == ResponseCode.SUCCESS
+            assert await bodies_in(running, 0) == [b"first", *bodies]
+
+
+@pytest.mark.skipif(
+    FLUSH_DISK_TIMEOUT not in set(ResponseCode), reason="the broker has no flush timeout yet"
+)
+async def test_f9_a_send_whose_flush_takes_too_long_is_told_so_with_its_place(
+    start_broker: StartBroker, slow_disk: SlowDisk
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"durable")
+        with slow_disk.held():
+            send = asyncio.ensure_future(running.append("T", 0, b"slow"))
+            await slow_disk.hangs()
+            # An answer to another call tells that the send waits for its flush by now.
+            assert await bodies_in(running, 0) == [b"durable"]
+            running.clock.advance(FLUSH_TIMEOUT_MS - 1)
+            assert await bodies_in(running, 0) == [b"durable"]
+            assert not send.done()
+            running.clock.advance(1)
+            answer = await send
+            assert await bodies_in(running, 0) == [b"durable"]
+        assert answer.status.code == FLUSH_DISK_TIMEOUT
+        assert (answer.queue_id, answer.queue_offset, answer.record_count) == (0, 1, 1)
+        # The next send is flushed after the slow one, so that one is there by then.
+        await running.append("T", 0, b"next")
+        assert await bodies_in(running, 0) == [b"durable", b"slow", b"next"]
