@@ -23,12 +23,12 @@ SHELL := /bin/sh
 .ONESHELL:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint bench proto wheel clean
+.PHONY: help setup java tools demo test torture lint bench proto wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
 	echo
-	echo "PYTHON=python3.12 chooses the interpreter; ARGS='...' is handed on to test, demo and bench."
+	echo "PYTHON=python3.12 chooses the interpreter; ARGS='...' goes to test, torture, demo and bench."
 
 setup: $(INSTALLED) java ## Make .venv with every dependency, and see that Java 17 or newer is there
 
@@ -36,9 +36,12 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 	@$(USE_JAVA)
 	$(BIN)/python notebooks/flights_demo.py $(ARGS)
 
-test: $(INSTALLED) java ## Run the tests
+test: $(INSTALLED) java tools ## Run the tests
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m "not torture" $(ARGS)
+
+torture: $(INSTALLED) tools ## Kill, cut power and let calls fail, thousands of times: an hour
+	@$(BIN)/python -m pytest -m torture $(ARGS)
 
 lint: $(INSTALLED) ## Check style, types, the arrows between rooms, and limits
 	@set -x
@@ -116,6 +119,17 @@ java:
 	if [ -z "$$($(FIND_JAVA_HOME))" ]; then
 		echo "make: still no Java 17 or newer; install one and set JAVA_HOME to it" >&2
 		exit 1
+	fi
+
+# What some fault tests need; without it they are skipped, and say so.
+tools:
+	@PATH="$$PATH:/usr/sbin:/sbin"
+	if ! { command -v strace && command -v mkfs.ext4; } > /dev/null; then
+		need="strace or mkfs.ext4"
+		command="apt-get update -q && apt-get install -qy strace e2fsprogs"
+		(
+			$(RUN_AS_ROOT)
+		) || echo "make: going on without; the tests that need them are skipped" >&2
 	fi
 
 # Runs the shell's $$command where that can work; else says how to get what its $$need names.

@@ -22,13 +22,13 @@ from tests.faults.store_use import (
     new_store,
     read_queue,
     save_config,
-    tell_queue,
+    tell_all,
 )
 from tests.faults.zygote import Link
 
 SCRIPT_STEPS = 120
 BALLAST_WRITE_BYTES = 1 << 20
-SMALL_FILES = Sizes(segment=16 << 10, queue_file=1000)
+SMALL_FILES = Sizes(segment=32 << 10, queue_file=1000)
 # With a full disk a round ends after so many sends, or after so many refused ones.
 FULL_SENDS_MAX = 60
 FULL_REFUSALS_MAX = 5
@@ -41,7 +41,9 @@ def fill_and_free(link: Link, folder: str, ballast: str, seed: int, rounds: int)
     store = new_store(folder, sizes=SMALL_FILES)
     store.open()
     sender = Sender(store, link, "s", plan)
-    for _round in range(rounds):
+    for number in range(rounds):
+        # A queue that comes to be while the disk is full.
+        sender.queues = [*QUEUES, QueueKey(f"Topic{number}", 0)]
         fill(Path(ballast), plan.choice([0, plan.randrange(64 << 10)]))
         use_while_full(store, sender, plan)
         Path(ballast).unlink()
@@ -49,8 +51,7 @@ def fill_and_free(link: Link, folder: str, ballast: str, seed: int, rounds: int)
         sender.flush()
         save_config(store, link, 1)
         link.emit("round")
-    for queue in QUEUES:
-        tell_queue(store, link, queue, FINAL)
+    tell_all(store, link, FINAL)
     store.close()
     link.emit("closed")
 
@@ -119,8 +120,7 @@ def script(link: Link, folder: str, seed: int) -> None:
     sender = Sender(store, link, "s", plan)
     for step in range(SCRIPT_STEPS):
         script_step(store, sender, step)
-    for queue in QUEUES:
-        tell_queue(store, link, queue, "script")
+    tell_all(store, link, "script")
     try:
         store.close()
     except OSError as error:

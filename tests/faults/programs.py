@@ -19,6 +19,7 @@ from tests.faults.store_use import (
     config_file,
     new_store,
     save_config,
+    tell_all,
     tell_queue,
 )
 from tests.faults.zygote import Link
@@ -110,8 +111,7 @@ def read(link: Link, folder: str, sizes: tuple[int, int]) -> None:
     store = new_store(folder, sizes=Sizes(*sizes))
     store.open()
     link.emit("open")
-    for queue in QUEUES:
-        tell_queue(store, link, queue, FINAL)
+    tell_all(store, link, FINAL)
     config = config_file(Path(folder)).load()
     link.emit("config", 0 if config is None else config["number"])
     store.close()
@@ -151,8 +151,7 @@ def go_on(link: Link, folder: str, seed: int, sizes: tuple[int, int]) -> None:
     for _ in range(3):
         sender.send()
     sender.flush()
-    for queue in QUEUES:
-        tell_queue(store, link, queue, FINAL)
+    tell_all(store, link, FINAL)
     store.close()
     link.emit("closed")
 

@@ -70,6 +70,7 @@ class Sender:
     def __init__(self, store: MessageStore, link: Link, name: str, plan: random.Random) -> None:
         self.store = store
         self.link = link
+        self.queues = list(QUEUES)
         self._name = name
         self._plan = plan
         self._count = 0
@@ -80,7 +81,7 @@ class Sender:
         """Append one message or a block. Raises what the store raises, and has told of it."""
         plan = self._plan
         count = count or plan.choice([1, 1, plan.randint(2, 9)])
-        queue = plan.choice(QUEUES)
+        queue = plan.choice(self.queues)
         sizes = [plan.randint(40, size_bytes_max) for _ in range(count)]
         message_ids = [f"{self._name}-{self._count + number}" for number in range(count)]
         self._count += count
@@ -163,6 +164,12 @@ def _found(data: bytes, queue: QueueKey, queue_offset: int) -> Found:
     }
     wrong = [f"{name} {got!r:.400}" for name, (got, expected) in fields.items() if got != expected]
     return Found(queue_offset, record.body, wrong[0] if wrong else "")
+
+
+def tell_all(store: MessageStore, link: Link, reader: str) -> None:
+    """Read all queues and say what is in them."""
+    for queue in store.queues():
+        tell_queue(store, link, queue, reader)
 
 
 def tell_queue(

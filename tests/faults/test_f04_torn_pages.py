@@ -22,6 +22,8 @@ PAGE_BYTES = (512, 4096)
 SEGMENT_BYTES = 32 << 10
 QUEUE_FILE_BYTES = 1000
 SIZES = (SEGMENT_BYTES, QUEUE_FILE_BYTES)
+# How the names of files end that are never written in place.
+REPLACED_WHOLE = (".json", ".json.bak", "lock", "abort")
 
 Files = dict[str, bytes]
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
@@ -66,15 +68,15 @@ def run_until_crash(zygote: Zygote, folder: Path, plan: random.Random) -> Run:
 
 
 def hybrid_of(run: Run, plan: random.Random) -> Files:
-    """A state that the disk may be in. Files that are replaced whole are new ones."""
+    """A state that the disk may be in: of what is written in place any page may be old."""
     page_bytes = plan.choice(PAGE_BYTES)
     share_new = plan.choice([0.0, 0.1, 0.5, 0.9])
     hybrid: Files = {}
     for path, new in run.crashed.items():
-        if not path.startswith(("commitlog/", "consumequeue/")):
+        old = run.flushed.get(path, bytes(len(new)))
+        if path.endswith(REPLACED_WHOLE) or old == new:
             hybrid[path] = new
             continue
-        old = run.flushed.get(path, bytes(len(new)))
         pages = [
             (new if plan.random() < share_new else old)[start : start + page_bytes]
             for start in range(0, len(new), page_bytes)

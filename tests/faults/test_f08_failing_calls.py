@@ -14,8 +14,9 @@ from tests.faults.tracing import Call
 from tests.faults.zygote import Event, Zygote
 
 SCRIPT_SEED = 8
-CALLS = ("openat", "pwrite64", "fallocate", "fsync", "fdatasync", "rename", "unlink")
+CALLS = ("openat", "mkdir", "pwrite64", "fallocate", "fsync", "fdatasync", "rename", "unlink")
 FLUSHES = ("fsync", "fdatasync")
+WRITTEN_IN_PLACE = ("/commitlog/", "/consumequeue/", "/index/")
 ERRORS = ("EIO", "ENOSPC", "EINTR")
 # Of each call and error: the first, the last, and so many in between.
 BETWEEN_QUICK = 1
@@ -53,12 +54,12 @@ def counts(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Counter[
 
 
 def assert_no_flush_is_tried_again(calls: list[Call]) -> None:
-    """A file of log or queue whose flush failed is never flushed again by that process."""
+    """A file of log, queue or index whose flush failed is not flushed again by that process."""
     failed: set[str] = set()
     for call in calls:
         if "O_EXCL" in call.arguments:
             failed.discard(call.opened)  # Another file of that name: the failed one was removed.
-        if call.name in FLUSHES and ("/commitlog/" in call.path or "/consumequeue/" in call.path):
+        if call.name in FLUSHES and any(folder in call.path for folder in WRITTEN_IN_PLACE):
             assert call.path not in failed, f"{call.path} was flushed again after a failed flush"
             if call.injected and call.error != "EINTR":
                 failed.add(call.path)
