@@ -16,12 +16,13 @@ from rocketpy_broker.store.values import QueueKey
 from tests.blocks import wire_block
 from tests.faults.history import FINAL
 from tests.faults.store_use import (
+    DELETED_TOPIC,
     QUEUES,
+    SavedOffset,
     Sender,
     Sizes,
     new_store,
     read_queue,
-    save_config,
     tell_all,
 )
 from tests.faults.zygote import Link
@@ -40,16 +41,16 @@ def fill_and_free(link: Link, folder: str, ballast: str, seed: int, rounds: int)
     plan = random.Random(seed)
     store = new_store(folder, sizes=SMALL_FILES)
     store.open()
-    sender = Sender(store, link, "s", plan)
+    sender, saved = Sender(store, link, "s", plan), SavedOffset(store, link)
     for number in range(rounds):
         # A queue that comes to be while the disk is full.
         sender.queues = [*QUEUES, QueueKey(f"Topic{number}", 0)]
         fill(Path(ballast), plan.choice([0, plan.randrange(64 << 10)]))
-        use_while_full(store, sender, plan)
+        use_while_full(store, sender, saved, plan)
         Path(ballast).unlink()
         sender.send()
         sender.flush()
-        save_config(store, link, 1)
+        saved.save(saved.number + 1)
         link.emit("round")
     tell_all(store, link, FINAL)
     store.close()
@@ -65,7 +66,9 @@ def fill(ballast: Path, left_bytes: int) -> None:
         file.truncate(max(file.tell() - left_bytes, 0))
 
 
-def use_while_full(store: MessageStore, sender: Sender, plan: random.Random) -> None:
+def use_while_full(
+    store: MessageStore, sender: Sender, saved: SavedOffset, plan: random.Random
+) -> None:
     """Send, flush, save and read until enough was refused; reading and flushing go on."""
     refused = 0
     for _ in range(FULL_SENDS_MAX):
@@ -75,7 +78,7 @@ def use_while_full(store: MessageStore, sender: Sender, plan: random.Random) -> 
         with no_space_allowed():
             store.flush_queues()
         with no_space_allowed():
-            save_config(store, sender.link, plan.randrange(1 << 20))
+            saved.save(saved.number + 1)
         queue = plan.choice(QUEUES)
         if store.range_of(queue).max_offset:
             assert any(read_queue(store, queue, store.range_of(queue).max_offset - 1))
@@ -117,9 +120,9 @@ def script(link: Link, folder: str, seed: int) -> None:
     except (OSError, BrokerError) as error:
         link.emit("failed", "open", str(error))
         return
-    sender = Sender(store, link, "s", plan)
+    sender, saved = Sender(store, link, "s", plan), SavedOffset(store, link)
     for step in range(SCRIPT_STEPS):
-        script_step(store, sender, step)
+        script_step(store, sender, saved, step)
     tell_all(store, link, "script")
     try:
         store.close()
@@ -128,7 +131,7 @@ def script(link: Link, folder: str, seed: int) -> None:
     link.emit("closed", store.refusal)
 
 
-def script_step(store: MessageStore, sender: Sender, step: int) -> None:
+def script_step(store: MessageStore, sender: Sender, saved: SavedOffset, step: int) -> None:
     """One send; now and then a flush of the log, of the queues, a saved file, a topic deleted."""
     link = sender.link
     try:
@@ -140,7 +143,7 @@ def script_step(store: MessageStore, sender: Sender, step: int) -> None:
             sender.flush()
     work: dict[int, Callable[[], None]] = {
         5: store.flush_queues,
-        10: lambda: save_config(store, link, step),
+        10: lambda: saved.save(step),
         15: lambda: delete_a_topic(store),
     }
     if step % 20 in work:
@@ -153,5 +156,6 @@ def script_step(store: MessageStore, sender: Sender, step: int) -> None:
 def delete_a_topic(store: MessageStore) -> None:
     """Make a topic of its own, and delete it again. Raises OSError."""
     with contextlib.suppress(StoreClosedError):
-        store.append(QueueKey("Short", 0), wire_block("Short", [b"short-lived"]).parsed())
-    store.delete_topic("Short")
+        block = wire_block(DELETED_TOPIC, [b"short-lived"]).parsed()
+        store.append(QueueKey(DELETED_TOPIC, 0), block)
+    store.delete_topic(DELETED_TOPIC)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 from rocketpy_broker.errors import BrokerError, StoreLockedError
 from rocketpy_broker.process import raise_descriptor_limit
@@ -14,11 +13,10 @@ from tests.faults.history import FINAL
 from tests.faults.store_use import (
     PENDING_MAX,
     QUEUES,
+    SavedOffset,
     Sender,
     Sizes,
-    config_file,
     new_store,
-    save_config,
     tell_all,
     tell_queue,
 )
@@ -29,12 +27,12 @@ class Loader:
     """Uses a store as a broker does, in an order that chance decides."""
 
     def __init__(
-        self, store: MessageStore, sender: Sender, plan: random.Random, config: int
+        self, store: MessageStore, sender: Sender, plan: random.Random, saved: SavedOffset
     ) -> None:
         self._store = store
         self._sender = sender
         self._plan = plan
-        self._config = config
+        self._saved = saved
         self._threads = ThreadPoolExecutor(1)
         self._flushing: tuple[FlushPlan, Future[None]] | None = None
 
@@ -53,7 +51,7 @@ class Loader:
         if chance() < 0.03:
             self._read_end()
         if chance() < 0.03:
-            self._save_config()
+            self._saved.save(self._saved.number + 1)
 
     def end_flush(self) -> None:
         """Wait for the flush that runs. Raises OSError."""
@@ -72,10 +70,6 @@ class Loader:
         begin = max(self._store.range_of(queue).max_offset - 20, 0)
         tell_queue(self._store, self._sender.link, queue, f"reader-{self._plan.random()}", begin)
 
-    def _save_config(self) -> None:
-        self._config += 1
-        save_config(self._store, self._sender.link, self._config)
-
 
 def load(
     link: Link,
@@ -84,7 +78,6 @@ def load(
     name: str,
     seed: int,
     steps_max: int = 400,
-    config_begin: int = 0,
 ) -> None:
     """Open the store and use it until killed or until the disk fails; perhaps close it."""
     raise_descriptor_limit()
@@ -93,7 +86,8 @@ def load(
     try:
         store.open()
         link.emit("open")
-        loader = Loader(store, Sender(store, link, name, plan), plan, config_begin)
+        saved = SavedOffset(store, link)
+        loader = Loader(store, Sender(store, link, name, plan), plan, saved)
         for _step in range(steps_max):
             loader.step()
         if plan.random() < 0.5:
@@ -112,8 +106,7 @@ def read(link: Link, folder: str, sizes: tuple[int, int]) -> None:
     store.open()
     link.emit("open")
     tell_all(store, link, FINAL)
-    config = config_file(Path(folder)).load()
-    link.emit("config", 0 if config is None else config["number"])
+    link.emit("config", SavedOffset(store, link).number)
     store.close()
     link.emit("closed")
 

@@ -72,7 +72,6 @@ def _load_and_cut(
         flush=recorder.flush.value,
         name=name,
         seed=plan.getrandbits(32),
-        config_begin=recorder.config,
     )
     if plan.random() < 0.9:
         worker.expect("open")
