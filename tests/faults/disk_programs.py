@@ -76,7 +76,7 @@ def use_while_full(
         sender.flush()
         # The queues may not be able to grow; their messages then wait in the log.
         with no_space_allowed():
-            store.flush_queues()
+            store.flush_derived()
         with no_space_allowed():
             saved.save(saved.number + 1)
         queue = plan.choice(QUEUES)
@@ -142,7 +142,7 @@ def script_step(store: MessageStore, sender: Sender, saved: SavedOffset, step: i
         with contextlib.suppress(OSError):
             sender.flush()
     work: dict[int, Callable[[], None]] = {
-        5: store.flush_queues,
+        5: store.flush_derived,
         10: lambda: saved.save(step),
         15: lambda: delete_a_topic(store),
     }

@@ -47,7 +47,7 @@ class Loader:
             flush_plan = self._store.plan_flush()
             self._flushing = flush_plan, self._threads.submit(flush_plan.run)
         if chance() < 0.03:
-            self._threads.submit(self._store.flush_queues).result()
+            self._threads.submit(self._store.flush_derived).result()
         if chance() < 0.03:
             self._read_end()
         if chance() < 0.03:
@@ -124,8 +124,8 @@ def stages(link: Link, folder: str, seed: int, sizes: tuple[int, int], sends_max
 
     send_some()
     sender.flush()
-    store.flush_queues()
-    link.emit("queues flushed")
+    store.flush_derived()
+    link.emit("derived files flushed")
     link.wait_for_go()
     send_some()
     sender.flush()

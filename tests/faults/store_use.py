@@ -14,13 +14,16 @@ from pathlib import Path
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
 from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
-from rocketpy_broker.store.message_store import MessageStore, StoreConfig
-from rocketpy_broker.store.values import GetMessageStatus, QueueKey
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.store_config import StoreConfig
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import Host, decode_record
 from tests.blocks import BORN_HOST, BORN_MS, wire_block
 from tests.faults.history import body_of, hash_of, id_of
 from tests.faults.zygote import Link
 
+INDEX_SLOTS = 50
+INDEX_ENTRIES = 400
 SEGMENT_BYTES = 256 << 10
 QUEUE_FILE_BYTES = 4000
 GROUP = "faults"
@@ -53,7 +56,14 @@ def new_store(
     sizes: Sizes = DEFAULT_SIZES,
 ) -> MessageStore:
     """A store that is not open yet."""
-    config = StoreConfig(Path(folder), sizes.segment, sizes.queue_file, FlushDiskType(flush))
+    config = StoreConfig(
+        Path(folder),
+        sizes.segment,
+        sizes.queue_file,
+        FlushDiskType(flush),
+        index_slot_count=INDEX_SLOTS,
+        index_entry_count_max=INDEX_ENTRIES,
+    )
     return MessageStore(config, SystemClock(), STORE_HOST)
 
 
@@ -141,7 +151,7 @@ class Found:
 def read_queue(store: MessageStore, queue: QueueKey, offset: int = 0) -> Iterator[Found]:
     """Every message from `offset` on."""
     while True:
-        result = store.get_message(queue, offset, NO_END, READ_BYTES_MAX)
+        result = store.get_message(queue, offset, NO_END, ReadLimits.of_bytes(READ_BYTES_MAX))
         if result.status is not GetMessageStatus.FOUND:
             return
         data = b"".join(bytes(part) for part in result.parts)

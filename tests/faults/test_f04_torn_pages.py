@@ -53,7 +53,7 @@ def run_until_crash(zygote: Zygote, folder: Path, plan: random.Random) -> Run:
     for event in worker.events():
         run.recorder.take_one(event)
         match event:
-            case ["queues flushed"]:
+            case ["derived files flushed"]:
                 run.flushed.update(files_below(folder))
                 worker.go()
             case ["log flushed"]:
