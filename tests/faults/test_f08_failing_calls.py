@@ -57,8 +57,8 @@ def assert_no_flush_is_tried_again(calls: list[Call]) -> None:
     """A file of log, queue or index whose flush failed is not flushed again by that process."""
     failed: set[str] = set()
     for call in calls:
-        if "O_EXCL" in call.arguments:
-            failed.discard(call.opened)  # Another file of that name: the failed one was removed.
+        if "O_EXCL" in call.arguments or "O_TRUNC" in call.arguments:
+            failed.discard(call.opened)  # Another file, or another content, of that name.
         if call.name in FLUSHES and any(folder in call.path for folder in WRITTEN_IN_PLACE):
             assert call.path not in failed, f"{call.path} was flushed again after a failed flush"
             if call.injected and call.error != "EINTR":
