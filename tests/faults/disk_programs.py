@@ -117,10 +117,11 @@ def script(link: Link, folder: str, seed: int) -> None:
     store = new_store(folder, sizes=SMALL_FILES)
     try:
         store.open()
+        saved = SavedOffset(store, link)
     except (OSError, BrokerError) as error:
         link.emit("failed", "open", str(error))
         return
-    sender, saved = Sender(store, link, "s", plan), SavedOffset(store, link)
+    sender = Sender(store, link, "s", plan)
     for step in range(SCRIPT_STEPS):
         script_step(store, sender, saved, step)
     tell_all(store, link, "script")
