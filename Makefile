@@ -9,6 +9,8 @@ BIN := $(CURDIR)/$(VENV)/bin
 # Named by what it depends on: the folder (an editable install points to it) and the dependencies.
 INSTALLED := $(VENV)/installed-$(shell (pwd && cat pyproject.toml) | cksum | cut -d ' ' -f 1)
 PROTO_VENV := .venv-proto
+INTEROP := .interop
+INTEROP_SOURCES := tests/interop/java
 PROTO_FILES := proto/rocketpy/v1/*.proto
 STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
 
@@ -23,7 +25,7 @@ SHELL := /bin/sh
 .ONESHELL:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup java tools demo test torture lint bench proto wheel clean
+.PHONY: help setup java tools demo test torture interop lint bench proto wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -38,7 +40,11 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 
 test: $(INSTALLED) java tools ## Run the tests
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m "not torture" $(ARGS)
+	$(BIN)/python -m pytest -m "not torture and not interop" $(ARGS)
+
+interop: $(INSTALLED) $(INTEROP)/compiled ## Compare our stores with RocketMQ's own code
+	@$(USE_JAVA)
+	$(BIN)/python -m pytest -m interop tests/interop $(ARGS)
 
 torture: $(INSTALLED) tools ## Kill, cut power and let calls fail, thousands of times: an hour
 	@$(BIN)/python -m pytest -m torture $(ARGS)
@@ -70,11 +76,34 @@ proto: $(PROTO_VENV)/installed ## Generate the stubs from proto/rocketpy/v1
 	sed -E -i 's/^from rocketpy\.v1 import/from rocketpy_proto.rocketpy.v1 import/' $(STUB_FILES)
 	sha256sum $(PROTO_FILES) $(STUB_FILES) > proto/stubs.sha256
 
+# RocketMQ's jars are fetched once; from then on compiling and testing need no network.
+$(INTEROP)/fetched: $(INTEROP_SOURCES)/pom.xml | java
+	@need="Maven"
+	command="apt-get update -q && apt-get install -qy maven"
+	if ! command -v mvn > /dev/null; then $(RUN_AS_ROOT); fi
+	$(USE_JAVA)
+	echo "make: fetching RocketMQ's store and broker into $(INTEROP)"
+	rm -rf $(INTEROP)/lib
+	mvn -q -B -f $(INTEROP_SOURCES)/pom.xml dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(INTEROP)/lib
+	touch $@
+
+$(INTEROP)/compiled: $(INTEROP)/fetched $(INTEROP_SOURCES)/*.java
+	@need="a Java compiler"
+	command="apt-get update -q && (apt-get install -qy openjdk-17-jdk-headless"
+	command="$$command || apt-get install -qy default-jdk-headless)"
+	$(USE_JAVA)
+	if [ ! -x "$$JAVA_HOME/bin/javac" ]; then $(RUN_AS_ROOT); fi
+	$(USE_JAVA)
+	rm -rf $(INTEROP)/classes
+	"$$JAVA_HOME/bin/javac" -cp '$(INTEROP)/lib/*' -d $(INTEROP)/classes $(INTEROP_SOURCES)/*.java
+	touch $@
+
 wheel: $(INSTALLED) ## Build the wheel and the source distribution into dist/
 	@$(BIN)/python -m build --no-isolation
 
 clean: ## Remove what tools and runs left behind; .venv stays
-	@rm -rf $(PROTO_VENV) build dist delays.png artifacts spark-warehouse metastore_db derby.log
+	@rm -rf $(PROTO_VENV) $(INTEROP) build dist delays.png artifacts spark-warehouse metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find connector broker_emulator proto tests notebooks benchmarks -name __pycache__ \
 		-exec rm -rf {} +

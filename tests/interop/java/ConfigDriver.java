@@ -1,0 +1,70 @@
+import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.JSONObject;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/** RocketMQ's own managers of topics, groups and consumer offsets over a store's folder `config`. */
+final class ConfigDriver {
+    private static final String CLIENT = "interop";
+
+    private ConfigDriver() {
+    }
+
+    /** The managers of a broker that is built but never started. */
+    private static BrokerController broker(String folder) {
+        MessageStoreConfig store = new MessageStoreConfig();
+        store.setStorePathRootDir(folder);
+        BrokerConfig config = new BrokerConfig();
+        config.setBrokerName("broker-a");
+        return new BrokerController(config, new NettyServerConfig(), new NettyClientConfig(), store);
+    }
+
+    static void read(String folder, JSONObject answer) {
+        BrokerController broker = broker(folder);
+        require(broker.getTopicConfigManager().load(), "topics.json");
+        require(broker.getSubscriptionGroupManager().load(), "subscriptionGroup.json");
+        require(broker.getConsumerOffsetManager().load(), "consumerOffset.json");
+        answer.put("topics", broker.getTopicConfigManager().getTopicConfigTable());
+        answer.put("groups", broker.getSubscriptionGroupManager().getSubscriptionGroupTable());
+        JSONObject offsets = new JSONObject();
+        broker.getConsumerOffsetManager().getOffsetTable().forEach((key, queues) -> {
+            JSONObject queueOffsets = new JSONObject();
+            queues.forEach((queueId, offset) -> queueOffsets.put(queueId.toString(), offset));
+            offsets.put(key, queueOffsets);
+        });
+        answer.put("offsets", offsets);
+    }
+
+    static void write(String folder, JSONObject request) {
+        BrokerController broker = broker(folder);
+        for (Object topic : request.getJSONArray("topics")) {
+            broker.getTopicConfigManager().putTopicConfig(
+                JSON.parseObject(topic.toString(), TopicConfig.class));
+        }
+        for (Object group : request.getJSONArray("groups")) {
+            SubscriptionGroupConfig config = new SubscriptionGroupConfig();
+            config.setGroupName((String) group);
+            broker.getSubscriptionGroupManager().updateSubscriptionGroupConfigWithoutPersist(config);
+        }
+        for (Object commit : request.getJSONArray("commits")) {
+            JSONObject one = (JSONObject) commit;
+            broker.getConsumerOffsetManager().commitOffset(
+                CLIENT, one.getString("group"), one.getString("topic"),
+                one.getIntValue("queueId"), one.getLongValue("offset"));
+        }
+        broker.getTopicConfigManager().persist();
+        broker.getSubscriptionGroupManager().persist();
+        broker.getConsumerOffsetManager().persist();
+    }
+
+    private static void require(boolean loaded, String name) {
+        if (!loaded) {
+            throw new IllegalStateException(name + " does not load");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.JSONArray;
+import com.alibaba.fastjson.JSONObject;
+import com.alibaba.fastjson.serializer.SerializerFeature;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageExtBatch;
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.GetMessageResult;
+import org.apache.rocketmq.store.GetMessageStatus;
+import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.config.FlushDiskType;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
+
+/**
+ * RocketMQ's own message store, driven by lines of JSON: one request a line on standard input, one
+ * answer a line on standard output. An answer holds "error" where the request failed; a text form
+ * of bytes is base64. Ends with its input; killing the process leaves a crashed store.
+ */
+public final class StoreDriver {
+    private static final PrintStream ANSWERS = System.out;
+    private static final InetSocketAddress BORN_HOST = new InetSocketAddress("10.0.0.3", 4321);
+    private static final InetSocketAddress STORE_HOST = new InetSocketAddress("10.0.0.4", 10911);
+    private static final long MONTH_MILLIS = 30L * 24 * 3600 * 1000;
+
+    private DefaultMessageStore store;
+
+    public static void main(String[] args) throws Exception {
+        System.setOut(System.err); // Whatever a library prints must not look like an answer.
+        StoreDriver driver = new StoreDriver();
+        BufferedReader input =
+            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            JSONObject answer = new JSONObject();
+            try {
+                driver.run(JSON.parseObject(line), answer);
+            } catch (Throwable error) {
+                error.printStackTrace();
+                answer.put("error", error.toString());
+            }
+            String json =
+                JSON.toJSONString(answer, SerializerFeature.DisableCircularReferenceDetect);
+            byte[] text = (json + "\n").getBytes(StandardCharsets.UTF_8);
+            ANSWERS.write(text, 0, text.length);
+            ANSWERS.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private void run(JSONObject request, JSONObject answer) throws Exception {
+        if (request.getBooleanValue("dispatched")) {
+            awaitDispatch();
+        }
+        switch (request.getString("do")) {
+            case "open" -> open(request);
+            case "put" -> answer.put("results", put(request));
+            case "putBatch" -> answer.put("results", List.of(putBatch(request)));
+            case "dump" -> answer.put("records", dump(request));
+            case "query" -> answer.put("records", query(request));
+            case "range" -> range(request, answer);
+            case "offsetByTime" -> answer.put("offset", store.getOffsetInQueueByTime(
+                topic(request), queueId(request), request.getLongValue("timestamp")));
+            case "stop" -> store.shutdown();
+            case "readConfig" -> ConfigDriver.read(request.getString("folder"), answer);
+            case "writeConfig" -> ConfigDriver.write(request.getString("folder"), request);
+            default -> throw new IllegalArgumentException("unknown request: " + request);
+        }
+    }
+
+    /** Wait until every record in the log has its place in queue and index. */
+    private void awaitDispatch() throws InterruptedException {
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(1);
+        }
+    }
+
+    private static String topic(JSONObject request) {
+        return request.getString("topic");
+    }
+
+    private static int queueId(JSONObject request) {
+        return request.getIntValue("queueId");
+    }
+
+    private void open(JSONObject request) throws Exception {
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathRootDir(request.getString("folder"));
+        config.setStorePathCommitLog(request.getString("folder") + "/commitlog");
+        config.setMappedFileSizeCommitLog(request.getIntValue("segmentBytes"));
+        config.setMappedFileSizeConsumeQueue(request.getIntValue("queueFileBytes"));
+        config.setFlushDiskType(FlushDiskType.valueOf(request.getString("flushDiskType")));
+        config.setHaListenPort(0); // Any free one: several stores are open at a time.
+        BrokerConfig broker = new BrokerConfig();
+        store = new DefaultMessageStore(
+            config, new BrokerStatsManager(broker), null, broker, new ConcurrentHashMap<>());
+        if (!store.load()) {
+            throw new IllegalStateException("the store does not load");
+        }
+        store.start();
+    }
+
+    private List<JSONObject> put(JSONObject request) {
+        List<JSONObject> results = new ArrayList<>();
+        for (Message message : messages(request)) {
+            MessageExtBrokerInner inner = new MessageExtBrokerInner();
+            stamp(inner, request);
+            inner.setBody(message.getBody());
+            MessageAccessor.setProperties(inner, message.getProperties());
+            inner.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
+            results.add(resultOf(store.putMessage(inner)));
+        }
+        return results;
+    }
+
+    private JSONObject putBatch(JSONObject request) {
+        MessageExtBatch batch = new MessageExtBatch();
+        stamp(batch, request);
+        batch.setBody(MessageDecoder.encodeMessages(messages(request)));
+        return resultOf(store.putMessages(batch));
+    }
+
+    private static void stamp(MessageExtBrokerInner message, JSONObject request) {
+        message.setTopic(topic(request));
+        message.setQueueId(queueId(request));
+        message.setBornTimestamp(System.currentTimeMillis());
+        message.setBornHost(BORN_HOST);
+        message.setStoreHost(STORE_HOST);
+    }
+
+    private static List<Message> messages(JSONObject request) {
+        List<Message> messages = new ArrayList<>();
+        for (Object entry : request.getJSONArray("messages")) {
+            JSONObject one = (JSONObject) entry;
+            byte[] body = Base64.getDecoder().decode(one.getString("body"));
+            Message message = new Message(topic(request), body);
+            Map<String, String> properties = new HashMap<>();
+            one.getJSONObject("properties").forEach((key, value) -> properties.put(key, (String) value));
+            MessageAccessor.setProperties(message, properties);
+            messages.add(message);
+        }
+        return messages;
+    }
+
+    private static JSONObject resultOf(PutMessageResult result) {
+        JSONObject answer = new JSONObject();
+        answer.put("status", result.getPutMessageStatus().name());
+        if (result.getAppendMessageResult() != null) {
+            answer.put("queueOffset", result.getAppendMessageResult().getLogicsOffset());
+            answer.put("physicalOffset", result.getAppendMessageResult().getWroteOffset());
+        }
+        return answer;
+    }
+
+    private JSONArray dump(JSONObject request) throws Exception {
+        JSONArray records = new JSONArray();
+        long offset = store.getMinOffsetInQueue(topic(request), queueId(request));
+        long end = store.getMaxOffsetInQueue(topic(request), queueId(request));
+        while (offset < end) {
+            GetMessageResult result =
+                store.getMessage("interop", topic(request), queueId(request), offset, 32, null);
+            try {
+                if (result.getStatus() != GetMessageStatus.FOUND) {
+                    throw new IllegalStateException(result.getStatus() + " at offset " + offset);
+                }
+                result.getMessageBufferList().forEach(buffer -> records.add(recordOf(buffer)));
+            } finally {
+                result.release();
+            }
+            offset = result.getNextBeginOffset();
+        }
+        return records;
+    }
+
+    private JSONArray query(JSONObject request) {
+        JSONArray records = new JSONArray();
+        long end = System.currentTimeMillis() + MONTH_MILLIS;
+        var result = store.queryMessage(topic(request), request.getString("key"), 64, 0, end);
+        result.getMessageBufferList().forEach(buffer -> records.add(recordOf(buffer)));
+        result.release();
+        return records;
+    }
+
+    private void range(JSONObject request, JSONObject answer) throws Exception {
+        answer.put("min", store.getMinOffsetInQueue(topic(request), queueId(request)));
+        answer.put("max", store.getMaxOffsetInQueue(topic(request), queueId(request)));
+        answer.put("logBegin", store.getMinPhyOffset());
+        answer.put("logEnd", store.getMaxPhyOffset());
+    }
+
+    private static JSONObject recordOf(ByteBuffer buffer) {
+        MessageExt message = MessageDecoder.decode(buffer.duplicate(), true, false, false, false, true);
+        if (message == null) {
+            throw new IllegalStateException("a record cannot be decoded, or its CRC is wrong");
+        }
+        JSONObject record = new JSONObject();
+        byte[] body = message.getBody() == null ? new byte[0] : message.getBody();
+        record.put("topic", message.getTopic());
+        record.put("queueId", message.getQueueId());
+        record.put("queueOffset", message.getQueueOffset());
+        record.put("physicalOffset", message.getCommitLogOffset());
+        record.put("body", Base64.getEncoder().encodeToString(body));
+        Map<String, String> properties = message.getProperties();
+        record.put("properties", properties == null ? Map.of() : properties);
+        record.put("flag", message.getFlag());
+        record.put("sysFlag", message.getSysFlag());
+        record.put("bornTimestamp", message.getBornTimestamp());
+        record.put("bornHost", hostOf(message.getBornHost()));
+        record.put("storeTimestamp", message.getStoreTimestamp());
+        record.put("storeHost", hostOf(message.getStoreHost()));
+        record.put("offsetMessageId", message.getMsgId());
+        return record;
+    }
+
+    private static String hostOf(Object host) {
+        InetSocketAddress address = (InetSocketAddress) host;
+        return address.getAddress().getHostAddress() + ":" + address.getPort();
+    }
+}

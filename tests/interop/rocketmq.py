@@ -1,0 +1,150 @@
+"""RocketMQ's own store in a process of its own, as the tests drive it.
+
+`make interop` fetches RocketMQ's jars and compiles `java/` into `.interop/`; nothing is fetched
+here. Requests and answers are lines of JSON, see `java/StoreDriver.java`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.values import QueueKey
+
+TOP = Path(__file__).parents[2]
+JARS = TOP / ".interop"
+CLASSES = JARS / "classes"
+JAVA_OPTIONS = (
+    *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    # RocketMQ unmaps its files through the JDK's insides.
+    *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
+)
+
+
+class RocketMQError(Exception):
+    """RocketMQ's code refused a request; the text is its exception."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a producer sends: a body, and properties with TAGS and KEYS among them."""
+
+    body: bytes
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class RocketMQStore:
+    """A Java process that holds one message store. `log` is where its own words go."""
+
+    def __init__(self, log: Path, home: Path) -> None:
+        java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [java, f"-Duser.home={home}", *JAVA_OPTIONS]
+                + ["-cp", f"{JARS}/classes:{JARS}/lib/*", "StoreDriver"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+
+    def ask(self, do: str, **request: object) -> dict[str, Any]:
+        """Send a request and wait for its answer. Raises RocketMQError."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({"do": do, **request}).encode() + b"\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        assert line, f"RocketMQ's process has ended during {do!r}"
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RocketMQError(answer["error"])
+        return answer
+
+    def open(
+        self, folder: Path, segment_bytes: int, queue_file_bytes: int, flush: FlushDiskType
+    ) -> None:
+        """Load, recover and start a store."""
+        sizes = {"segmentBytes": segment_bytes, "queueFileBytes": queue_file_bytes}
+        self.ask("open", folder=str(folder), flushDiskType=flush.value, **sizes)
+
+    def put(self, queue: QueueKey, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """Put one by one; each answer has status, queueOffset and physicalOffset."""
+        request = {**_queue(queue), "messages": [_message(one) for one in messages]}
+        answers: list[dict[str, Any]] = self.ask("put", **request)["results"]
+        return answers
+
+    def put_batch(self, queue: QueueKey, messages: Sequence[Message]) -> dict[str, Any]:
+        """Put as one batch; the answer tells of its first message."""
+        request = {**_queue(queue), "messages": [_message(one) for one in messages]}
+        answer: dict[str, Any] = self.ask("putBatch", **request)["results"][0]
+        return answer
+
+    def dump(self, queue: QueueKey) -> list[dict[str, Any]]:
+        """Every record of a queue, by queue offset, with its body's bytes."""
+        return _records(self.ask("dump", dispatched=True, **_queue(queue)))
+
+    def query(self, topic: str, key: str) -> list[dict[str, Any]]:
+        """The records of a topic that the index finds for a key."""
+        return _records(self.ask("query", dispatched=True, topic=topic, key=key))
+
+    def range(self, queue: QueueKey) -> dict[str, int]:
+        """min and max of the queue in units, logBegin and logEnd in bytes."""
+        return self.ask("range", dispatched=True, **_queue(queue))
+
+    def offset_by_time(self, queue: QueueKey, timestamp_ms: int) -> int:
+        """The first queue offset stored at that time or later."""
+        request = {**_queue(queue), "timestamp": timestamp_ms}
+        return int(self.ask("offsetByTime", dispatched=True, **request)["offset"])
+
+    def stop(self) -> None:
+        """Stop the store cleanly, and the process."""
+        self.ask("stop")
+        self.end()
+
+    def kill(self) -> None:
+        """SIGKILL: the store is left as it is."""
+        self._process.kill()
+        self.end()
+
+    def end(self) -> None:
+        """End the process. A store that is open is then a crashed one."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        process.stdout.close()
+        process.wait(60)
+
+    def __enter__(self) -> RocketMQStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self.kill()
+
+
+def _queue(queue: QueueKey) -> dict[str, object]:
+    return {"topic": queue.topic, "queueId": queue.queue_id}
+
+
+def _message(message: Message) -> dict[str, object]:
+    body = base64.b64encode(message.body).decode("ascii")
+    return {"body": body, "properties": dict(message.properties)}
+
+
+def _records(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{**record, "body": base64.b64decode(record["body"])} for record in answer["records"]]

@@ -1,0 +1,190 @@
+"""Our store and RocketMQ's over one directory: one writes, the other reads, both must agree.
+
+`Stores` remembers what was written, whoever wrote it, and compares each side with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.message_store import MessageStore, StoreConfig
+from rocketpy_broker.store.recovery import RecoveryResult
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey
+from rocketpy_proto.record import (
+    BlockColumns,
+    Host,
+    Record,
+    RecordBlock,
+    decode_record,
+    encode_block,
+    encode_offset_message_id,
+)
+from tests.blocks import BORN_HOST, BORN_MS
+from tests.interop.rocketmq import Message, RocketMQStore
+
+STORE_HOST = Host.parse("10.0.0.2:10911")
+NO_END = 1 << 60
+PROPERTIES = pa.map_(pa.string(), pa.string())
+MakeStores = Callable[..., "Stores"]
+
+
+@dataclass
+class Stores:
+    """One directory for both; `written` is what each queue must hold, in order."""
+
+    folder: Path
+    scratch: Path
+    segment_bytes: int
+    queue_file_bytes: int
+    flush: FlushDiskType
+    written: dict[QueueKey, list[Message]] = field(default_factory=dict)
+
+    def ours(self) -> MessageStore:
+        """Our store, not yet open."""
+        config = StoreConfig(self.folder, self.segment_bytes, self.queue_file_bytes, self.flush)
+        return MessageStore(config, SystemClock(), STORE_HOST)
+
+    @contextmanager
+    def rocketmq(self) -> Iterator[RocketMQStore]:
+        """RocketMQ's store, open; killed at the end unless it was stopped."""
+        with RocketMQStore(self.scratch / "rocketmq.log", self.scratch) as store:
+            store.open(self.folder, self.segment_bytes, self.queue_file_bytes, self.flush)
+            yield store
+
+    def append_ours(
+        self, store: MessageStore, queue: QueueKey, messages: Sequence[Message]
+    ) -> None:
+        """Append one block with our store."""
+        known = self.written.setdefault(queue, [])
+        result = store.append(queue, block_of(queue.topic, messages))
+        assert result.queue_offset == len(known)
+        if self.flush is FlushDiskType.SYNC_FLUSH:
+            plan = store.plan_flush()
+            plan.run()
+            store.flushed(plan)
+        known.extend(messages)
+
+    def put_rocketmq(
+        self, store: RocketMQStore, queue: QueueKey, messages: Sequence[Message]
+    ) -> None:
+        """Put one by one with RocketMQ's store."""
+        known = self.written.setdefault(queue, [])
+        for number, result in enumerate(store.put(queue, messages), len(known)):
+            assert (result["status"], result["queueOffset"]) == ("PUT_OK", number)
+        known.extend(messages)
+
+    def put_batch_rocketmq(
+        self, store: RocketMQStore, queue: QueueKey, messages: Sequence[Message]
+    ) -> None:
+        """Put as one batch with RocketMQ's store."""
+        known = self.written.setdefault(queue, [])
+        result = store.put_batch(queue, messages)
+        assert (result["status"], result["queueOffset"]) == ("PUT_OK", len(known))
+        known.extend(messages)
+
+    def check_ours(self, store: MessageStore) -> None:
+        """Our store reads exactly what was written."""
+        assert set(store.queues()) == set(self.written)
+        for queue, messages in self.written.items():
+            assert [_message(record) for record in read(store, queue)] == messages
+
+    def check_rocketmq(self, store: RocketMQStore) -> None:
+        """RocketMQ reads exactly what was written, at the offsets where it was written."""
+        for queue, messages in self.written.items():
+            bounds = store.range(queue)
+            assert (bounds["min"], bounds["max"]) == (0, len(messages)), queue
+            records = store.dump(queue)
+            assert [record["queueOffset"] for record in records] == list(range(len(messages)))
+            found = [Message(record["body"], record["properties"]) for record in records]
+            assert found == messages
+
+    def check_both_read_the_same(self) -> RecoveryResult:
+        """Each side, one after the other, reads what was written, down to each header field."""
+        with self.rocketmq() as theirs:
+            self.check_rocketmq(theirs)
+            dumps = {queue: theirs.dump(queue) for queue in self.written}
+            theirs.stop()
+        ours = self.ours()
+        result = ours.open()
+        self.check_ours(ours)
+        for queue, dump in dumps.items():
+            assert [as_rocketmq_sees(record) for record in read(ours, queue)] == dump
+        ours.close()
+        return result
+
+
+def block_of(topic: str, messages: Sequence[Message]) -> RecordBlock:
+    """A block as a client of ours sends it."""
+    encoded = encode_block(
+        BlockColumns(
+            body=pa.array([message.body for message in messages], pa.binary()),
+            topic=topic,
+            queue_id=0,
+            properties=pa.array([list(one.properties.items()) for one in messages], PROPERTIES),
+            born_timestamp_ms=BORN_MS,
+            born_host=BORN_HOST,
+        )
+    )
+    return RecordBlock.parse(bytearray(encoded.data), encoded.sizes)
+
+
+def read(store: MessageStore, queue: QueueKey) -> list[Record]:
+    """Every record of a queue that our store serves."""
+    offset = store.range_of(queue).min_offset
+    records: list[Record] = []
+    while True:
+        result = store.get_message(queue, offset, NO_END, 1 << 20)
+        if result.status is not GetMessageStatus.FOUND:
+            assert result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
+            return records
+        data = b"".join(bytes(part) for part in result.parts)
+        block = RecordBlock.parse(data, np.asarray(result.sizes))
+        block.verify_body_crc()
+        records += [decode_record(data, position).record for position in block.positions.tolist()]
+        offset = result.next_offset
+
+
+def as_rocketmq_sees(record: Record) -> dict[str, Any]:
+    """A record in the words of `RocketMQStore.dump`."""
+    return {
+        "topic": record.topic,
+        "queueId": record.queue_id,
+        "queueOffset": record.queue_offset,
+        "physicalOffset": record.physical_offset,
+        "body": record.body,
+        "properties": dict(record.properties),
+        "flag": record.flag,
+        "sysFlag": record.sys_flag,
+        "bornTimestamp": record.born_timestamp_ms,
+        "bornHost": str(record.born_host),
+        "storeTimestamp": record.store_timestamp_ms,
+        "storeHost": str(record.store_host),
+        "offsetMessageId": encode_offset_message_id(record.store_host, record.physical_offset),
+    }
+
+
+def crash(store: MessageStore) -> None:
+    """Let go of the directory without any of the steps of a clean stop."""
+    store._release()
+
+
+def messages(count: int, word: str = "message") -> list[Message]:
+    """Messages that can be told apart, every third one with tag, keys and more than ASCII."""
+    made: list[Message] = []
+    for number in range(count):
+        rich = {"TAGS": f"Tag{number % 5}", "KEYS": f"{word}-{number} shared", "stadt": "Köln 😀"}
+        made.append(Message(f"{word} {number}".encode(), {} if number % 3 else rich))
+    return made
+
+
+def _message(record: Record) -> Message:
+    return Message(record.body, dict(record.properties))
