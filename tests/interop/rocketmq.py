@@ -33,6 +33,10 @@ class RocketMQError(Exception):
     """RocketMQ's code refused a request; the text is its exception."""
 
 
+class ProcessEndedError(Exception):
+    """RocketMQ's process ended before it answered."""
+
+
 @dataclass(frozen=True)
 class Message:
     """What a producer sends: a body, and properties with TAGS and KEYS among them."""
@@ -53,17 +57,21 @@ class RocketMQStore:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                bufsize=0,
             )
 
     def ask(self, do: str, **request: object) -> dict[str, Any]:
-        """Send a request and wait for its answer. Raises RocketMQError."""
+        """Send a request, wait for its answer. Raises RocketMQError, ProcessEndedError."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps({"do": do, **request}).encode() + b"\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-        assert line, f"RocketMQ's process has ended during {do!r}"
+        try:
+            process.stdin.write(json.dumps({"do": do, **request}).encode() + b"\n")
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            raise ProcessEndedError(do)
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise RocketMQError(answer["error"])
@@ -110,9 +118,13 @@ class RocketMQStore:
         self.ask("stop")
         self.end()
 
-    def kill(self) -> None:
-        """SIGKILL: the store is left as it is."""
+    def kill_process(self) -> None:
+        """SIGKILL, from any thread: the store is left as it is."""
         self._process.kill()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self.kill_process()
         self.end()
 
     def end(self) -> None:
@@ -133,8 +145,7 @@ class RocketMQStore:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._process.poll() is None:
-            self.kill()
+        self.kill()
 
 
 def _queue(queue: QueueKey) -> dict[str, object]:

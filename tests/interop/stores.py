@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -120,6 +121,22 @@ class Stores:
             assert [as_rocketmq_sees(record) for record in read(ours, queue)] == dump
         ours.close()
         return result
+
+
+def rebuilt_queues(stores: Stores) -> dict[Path, bytes]:
+    """The consume queue files that we make anew from the log alone, by path."""
+    shutil.rmtree(stores.folder / "consumequeue")
+    (stores.folder / "abort").touch()
+    store = stores.ours()
+    store.open()
+    store.close()
+    return queue_files(stores)
+
+
+def queue_files(stores: Stores) -> dict[Path, bytes]:
+    """What the consume queue files hold, by path."""
+    files = (stores.folder / "consumequeue").rglob("*")
+    return {path: path.read_bytes() for path in files if path.is_file()}
 
 
 def block_of(topic: str, messages: Sequence[Message]) -> RecordBlock:
