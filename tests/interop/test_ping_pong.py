@@ -1,0 +1,75 @@
+"""Both sides in turn over one directory, with random messages and random ends."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
+from tests.interop.rocketmq import Message, RocketMQStore
+from tests.interop.stores import MakeStores, Stores, crash
+
+ROUNDS = 6
+LETTERS = "abcXYZ 0189äßé中文😀\t'\"\\{}=@#%"
+QUEUES = [QueueKey(topic, number) for topic in ("TopicA", "B-2", "%RETRY%g") for number in range(3)]
+
+
+def text(dice: random.Random, length_max: int) -> str:
+    """At least one character, and none that properties are separated by."""
+    return "".join(dice.choices(LETTERS, k=dice.randint(1, length_max)))
+
+
+def message(dice: random.Random) -> Message:
+    """A body of up to 3,000 bytes, mostly short, and any mix of properties."""
+    size = dice.choice((0, 1, dice.randint(2, 90), dice.randint(2, 90), dice.randint(100, 3000)))
+    properties = {"stadt " + text(dice, 5): text(dice, 40) for _ in range(dice.choice((0, 0, 1, 3)))}
+    if dice.random() < 0.5:
+        properties["TAGS"] = text(dice, 20)
+    if dice.random() < 0.5:
+        properties["KEYS"] = text(dice, 30)
+    return Message(dice.randbytes(size), properties)
+
+
+def our_turn(stores: Stores, dice: random.Random) -> None:
+    """Read all, append blocks of a few messages, and stop or crash."""
+    store = stores.ours()
+    store.open()
+    stores.check_ours(store)
+    for _ in range(dice.randint(1, 25)):
+        block = [message(dice)]
+        while sum(len(one.body) for one in block) < 1500 and dice.random() < 0.7:
+            block.append(message(dice))
+        stores.append_ours(store, dice.choice(QUEUES), block)
+    dice.choice((crash, MessageStore.close))(store)
+
+
+def their_turn(stores: Stores, dice: random.Random) -> None:
+    """The same by RocketMQ, one by one and in batches."""
+    with stores.rocketmq() as store:
+        stores.check_rocketmq(store)
+        for _ in range(dice.randint(1, 25)):
+            queue = dice.choice(QUEUES)
+            if dice.random() < 0.3:
+                # RocketMQ takes no batch with an empty body in it.
+                batch = [Message(dice.randbytes(9)) for _ in range(dice.randint(1, 9))]
+                stores.put_batch_rocketmq(store, queue, batch)
+            else:
+                stores.put_rocketmq(store, queue, [message(dice) for _ in range(3)])
+        dice.choice((RocketMQStore.kill, RocketMQStore.stop))(store)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("flush", list(FlushDiskType))
+def test_f14_both_sides_in_turn_lose_nothing(
+    new_stores: MakeStores, flush: FlushDiskType, seed: int
+) -> None:
+    dice = random.Random(seed)
+    # A queue file of 7 units and a segment for two large messages: borders are met all the time.
+    stores = new_stores(flush, segment_bytes=8192, queue_file_bytes=140)
+    for _ in range(ROUNDS):
+        dice.choice((our_turn, their_turn))(stores, dice)
+    our_turn(stores, dice)
+    stores.check_both_read_the_same()
