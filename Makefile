@@ -103,7 +103,8 @@ wheel: $(INSTALLED) ## Build the wheel and the source distribution into dist/
 	@$(BIN)/python -m build --no-isolation
 
 clean: ## Remove what tools and runs left behind; .venv stays
-	@rm -rf $(PROTO_VENV) $(INTEROP) build dist delays.png artifacts spark-warehouse metastore_db derby.log
+	@rm -rf $(PROTO_VENV) $(INTEROP) build dist delays.png
+	rm -rf artifacts spark-warehouse metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find connector broker_emulator proto tests notebooks benchmarks -name __pycache__ \
 		-exec rm -rf {} +

@@ -22,6 +22,7 @@ from rocketpy_broker.store.values import QueueKey
 TOP = Path(__file__).parents[2]
 JARS = TOP / ".interop"
 CLASSES = JARS / "classes"
+CLASS_PATH = f"{CLASSES}:{JARS}/lib/*"
 JAVA_OPTIONS = (
     *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     # RocketMQ unmaps its files through the JDK's insides.
@@ -52,8 +53,7 @@ class RocketMQStore:
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [java, f"-Duser.home={home}", *JAVA_OPTIONS]
-                + ["-cp", f"{JARS}/classes:{JARS}/lib/*", "StoreDriver"],
+                [java, f"-Duser.home={home}", *JAVA_OPTIONS, "-cp", CLASS_PATH, "StoreDriver"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -105,7 +105,7 @@ class RocketMQStore:
         return _records(self.ask("query", dispatched=True, topic=topic, key=key))
 
     def range(self, queue: QueueKey) -> dict[str, int]:
-        """min and max of the queue in units, logBegin and logEnd in bytes."""
+        """`min` and `max` of the queue in units, logBegin and logEnd in bytes."""
         return self.ask("range", dispatched=True, **_queue(queue))
 
     def offset_by_time(self, queue: QueueKey, timestamp_ms: int) -> int:

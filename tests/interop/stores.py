@@ -61,6 +61,11 @@ class Stores:
             store.open(self.folder, self.segment_bytes, self.queue_file_bytes, self.flush)
             yield store
 
+    def ask_config(self) -> dict[str, Any]:
+        """What RocketMQ's managers read below `config/`."""
+        with RocketMQStore(self.scratch / "rocketmq.log", self.scratch) as process:
+            return process.ask("readConfig", folder=str(self.folder))
+
     def append_ours(
         self, store: MessageStore, queue: QueueKey, messages: Sequence[Message]
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore, StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.stores import MakeStores, Stores, crash, messages
 
@@ -68,11 +68,7 @@ def test_f14_a_store_that_we_left_crashed_is_recovered_by_rocketmq(
 def test_f14_a_store_of_default_sizes_goes_on_in_rocketmq(
     new_stores: MakeStores, crashed: bool
 ) -> None:
-    sizes = StoreConfig
-    stores = new_stores(
-        segment_bytes=sizes.commit_log_segment_bytes if False else 1 << 30,
-        queue_file_bytes=6_000_000,
-    )
+    stores = new_stores(segment_bytes=1 << 30, queue_file_bytes=6_000_000)
     store = stores.ours()
     store.open()
     fill(stores, store)

@@ -24,6 +24,23 @@ final class ConfigDriver {
         return new BrokerController(config, new NettyServerConfig(), new NettyClientConfig(), store);
     }
 
+    /** A whole broker, started over a store of RocketMQ's default sizes. */
+    static BrokerController start(String folder, int port) throws Exception {
+        MessageStoreConfig store = new MessageStoreConfig();
+        store.setStorePathRootDir(folder);
+        store.setStorePathCommitLog(folder + "/commitlog");
+        store.setHaListenPort(0); // Any free one.
+        NettyServerConfig server = new NettyServerConfig();
+        server.setListenPort(port);
+        BrokerConfig config = new BrokerConfig();
+        config.setBrokerName("broker-a");
+        BrokerController broker =
+            new BrokerController(config, server, new NettyClientConfig(), store);
+        require(broker.initialize(), "the broker");
+        broker.start();
+        return broker;
+    }
+
     static void read(String folder, JSONObject answer) {
         BrokerController broker = broker(folder);
         require(broker.getTopicConfigManager().load(), "topics.json");

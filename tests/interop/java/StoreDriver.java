@@ -14,13 +14,17 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.compression.CompressionType;
+import org.apache.rocketmq.common.compression.CompressorFactory;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.GetMessageStatus;
@@ -41,6 +45,7 @@ public final class StoreDriver {
     private static final long MONTH_MILLIS = 30L * 24 * 3600 * 1000;
 
     private DefaultMessageStore store;
+    private BrokerController broker;
 
     public static void main(String[] args) throws Exception {
         System.setOut(System.err); // Whatever a library prints must not look like an answer.
@@ -70,6 +75,11 @@ public final class StoreDriver {
         }
         switch (request.getString("do")) {
             case "open" -> open(request);
+            case "startBroker" -> {
+                broker = ConfigDriver.start(request.getString("folder"), request.getIntValue("port"));
+                store = (DefaultMessageStore) broker.getMessageStore();
+            }
+            case "stopBroker" -> broker.shutdown();
             case "put" -> answer.put("results", put(request));
             case "putBatch" -> answer.put("results", List.of(putBatch(request)));
             case "dump" -> answer.put("records", dump(request));
@@ -77,6 +87,8 @@ public final class StoreDriver {
             case "range" -> range(request, answer);
             case "offsetByTime" -> answer.put("offset", store.getOffsetInQueueByTime(
                 topic(request), queueId(request), request.getLongValue("timestamp")));
+            case "inflate" -> answer.put("bodies", inflate(request));
+            case "deflate" -> deflate(request, answer);
             case "stop" -> store.shutdown();
             case "readConfig" -> ConfigDriver.read(request.getString("folder"), answer);
             case "writeConfig" -> ConfigDriver.write(request.getString("folder"), request);
@@ -123,6 +135,7 @@ public final class StoreDriver {
             stamp(inner, request);
             inner.setBody(message.getBody());
             MessageAccessor.setProperties(inner, message.getProperties());
+            inner.setSysFlag(request.getIntValue("sysFlag"));
             inner.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
             results.add(resultOf(store.putMessage(inner)));
         }
@@ -202,6 +215,27 @@ public final class StoreDriver {
         answer.put("max", store.getMaxOffsetInQueue(topic(request), queueId(request)));
         answer.put("logBegin", store.getMinPhyOffset());
         answer.put("logEnd", store.getMaxPhyOffset());
+    }
+
+    /** The bodies of a queue as a consumer gets them. */
+    private JSONArray inflate(JSONObject request) {
+        JSONArray bodies = new JSONArray();
+        var result = store.getMessage("interop", topic(request), queueId(request), 0, 32, null);
+        for (ByteBuffer buffer : result.getMessageBufferList()) {
+            byte[] body = MessageDecoder.decode(buffer.duplicate()).getBody();
+            bodies.add(Base64.getEncoder().encodeToString(body));
+        }
+        result.release();
+        return bodies;
+    }
+
+    /** A body as a producer compresses it, and the bits of sysFlag that say how. */
+    private static void deflate(JSONObject request, JSONObject answer) throws Exception {
+        CompressionType type = CompressionType.of(request.getString("type"));
+        byte[] body = Base64.getDecoder().decode(request.getString("body"));
+        byte[] small = CompressorFactory.getCompressor(type).compress(body, 5);
+        answer.put("body", Base64.getEncoder().encodeToString(small));
+        answer.put("sysFlag", MessageSysFlag.COMPRESSED_FLAG | type.getCompressionFlag());
     }
 
     private static JSONObject recordOf(ByteBuffer buffer) {

@@ -1,0 +1,62 @@
+"""A whole RocketMQ broker starts over a directory of ours, and leaves it as one that we open."""
+
+from __future__ import annotations
+
+import socket
+
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
+from rocketpy_broker.services.topics import TopicConfig, TopicConfigManager
+from rocketpy_broker.store.values import QueueKey
+from tests.interop.rocketmq import RocketMQStore
+from tests.interop.stores import MakeStores, messages
+
+A0 = QueueKey("TopicA", 0)
+B3 = QueueKey("TopicB", 3)
+
+
+def two_free_ports() -> int:
+    """A free port whose next but one below, where the broker listens too, is free as well."""
+    while True:
+        with socket.socket() as upper, socket.socket() as lower:
+            upper.bind(("", 0))
+            port = int(upper.getsockname()[1])
+            try:
+                lower.bind(("", port - 2))
+            except OSError:
+                continue
+            return port
+
+
+def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
+    new_stores: MakeStores,
+) -> None:
+    stores = new_stores(segment_bytes=1 << 30, queue_file_bytes=6_000_000)
+    store = stores.ours()
+    store.open()
+    stores.append_ours(store, A0, messages(20))
+    stores.append_ours(store, B3, messages(5))
+    store.close()
+    config = stores.folder / "config"
+    topics = TopicConfigManager(config, SystemClock(), "DefaultCluster", "broker-a")
+    topics.load()
+    for topic in (TopicConfig("TopicA", 4, 4), TopicConfig("TopicB", 8, 4)):
+        topics.update(topic, create_only=True)
+    offsets = ConsumerOffsetManager(config, SystemClock())
+    offsets.commit("g1", "TopicA", 0, 7)
+    offsets.persist()
+    with RocketMQStore(stores.scratch / "rocketmq.log", stores.scratch) as theirs:
+        theirs.ask("startBroker", folder=str(stores.folder), port=two_free_ports())
+        stores.check_rocketmq(theirs)
+        stores.put_rocketmq(theirs, A0, messages(9, "broker"))
+        stores.check_rocketmq(theirs)
+        theirs.ask("stopBroker")
+        theirs.end()
+        found = stores.ask_config()
+    assert found["offsets"] == {"TopicA@g1": {"0": 7}}
+    for name in ("TopicA", "TopicB"):
+        assert found["topics"][name] == topics.get(name).to_json()
+    again = TopicConfigManager(config, SystemClock(), "DefaultCluster", "broker-a")
+    again.load()
+    assert again.list(include_system=False) == topics.list(include_system=False)
+    assert not stores.check_both_read_the_same().abnormal
