@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
+from rocketpy_broker.services.consumer_offsets import NOT_COMMITTED, ConsumerOffsetManager
+from rocketpy_broker.services.subscription_group_config import SubscriptionGroupConfig
+from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
 from rocketpy_broker.services.topics import Perm, TopicConfig, TopicConfigManager
 from tests.interop.rocketmq import RocketMQStore
 
@@ -71,9 +73,45 @@ def test_b05_we_read_rocketmqs_topics(rocketmq: RocketMQStore, store_folder: Pat
         commits=[],
     )
     topics = our_topics(store_folder)
-    assert topics.get("Plain") == plain
-    assert topics.get("Fifo") == fifo
+    assert topics.get("Plain").to_json() == plain.to_json()
+    assert topics.get("Fifo").to_json() == fifo.to_json()
     theirs = rocketmq.ask("readConfig", folder=str(store_folder))["topics"]
-    assert {topic: TopicConfig.from_json(topic, entry) for topic, entry in theirs.items()} == {
-        config.topic: config for config in topics.list(include_system=True)
-    }
+    ours = {config.topic: config.to_json() for config in topics.list(include_system=True)}
+    assert ours == theirs
+
+
+def test_b05_we_read_rocketmqs_consumer_offsets(
+    rocketmq: RocketMQStore, store_folder: Path
+) -> None:
+    commits = [("g1", "TopicA", 0, 250), ("g1", "TopicA", 11, 1 << 40), ("g1", "%RETRY%g1", 0, 3)]
+    names = ("group", "topic", "queueId", "offset")
+    rocketmq.ask(
+        "writeConfig",
+        folder=str(store_folder),
+        topics=[],
+        groups=[],
+        commits=[dict(zip(names, commit, strict=True)) for commit in commits],
+    )
+    offsets = ConsumerOffsetManager(store_folder / "config", SystemClock())
+    offsets.load()
+    for group, topic, queue_id, offset in commits:
+        assert offsets.query(group, topic, queue_id) == offset
+    assert offsets.query("g1", "TopicA", 1) == NOT_COMMITTED
+    offsets.commit("g2", "TopicA", 0, 7)
+    offsets.persist()
+    found = rocketmq.ask("readConfig", folder=str(store_folder))["offsets"]
+    assert found["TopicA@g1"] == {"0": 250, "11": 1 << 40}
+    assert found["TopicA@g2"] == {"0": 7}
+
+
+def test_b05_groups_go_both_ways(rocketmq: RocketMQStore, store_folder: Path) -> None:
+    rocketmq.ask("writeConfig", folder=str(store_folder), topics=[], groups=["g1"], commits=[])
+    theirs = rocketmq.ask("readConfig", folder=str(store_folder))["groups"]
+    groups = SubscriptionGroupManager(store_folder / "config", SystemClock())
+    groups.load()
+    assert {config.group for config in groups.list()} == theirs.keys()
+    groups.update(SubscriptionGroupConfig("ours", retry_max_times=3, retry_queue_nums=2))
+    found = rocketmq.ask("readConfig", folder=str(store_folder))["groups"]
+    assert {group: found[group] for group in theirs} == theirs
+    assert found.keys() - theirs.keys() == {"ours"}
+    assert (found["ours"]["retryMaxTimes"], found["ours"]["retryQueueNums"]) == (3, 2)
