@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore, StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery import RecoveryResult
-from rocketpy_broker.store.values import GetMessageStatus, QueueKey
+from rocketpy_broker.store.store_config import StoreConfig
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import (
     BlockColumns,
     Host,
@@ -164,7 +165,7 @@ def read(store: MessageStore, queue: QueueKey) -> list[Record]:
     offset = store.range_of(queue).min_offset
     records: list[Record] = []
     while True:
-        result = store.get_message(queue, offset, NO_END, 1 << 20)
+        result = store.get_message(queue, offset, NO_END, ReadLimits.of_bytes(1 << 20))
         if result.status is not GetMessageStatus.FOUND:
             assert result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
             return records
