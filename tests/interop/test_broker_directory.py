@@ -6,7 +6,8 @@ import socket
 
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
-from rocketpy_broker.services.topics import TopicConfig, TopicConfigManager
+from rocketpy_broker.services.topic_config import TopicConfig
+from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import RocketMQStore
 from tests.interop.stores import MakeStores, messages

@@ -11,7 +11,8 @@ from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.services.consumer_offsets import NOT_COMMITTED, ConsumerOffsetManager
 from rocketpy_broker.services.subscription_group_config import SubscriptionGroupConfig
 from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
-from rocketpy_broker.services.topics import Perm, TopicConfig, TopicConfigManager
+from rocketpy_broker.services.topic_config import Perm, TopicConfig
+from rocketpy_broker.services.topics import TopicConfigManager
 from tests.interop.rocketmq import RocketMQStore
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"

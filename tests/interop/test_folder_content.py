@@ -31,15 +31,14 @@ def filled(stores: Stores) -> Stores:
 def test_f14_what_we_keep_beside_the_log_is_left_alone(filled: Stores, crashed: bool) -> None:
     folder = filled.folder
     ours_alone = {
-        folder / "integrity" / "0".zfill(20): b"sums",
-        folder / "quarantine" / "0".zfill(20): b"dropped",
+        folder / "rocketpy" / "notes" / "0".zfill(20): b"anything",
         folder / "quarantine" / "report.json": b"{}",
         folder / "commitlog.new": b"half written",
         folder / "config" / "deletedTopics.json": b'{"Gone": 100}',
         folder / "config" / "topics.json.tmp": b"{",
     }
     for path, content in ours_alone.items():
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     if crashed:
         (folder / "abort").touch()
@@ -103,7 +102,7 @@ def test_f14_a_deleted_topic_stays_deleted_in_rocketmq(filled: Stores) -> None:
 
 
 def test_s08_rocketmq_needs_no_index_and_makes_it_anew_after_a_crash(filled: Stores) -> None:
-    shutil.rmtree(filled.folder / "index", ignore_errors=True)
+    shutil.rmtree(filled.folder / "index")
     with filled.rocketmq() as theirs:
         filled.check_rocketmq(theirs)
         assert theirs.query("TopicA", "a4-3") == []
