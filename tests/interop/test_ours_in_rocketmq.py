@@ -32,7 +32,7 @@ def go_on(stores: Stores) -> None:
         stores.check_rocketmq(theirs)
         theirs.stop()
     ours = stores.ours()
-    ours.open()
+    assert not ours.open().abnormal
     stores.check_ours(ours)
     fill(stores, ours, 2)
     ours.close()

@@ -13,6 +13,7 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
@@ -89,6 +90,7 @@ public final class StoreDriver {
                 topic(request), queueId(request), request.getLongValue("timestamp")));
             case "inflate" -> answer.put("bodies", inflate(request));
             case "deflate" -> deflate(request, answer);
+            case "deleteTopic" -> store.deleteTopics(Set.of(topic(request)));
             case "stop" -> store.shutdown();
             case "readConfig" -> ConfigDriver.read(request.getString("folder"), answer);
             case "writeConfig" -> ConfigDriver.write(request.getString("folder"), request);
