@@ -23,9 +23,16 @@ class JsonField:
     parse: Callable[[object], object]
 
 
-def decode_fields(fields: Sequence[JsonField], entry: object) -> dict[str, Any]:
-    """Arguments for the dataclass, with the unknown fields under `extra`. Raises ValueError."""
+def decode_fields(
+    fields: Sequence[JsonField], entry: object, name: str | None = None
+) -> dict[str, Any]:
+    """Arguments for the dataclass, with the unknown fields under `extra`. Raises ValueError.
+
+    The field called `name` repeats the key under which the entry stands, and is left out.
+    """
     rest = dict(as_object(entry))
+    if name is not None:
+        rest.pop(name, None)
     arguments: dict[str, Any] = {}
     for field in fields:
         value = rest.pop(field.name, None)

@@ -67,4 +67,4 @@ class SubscriptionGroupConfig:
     @classmethod
     def from_json(cls, group: str, entry: object) -> SubscriptionGroupConfig:
         """An entry of subscriptionGroup.json. Raises ValueError."""
-        return cls(group, **decode_fields(_FIELDS, entry))
+        return cls(group, **decode_fields(_FIELDS, entry, "groupName"))

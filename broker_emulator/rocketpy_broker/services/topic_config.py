@@ -65,4 +65,4 @@ class TopicConfig:
     def from_json(cls, topic: str, entry: object) -> TopicConfig:
         """An entry of topics.json; missing fields get RocketMQ's defaults. Raises ValueError."""
         nums = {"read_queue_nums": DEFAULT_QUEUE_NUMS, "write_queue_nums": DEFAULT_QUEUE_NUMS}
-        return cls(topic, **{**nums, **decode_fields(_FIELDS, entry)})
+        return cls(topic, **{**nums, **decode_fields(_FIELDS, entry, "topicName")})

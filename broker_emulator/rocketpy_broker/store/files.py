@@ -13,8 +13,6 @@ import os
 import shutil
 from pathlib import Path
 
-from rocketpy_broker.errors import StoreDirectoryError
-
 
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable."""
@@ -26,16 +24,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> Path:
-    """Create `folder` and its parents, durably. Raises StoreDirectoryError."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
+    """Create `folder` and its parents, durably. Raises OSError."""
+    if not folder.is_dir():
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         for path in missing:
             sync_folder(path.parent)
-    except OSError as error:
-        raise StoreDirectoryError(
-            folder, f"cannot be created ({error.strerror})", "choose a directory you may write"
-        ) from error
     return folder
 
 

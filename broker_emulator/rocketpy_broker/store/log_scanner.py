@@ -16,6 +16,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,17 +43,25 @@ _MAGICS = re.compile(
 )
 
 
+class Checksummed(Enum):
+    """Which records have a checksum that is about what was written."""
+
+    ALL = "all"
+    SOME = "some"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class Trust:
     """What is known of the log beforehand.
 
     Everything below physical offset `flushed`, or stored before `flushed_timestamp_ms`, has been on
-    disk. `checksums`: whether they are of the records that lie there now.
+    disk.
     """
 
     flushed: int
     flushed_timestamp_ms: int
-    checksums: bool
+    checksums: Checksummed
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +124,9 @@ class LogScanner:
         return _walk(segment, position)
 
     def _checksums(self, segment: Segment) -> SegmentChecksums | None:
-        return self._log.checksums.find(segment) if self._trust.checksums else None
+        if self._trust.checksums is Checksummed.NONE:
+            return None
+        return self._log.checksums.find(segment)
 
     def _whole(
         self, segment: Segment, position: int, sizes: NDArray[np.int32]
@@ -140,9 +151,10 @@ class LogScanner:
         positions = block.positions + position
         bad = block.header["physical_offset"] != positions + segment.base
         known = np.zeros(len(block), np.bool_)
-        if self._trust.checksums:
+        if self._trust.checksums is not Checksummed.NONE:
             known = self._log.known(segment, positions)
             bad |= self._log.damaged(segment, positions, block.sizes)
+        if self._trust.checksums is Checksummed.ALL:
             # A record gets to the disk together with its checksum, or it is torn.
             bad |= ~known & (positions + segment.base >= self._trust.flushed)
         if bad.any():

@@ -28,7 +28,7 @@ from rocketpy_broker.store.consume_queue import UNIT, ConsumeQueue
 from rocketpy_broker.store.consume_queue_table import ConsumeQueueTable
 from rocketpy_broker.store.dispatch import DispatchRequest, requests_of, topics_of
 from rocketpy_broker.store.index_dispatch import IndexDispatch
-from rocketpy_broker.store.log_scanner import LogScanner, Stretch, Trust
+from rocketpy_broker.store.log_scanner import Checksummed, LogScanner, Stretch, Trust
 from rocketpy_broker.store.manifest import Manifest
 from rocketpy_broker.store.quarantine import Quarantine
 from rocketpy_broker.store.values import Damage, QueueKey
@@ -93,7 +93,7 @@ class Recovery:
 
     def run(self) -> RecoveryResult:
         """Bring everything into agreement. Raises OSError; may then be run again."""
-        if not self._trust.checksums:
+        if self._trust.checksums is Checksummed.NONE:
             self._store.log.checksums.truncate(0)
         begin = self._vouch()
         for item in self._scanner.scan(begin):
@@ -218,7 +218,8 @@ class Recovery:
         for damage in self._damages:
             self._reserve_offset(damage)
         store.queues.correct_min_offsets(store.log.begin)
-        store.log.make_durable(self._trust.flushed if self._trust.checksums else store.log.end)
+        is_ours = self._trust.checksums is Checksummed.ALL
+        store.log.make_durable(self._trust.flushed if is_ours else store.log.end)
         store.log.checksums.flush()
         store.queues.flush()
         store.index.flush()

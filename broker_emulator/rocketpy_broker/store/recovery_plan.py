@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.store.flushed_mark import FlushedMark, Mark
-from rocketpy_broker.store.log_scanner import Trust
+from rocketpy_broker.store.flushed_mark import FlushedMark, Mark, abort_text
+from rocketpy_broker.store.log_scanner import Checksummed, Trust
 from rocketpy_broker.store.manifest import Manifest
 from rocketpy_broker.store.store_checkpoint import StoreCheckpoint
 
@@ -43,15 +43,15 @@ class Traces:
 
     @property
     def abnormal(self) -> bool:
-        """Whether the last run did not stop cleanly, by RocketMQ's marker or by ours."""
-        return self.aborted is not None or (self.mark is not None and not self.mark.clean)
+        """Whether the last run did not stop cleanly."""
+        return self.aborted is not None
 
     @property
     def ours(self) -> bool:
-        """Whether the last to write was this program."""
+        """Whether nobody else can have changed what we wrote: only added to it, if anything."""
         if self.mark is None:
             return False
-        return self.mark.clean or self.aborted in {None, "", str(self.mark.pid)}
+        return self.mark.clean or self.aborted == abort_text(self.mark.pid)
 
     def check_sizes(self, folder: Path, segment_bytes: int, queue_file_bytes: int) -> None:
         """Raises StoreDirectoryError where the store was made with other sizes."""
@@ -77,8 +77,10 @@ class Traces:
 
     def trust(self, checkpoint: StoreCheckpoint) -> Trust:
         """What counts as flushed."""
-        if self.ours and self.mark is not None:
-            timestamp_ms = 0 if self.abnormal else ALWAYS_MS
-            return Trust(self.mark.flushed, timestamp_ms, checksums=True)
+        if self.ours and self.mark is not None and not self.mark.clean:
+            return Trust(self.mark.flushed, 0, Checksummed.ALL)
         timestamp_ms = checkpoint.physic_msg_timestamp_ms if self.abnormal else ALWAYS_MS
-        return Trust(0, timestamp_ms, checksums=False)
+        if self.ours and self.mark is not None:
+            # RocketMQ may have gone on behind the end of our clean stop.
+            return Trust(self.mark.flushed, timestamp_ms, Checksummed.SOME)
+        return Trust(0, timestamp_ms, Checksummed.NONE)

@@ -12,10 +12,14 @@ Source of name and size: spec/storage.md section 1.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store import files
@@ -83,12 +87,29 @@ class Segment:
 
     def used_end(self, position: int) -> int:
         """Position behind the last byte from `position` on that is not zero; `position` if none."""
-        starts = range(position, self.size_bytes, ZERO_STRIDE_BYTES)
-        for start in reversed(starts):
-            stride = self.view[start : min(start + ZERO_STRIDE_BYTES, self.size_bytes)]
-            if stride != ZEROS[: len(stride)]:
-                return start + len(bytes(stride).rstrip(b"\0"))
-        return position
+        data = np.frombuffer(self.view, np.uint8)
+        end = position
+        for begin, stop in self._written_ranges(position):
+            for start in range(begin, stop, ZERO_STRIDE_BYTES):
+                part = data[start : min(start + ZERO_STRIDE_BYTES, stop)]
+                if part.any():
+                    end = start + int(np.flatnonzero(part)[-1]) + 1
+        return end
+
+    def _written_ranges(self, position: int) -> Iterator[tuple[int, int]]:
+        """Where the file system has something other than zeros, from `position` on.
+
+        What was allocated and never written is not read: a gigabyte of it takes seconds.
+        """
+        while True:
+            try:
+                begin = os.lseek(self._descriptor, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                raise
+            position = os.lseek(self._descriptor, begin, os.SEEK_HOLE)
+            yield begin, position
 
     def clear_from(self, position: int) -> int:
         """Zero what is not zero behind `position`; return up to where something was."""

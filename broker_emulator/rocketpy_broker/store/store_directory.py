@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
 from rocketpy_broker.store import files
-from rocketpy_broker.store.flushed_mark import FlushedMark, Mark
+from rocketpy_broker.store.flushed_mark import FlushedMark, Mark, abort_text
 from rocketpy_broker.store.manifest import Manifest
 
 
@@ -35,10 +35,10 @@ class StoreDirectory:
 
     def acquire(self) -> None:
         """Make the folders and take the lock. Raises StoreLockedError, StoreDirectoryError."""
-        for name in ("", "commitlog", "consumequeue", "index", "config", "rocketpy"):
-            files.make_folder(self.folder / name)
         path = self.folder / "lock"
         try:
+            for name in ("commitlog", "consumequeue", "index", "config", "rocketpy"):
+                files.make_folder(self.folder / name)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             reason = f"cannot be written ({error.strerror})"
@@ -58,12 +58,11 @@ class StoreDirectory:
     def started(self, flushed: int, manifest: Manifest) -> None:
         """Recovery is done, and all of the log, up to `flushed`, is on disk. Raises OSError."""
         self.save(manifest)
+        # Before the mark: with the mark of a clean stop, this counts as a crash with nothing new.
+        files.replace_bytes(self._abort, abort_text(os.getpid()).encode())
         self._mark.open()
         self._mark.write(Mark(flushed, os.getpid(), clean=False))
         self._mark.flush()
-        # In place rather than by a rename: RocketMQ, too, looks only whether the file is there.
-        self._abort.write_text(str(os.getpid()), encoding="ascii")
-        files.sync_folder(self.folder)
 
     def flushed(self, offset: int) -> None:
         """The log is on disk up to `offset`; known after a kill, durable with `flush`."""
