@@ -25,6 +25,9 @@ SIZES = (SEGMENT_BYTES, QUEUE_FILE_BYTES)
 # How the names of files end that are never written in place.
 REPLACED_WHOLE = (".json", ".json.bak", "lock", "abort")
 
+# What a flush of the log makes durable: records, and their checksums with them.
+OF_THE_LOG = ("commitlog/", "rocketpy/checksums/")
+
 Files = dict[str, bytes]
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
@@ -57,8 +60,8 @@ def run_until_crash(zygote: Zygote, folder: Path, plan: random.Random) -> Run:
                 run.flushed.update(files_below(folder))
                 worker.go()
             case ["log flushed"]:
-                log = {k: v for k, v in files_below(folder).items() if k.startswith("commitlog/")}
-                run.flushed.update(log)
+                now = files_below(folder)
+                run.flushed.update({name: now[name] for name in now if name.startswith(OF_THE_LOG)})
                 worker.go()
             case ["crash"]:
                 run.crashed.update(files_below(folder))
