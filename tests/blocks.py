@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,16 +27,26 @@ class WireBlock:
         return RecordBlock.parse(bytearray(self.records), sizes)
 
 
-def wire_block(topic: str, bodies: Sequence[bytes], *, tags: str | None = None) -> WireBlock:
-    """Records of one topic with the given bodies."""
+def wire_block(
+    topic: str,
+    bodies: Sequence[bytes],
+    *,
+    tags: str | None = None,
+    keys: Sequence[str] | None = None,
+    properties: Mapping[str, Sequence[str]] | None = None,
+) -> WireBlock:
+    """Records of one topic with the given bodies; keys and properties have one value a record."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array(bodies, pa.binary()),
             topic=topic,
             queue_id=0,
             tags=None if tags is None else pa.array([tags] * len(bodies), pa.string()),
-            keys=None,
+            keys=None if keys is None else pa.array(keys, pa.string()),
             properties=None,
+            extra={
+                name: pa.array(values, pa.string()) for name, values in (properties or {}).items()
+            },
             born_timestamp_ms=BORN_MS,
             born_host=BORN_HOST,
         )

@@ -20,10 +20,14 @@ from rocketpy_broker import process
 from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.cleaning import HOUR_MS, CleanPolicy
+from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
 
 READY_PREFIX = "rocketpy broker ready on "
 INPUT_BYTES = 4096
+PAGE_BYTES = 4096
+# RocketMQ's diskSpaceCleanForciblyRatio is as far below its diskSpaceWarningLevelRatio.
+FORCIBLE_BELOW_FULL = 0.05
 
 Data = Annotated[
     Path | None,
@@ -48,6 +52,40 @@ StopAtEof = Annotated[
     typer.Option("--stop-at-eof", help="Stop when standard input ends, as when a parent dies."),
 ]
 QueueFileBytes = Annotated[int, typer.Option(min=20, help="mappedFileSizeConsumeQueue.")]
+FlushIntervalMs = Annotated[
+    int, typer.Option(min=1, help="flushIntervalCommitLog, with ASYNC_FLUSH.")
+]
+FlushLeastPages = Annotated[
+    int,
+    typer.Option(
+        min=0, help="flushCommitLogLeastPages: less waits for up to 10 s; RocketMQ has 4."
+    ),
+]
+SyncFlushTimeoutMs = Annotated[
+    int, typer.Option(min=1, help="syncFlushTimeout: then a send is answered FLUSH_DISK_TIMEOUT.")
+]
+FileReservedHours = Annotated[
+    float, typer.Option(min=0, help="fileReservedTime: log segments older than that are removed.")
+]
+DeleteWhen = Annotated[
+    list[int] | None, typer.Option(min=0, max=23, help="Local hour of that; default 4.")
+]
+DiskFullRatio = Annotated[
+    float,
+    typer.Option(
+        min=0.35,
+        max=1.0,
+        help="diskSpaceWarningLevelRatio: sends are refused while more of the disk is used.",
+    ),
+]
+CleanForcibly = Annotated[
+    bool,
+    typer.Option(
+        "--clean-forcibly",
+        help="cleanFileForciblyEnable: remove old segments before their time when the disk is "
+        "used to 5 % less than that.",
+    ),
+]
 
 
 def broker(
@@ -59,6 +97,13 @@ def broker(
     broker_name: Name = "broker-a",
     commit_log_segment_bytes: SegmentBytes = 1 << 30,
     consume_queue_file_bytes: QueueFileBytes = 6_000_000,
+    flush_interval_ms: FlushIntervalMs = 500,
+    flush_least_pages: FlushLeastPages = 0,
+    sync_flush_timeout_ms: SyncFlushTimeoutMs = 5_000,
+    file_reserved_hours: FileReservedHours = 72,
+    delete_when: DeleteWhen = None,
+    disk_full_ratio: DiskFullRatio = 0.90,
+    clean_forcibly: CleanForcibly = False,
     stop_at_eof: StopAtEof = False,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
@@ -78,6 +123,18 @@ def broker(
             flush_disk_type=flush or default_flush,
             commit_log_segment_bytes=commit_log_segment_bytes,
             consume_queue_file_bytes=consume_queue_file_bytes,
+            flush_times=FlushTimes(
+                flush_interval_ms=flush_interval_ms,
+                least_bytes=max(flush_least_pages * PAGE_BYTES, 1),
+                sync_flush_timeout_ms=sync_flush_timeout_ms,
+            ),
+            clean_policy=CleanPolicy(
+                reserved_ms=int(file_reserved_hours * HOUR_MS),
+                delete_when_hours=frozenset(delete_when or [4]),
+                clean_file_forcibly_enable=clean_forcibly,
+                clean_forcibly_ratio=disk_full_ratio - FORCIBLE_BELOW_FULL,
+                warning_level_ratio=disk_full_ratio,
+            ),
         )
         try:
             asyncio.run(_run(config, stop_at_eof=stop_at_eof))

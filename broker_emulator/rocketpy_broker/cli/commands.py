@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rocketpy_broker.cli import broker_command, topic_commands
+from rocketpy_broker.cli import broker_command, message_commands, topic_commands
 
 app = typer.Typer(
     name="rocketpy",
@@ -14,4 +14,7 @@ app = typer.Typer(
 )
 app.command("broker")(broker_command.broker)
 app.command("lag")(topic_commands.lag)
+app.command("stats")(message_commands.stats)
+app.command("clean")(message_commands.clean)
+app.add_typer(message_commands.message_app, name="message")
 app.add_typer(topic_commands.topic_app, name="topic")

@@ -5,7 +5,6 @@ Holds no state.
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import grpc
@@ -13,33 +12,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from rocketpy_proto.rocketpy.v1 import (
-    admin_pb2,
-    admin_pb2_grpc,
-    broker_pb2,
-    broker_pb2_grpc,
-    common_pb2,
+from rocketpy_broker.cli.broker_client import (
+    DEFAULT_ENDPOINT,
+    TIMEOUT_SECONDS,
+    Endpoint,
+    admin,
+    check,
+    unreachable,
 )
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, broker_pb2_grpc
 
-TIMEOUT_SECONDS = 10.0
 topic_app = typer.Typer(help="Create, list and delete topics.", no_args_is_help=True)
 
-Endpoint = Annotated[str, typer.Option(help="host:port of the broker.", envvar="ROCKETPY_ENDPOINT")]
 Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
-DEFAULT_ENDPOINT = "127.0.0.1:8081"
-
-
-def _check(status: common_pb2.Status) -> None:
-    if status.code:
-        sys.exit(f"rocketpy: {status.remark} (code {status.code})")
-
-
-def _unreachable(endpoint: str, error: grpc.RpcError) -> None:
-    sys.exit(f"rocketpy: no broker answers at {endpoint} ({error.code().name}); is it running?")
-
-
-def _admin(endpoint: str) -> admin_pb2_grpc.AdminStub:
-    return admin_pb2_grpc.AdminStub(grpc.insecure_channel(endpoint))
 
 
 @topic_app.command()
@@ -54,9 +39,9 @@ def create(
     )
     request = admin_pb2.UpdateTopicRequest(config=config, create_only=True)
     try:
-        _check(_admin(endpoint).UpdateTopic(request, timeout=TIMEOUT_SECONDS).status)
+        check(admin(endpoint).UpdateTopic(request, timeout=TIMEOUT_SECONDS).status)
     except grpc.RpcError as error:
-        _unreachable(endpoint, error)
+        unreachable(endpoint, error)
     typer.echo(f"created topic {topic} with {queues} queues")
 
 
@@ -65,9 +50,9 @@ def delete(topic: Topic, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
     """Delete a topic with all its messages."""
     request = admin_pb2.DeleteTopicRequest(topic=topic)
     try:
-        _check(_admin(endpoint).DeleteTopic(request, timeout=TIMEOUT_SECONDS).status)
+        check(admin(endpoint).DeleteTopic(request, timeout=TIMEOUT_SECONDS).status)
     except grpc.RpcError as error:
-        _unreachable(endpoint, error)
+        unreachable(endpoint, error)
     typer.echo(f"deleted topic {topic}")
 
 
@@ -80,8 +65,8 @@ def list_topics(
     request = admin_pb2.ListTopicsRequest(include_system=system)
     table = Table("topic", "read queues", "write queues", "perm")
     try:
-        response = _admin(endpoint).ListTopics(request, timeout=TIMEOUT_SECONDS)
-        _check(response.status)
+        response = admin(endpoint).ListTopics(request, timeout=TIMEOUT_SECONDS)
+        check(response.status)
         for config in response.configs:
             table.add_row(
                 config.topic,
@@ -90,7 +75,7 @@ def list_topics(
                 str(config.perm),
             )
     except grpc.RpcError as error:
-        _unreachable(endpoint, error)
+        unreachable(endpoint, error)
     Console().print(table)
 
 
@@ -105,7 +90,7 @@ def lag(
     table = Table("queue", "minimum", "maximum", "committed", "lag")
     try:
         response = stub.QueryOffsets(request, timeout=TIMEOUT_SECONDS)
-        _check(response.topics[0].status)
+        check(response.topics[0].status)
         for queue in response.topics[0].queues:
             committed = queue.committed_offset
             begin = max(committed, queue.min_offset)
@@ -117,5 +102,5 @@ def lag(
                 str(queue.max_offset - begin),
             )
     except grpc.RpcError as error:
-        _unreachable(endpoint, error)
+        unreachable(endpoint, error)
     Console().print(table)

@@ -118,6 +118,14 @@ class GroupCommit:
                 self._store.flush_derived, "derived files could not be flushed"
             )
             await self._in_background(self._store.preallocate, "no segment could be made ready")
+            if self._store.is_manifest_old:
+                self._save_manifest()
+
+    def _save_manifest(self) -> None:
+        try:
+            self._store.save_manifest()
+        except OSError as error:
+            logger.warning("the manifest could not be saved: %s", error)
 
     async def _in_background(self, work: Callable[[], None], failure: str) -> None:
         try:

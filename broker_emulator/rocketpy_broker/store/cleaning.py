@@ -27,11 +27,16 @@ STEP_MS_MAX = 60_000
 
 @dataclass(frozen=True, slots=True)
 class CleanPolicy:
-    """When to clean. Ratios are of the used share of the disk; RocketMQ's defaults."""
+    """When to clean. Ratios are of the used share of the disk.
+
+    RocketMQ's defaults, but for `clean_file_forcibly_enable`: unless told so, a full disk stops
+    sends and takes no message before its time.
+    """
 
     reserved_ms: int = 72 * HOUR_MS
     delete_when_hours: frozenset[int] = frozenset({4})
     confirm_ms: int = HOUR_MS
+    clean_file_forcibly_enable: bool = False
     used_ratio_max: float = 0.75
     clean_forcibly_ratio: float = 0.85
     warning_level_ratio: float = 0.90
@@ -78,7 +83,7 @@ class Cleaner:
         candidates = changed_ms[:-1][: policy.files_per_pass_max]
         now_ms = self._clock.now_ms()
         agreed = self._reading_agrees(now_ms)
-        if ratio > policy.clean_forcibly_ratio:
+        if policy.clean_file_forcibly_enable and ratio > policy.clean_forcibly_ratio:
             if candidates:
                 logger.warning(
                     "the disk is used to %.0f %%: removing %d log segments before their time",

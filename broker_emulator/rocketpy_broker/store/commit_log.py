@@ -86,8 +86,8 @@ class CommitLog:
     def append(self, block: RecordBlock) -> None:
         """Write `block` at the end, which `prepare` has made ready. Raises OSError.
 
-        A write that fails half way leaves no record behind: what it began is blanked out, so
-        that a restart cannot take it for stored.
+        A write that fails half way leaves no record behind: all of the block is blanked out, so
+        that neither a restart nor what is appended next can bring a record of it back.
         """
         segment = self.files.find(self.end)
         assert segment is not None
@@ -97,7 +97,7 @@ class CommitLog:
             segment.write(position, block.data.data)
             self.checksums.of(segment).append(block.positions + position, block.sizes, crcs)
         except OSError:
-            segment.write(position, memoryview(bytes(BLANK_BYTES)))
+            segment.write(position, memoryview(bytes(len(block.data))))
             raise
         self.end += len(block.data)
 

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.segment_queue import SegmentQueue
 from rocketpy_broker.store.values import FilePrefix
 from rocketpy_proto.record.crc import body_crc
@@ -51,6 +52,7 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0
         self.flushed_offset = 0
+        self._full_crcs: dict[str, int] = {}
         # End in the log of the last record that has a unit here; -1 before the first.
         self.physical_end = -1
 
@@ -79,6 +81,7 @@ class ConsumeQueue:
     def _set_end(self, max_offset: int) -> None:
         """Let the queue end at `max_offset`: no valid unit may stay behind it."""
         self.max_offset = max_offset
+        self._full_crcs.clear()
         self.flushed_offset = min(self.flushed_offset, max_offset)
         end = max_offset * UNIT_BYTES
         self._files.remove_from(end)
@@ -143,6 +146,7 @@ class ConsumeQueue:
     def _put_right(self, offset: int, units: Units) -> None:
         segment = self._files.find(offset * UNIT_BYTES)
         assert segment is not None
+        self._full_crcs.clear()
         segment.write(offset * UNIT_BYTES - segment.base, memoryview(units.tobytes()))
         segment.flush()
 
@@ -199,10 +203,6 @@ class ConsumeQueue:
         if offset < self.max_offset:
             self._set_end(offset)
 
-    def file_names(self) -> set[str]:
-        """The names of the files."""
-        return {segment.path.name for segment in self._files.segments}
-
     def prefix_crcs(self, physical_end: int) -> dict[str, FilePrefix]:
         """Per file the bytes that hold units of records below `physical_end`, and their CRC-32."""
         prefixes = {}
@@ -211,9 +211,18 @@ class ConsumeQueue:
             units = self.units(first, self.max_offset)
             beyond = (units["size"] != BLANK_SIZE) & (_record_ends(units) > physical_end)
             count = int(np.argmax(beyond)) if beyond.any() else len(units)
-            length = count * UNIT_BYTES
-            prefixes[segment.path.name] = FilePrefix(length, body_crc(segment.view[:length]))
+            prefixes[segment.path.name] = self._prefix(segment, count * UNIT_BYTES)
         return prefixes
+
+    def _prefix(self, segment: Segment, length: int) -> FilePrefix:
+        """Full files do not change any more, so their CRC is computed once."""
+        name = segment.path.name
+        if length == segment.size_bytes and name in self._full_crcs:
+            return FilePrefix(length, self._full_crcs[name])
+        crc = body_crc(segment.view[:length])
+        if length == segment.size_bytes:
+            self._full_crcs[name] = crc
+        return FilePrefix(length, crc)
 
     def has_prefixes(self, prefixes: Mapping[str, FilePrefix]) -> bool:
         """Whether the files still begin as `prefixes` says, and none is missing."""

@@ -57,6 +57,7 @@ def create_allocated(path: Path, size_bytes: int, allocated_bytes: int | None = 
     except OSError:
         os.close(descriptor)
         unfinished.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise
     return descriptor
 

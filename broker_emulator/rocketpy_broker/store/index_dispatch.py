@@ -109,10 +109,6 @@ class IndexDispatch:
         """Of each file, the bytes with entries of records below that, and their CRC."""
         return self._service.prefixes(log_end)
 
-    def file_names(self) -> set[str]:
-        """The names of the files."""
-        return self._service.file_names()
-
     @property
     def end_timestamp_of_full_ms(self) -> int:
         """Store time of the last record of the newest full file; 0 where none is full."""

@@ -193,10 +193,6 @@ class IndexService:
         """Of each file, the bytes with entries of records below that, and their CRC."""
         return {file.path.name: file.prefix(physical_end) for file in self._files}
 
-    def file_names(self) -> set[str]:
-        """The names of the files."""
-        return {file.path.name for file in self._files}
-
     def flush(self) -> None:
         """Make everything entered so far durable. Blocks; call it from a thread. Raises OSError."""
         for file in list(self._files):

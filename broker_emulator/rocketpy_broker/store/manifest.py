@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +48,6 @@ class Manifest:
             "index": _to_json(self.index),
         }
         files.replace_bytes(path, json.dumps(content).encode())
-
-    def of_files(self, queue_files: Mapping[QueueKey, set[str]], index_files: set[str]) -> Manifest:
-        """The same without files that are no longer there, as after cleaning."""
-        queues = {
-            key: {name: self.queues[key][name] for name in self.queues[key] if name in names}
-            for key, names in queue_files.items()
-            if key in self.queues
-        }
-        index = {name: self.index[name] for name in self.index if name in index_files}
-        return replace(self, queues=queues, index=index)
 
     @classmethod
     def load(cls, path: Path) -> Manifest | None:

@@ -81,6 +81,7 @@ class MessageStore:
         self._derived_sealed = False
         self._disk_full = False
         self._dispatched_end = 0
+        self._manifest_end = 0
         self._dispatched_timestamp_ms = 0
         self._damaged: set[int] = set()
         self._listener: Callable[[QueueKey], None] = lambda _queue: None
@@ -98,8 +99,7 @@ class MessageStore:
             self._last_store_timestamp_ms = result.last_store_timestamp_ms
             self._dispatched_timestamp_ms = result.last_store_timestamp_ms
             self._dispatched_end = result.end
-            self._manifest = self._new_manifest()
-            self._directory.started(result.end, self._manifest)
+            self._directory.started(result.end, self._new_manifest())
         except BaseException:
             self._release()
             raise
@@ -109,7 +109,21 @@ class MessageStore:
         return result
 
     def _new_manifest(self) -> Manifest:
-        return manifest_of(self.config, self._parts, self._last_store_timestamp_ms)
+        """What queues and index hold of everything that has been dispatched."""
+        self._index.drain()
+        end, timestamp_ms = self._dispatched_end, self._dispatched_timestamp_ms
+        self._manifest_end = end
+        return manifest_of(self.config, self._parts, end, timestamp_ms)
+
+    @property
+    def is_manifest_old(self) -> bool:
+        """Whether a segment's worth of records has come since the last manifest."""
+        behind = self._dispatched_end - self._manifest_end
+        return behind >= self.config.commit_log_segment_bytes
+
+    def save_manifest(self) -> None:
+        """Spare the next start what has been dispatched until now. Raises OSError."""
+        self._directory.save(self._new_manifest())
 
     def close(self) -> None:
         """Flush all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""
@@ -148,7 +162,9 @@ class MessageStore:
         """Why the store takes no writes; None while it takes them."""
         if self._refusal is None and self._disk_full:
             ratio = self.config.clean_policy.warning_level_ratio
-            return f"the disk is used to more than {ratio:.0%}; free some space"
+            return (
+                f"the disk is used to more than {ratio:.0%}; free some space, or raise that ratio"
+            )
         return self._refusal
 
     def append(self, queue: QueueKey, block: RecordBlock) -> AppendResult:
@@ -362,9 +378,9 @@ class MessageStore:
 
         Raises OSError; what is left is removed by the next call.
         """
+        # What the queues say of these records can be made from the log no more.
+        self._queues.flush()
         self._log.remove_first()
         self._queues.correct_min_offsets(self._log.begin)
         self._index.delete_expired(self._log.begin)
-        queue_files = {key: queue.file_names() for key, queue in self._queues.items()}
-        self._manifest = self._manifest.of_files(queue_files, self._index.file_names())
-        self._directory.save(self._manifest)
+        self.save_manifest()

@@ -57,14 +57,15 @@ def recover(config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint)
     return Recovery(parts, trust, manifest, abnormal=traces.abnormal, in_doubt=in_doubt).run()
 
 
-def manifest_of(config: StoreConfig, parts: StoreParts, last_store_timestamp_ms: int) -> Manifest:
-    """What the derived files hold now, all of the log being dispatched."""
-    end = parts.log.end
+def manifest_of(
+    config: StoreConfig, parts: StoreParts, end: int, store_timestamp_ms: int
+) -> Manifest:
+    """What the derived files hold of records below `end`, the last of which has that timestamp."""
     return Manifest(
         end,
         config.commit_log_segment_bytes,
         config.consume_queue_file_bytes,
-        last_store_timestamp_ms,
+        store_timestamp_ms,
         {key: queue.prefix_crcs(end) for key, queue in parts.queues.items()},
         parts.index.prefixes(end),
     )

@@ -134,8 +134,9 @@ class Recovery:
         if manifest.log_end > store.log.files.end or self._in_doubt:
             store.index.reset()
             return store.log.begin
-        store.queues.truncate(manifest.log_end)
-        return max(manifest.log_end, store.log.begin)
+        begin = max(manifest.log_end, store.log.begin)
+        store.queues.truncate(begin)
+        return begin
 
     def _is_gone(self, key: QueueKey) -> bool:
         """Whether the queue's topic has been deleted since the manifest was written."""
