@@ -33,6 +33,7 @@ BROKER_SEGMENT_BYTES = 1 << 20
 SENDERS = 4
 QUEUES = 2
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 

@@ -21,6 +21,7 @@ CUTS_TORTURE = 1_000
 CUTS_PER_STORE = 20
 LOAD_SECONDS_MAX = 0.08
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 

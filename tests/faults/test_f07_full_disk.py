@@ -20,6 +20,7 @@ ROUNDS_TORTURE = 500
 # After so many a store is given up, for what it holds takes ever more of the disk.
 ROUNDS_PER_STORE = 25
 DISK_BYTES = 64 << 20
+pytestmark = pytest.mark.timeout(600)
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 
