@@ -12,6 +12,7 @@ import pytest
 from tests.faults import programs
 from tests.faults.history import History
 from tests.faults.recording import Recorder
+from tests.faults.store_use import TAGS
 from tests.faults.zygote import Zygote
 
 HYBRIDS_QUICK = 500
@@ -21,6 +22,7 @@ HYBRIDS_PER_RUN = 25
 PAGE_BYTES = (512, 4096)
 SEGMENT_BYTES = 32 << 10
 QUEUE_FILE_BYTES = 1000
+TORN_SEED = 1
 SIZES = (SEGMENT_BYTES, QUEUE_FILE_BYTES)
 # How the names of files end that are never written in place.
 REPLACED_WHOLE = (".json", ".json.bak", "lock", "abort")
@@ -104,6 +106,22 @@ def test_f4_torn_pages_never_make_a_wrong_message_and_take_nothing_that_was_flus
             _write(folder, hybrid)
             _judge(zygote, run, folder, tmp_path, seed)
     assert torn > hybrids // 4, "hardly a page was torn"
+
+
+def test_f4_a_record_whose_last_page_is_missing_is_not_delivered(
+    zygote: Zygote, ram_folder: Path, tmp_path: Path
+) -> None:
+    run = run_until_crash(zygote, ram_folder / "run", random.Random(TORN_SEED))
+    files = {path: run.flushed.get(path, content) for path, content in run.crashed.items()}
+    last = max(path for path in run.crashed if path.startswith("commitlog/"))
+    whole = run.crashed[last]
+    assert run.flushed.get(last) != whole, "nothing was written since the last flush"
+    # The record's properties are its end, and longer than what is cut off here.
+    end = len(whole.rstrip(b"\0")) - len(TAGS) // 2
+    files |= {path: run.crashed[path] for path in files if path.startswith("commitlog/")}
+    files[last] = whole[:end].ljust(len(whole), b"\0")
+    _write(ram_folder / "torn", files)
+    _judge(zygote, run, ram_folder / "torn", tmp_path, TORN_SEED)
 
 
 def _write(folder: Path, files: Files) -> None:
