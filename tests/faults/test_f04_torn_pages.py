@@ -73,21 +73,24 @@ def run_until_crash(zygote: Zygote, folder: Path, plan: random.Random) -> Run:
     return run
 
 
+def old_version(run: Run, path: str) -> bytes:
+    """What a file holds if none of its pages got to the disk since its last flush."""
+    new = run.crashed[path]
+    return new if path.endswith(REPLACED_WHOLE) else run.flushed.get(path, bytes(len(new)))
+
+
 def hybrid_of(run: Run, plan: random.Random) -> Files:
     """A state that the disk may be in: of what is written in place any page may be old."""
     page_bytes = plan.choice(PAGE_BYTES)
     share_new = plan.choice([0.0, 0.1, 0.5, 0.9])
     hybrid: Files = {}
     for path, new in run.crashed.items():
-        old = run.flushed.get(path, bytes(len(new)))
-        if path.endswith(REPLACED_WHOLE) or old == new:
-            hybrid[path] = new
-            continue
+        old = old_version(run, path)
         pages = [
             (new if plan.random() < share_new else old)[start : start + page_bytes]
-            for start in range(0, len(new), page_bytes)
+            for start in range(0, len(new) if new != old else 0, page_bytes)
         ]
-        hybrid[path] = b"".join(pages)
+        hybrid[path] = b"".join(pages) or new
     return hybrid
 
 
@@ -112,7 +115,7 @@ def test_f4_a_record_whose_last_page_is_missing_is_not_delivered(
     zygote: Zygote, ram_folder: Path, tmp_path: Path
 ) -> None:
     run = run_until_crash(zygote, ram_folder / "run", random.Random(TORN_SEED))
-    files = {path: run.flushed.get(path, content) for path, content in run.crashed.items()}
+    files = {path: old_version(run, path) for path in run.crashed}
     last = max(path for path in run.crashed if path.startswith("commitlog/"))
     whole = run.crashed[last]
     assert run.flushed.get(last) != whole, "nothing was written since the last flush"
