@@ -1,0 +1,193 @@
+"""Stores as values: the bytes of every file, taken from a folder and put into one.
+
+A test makes a store once, keeps its image, and puts altered images into folders as often as it
+likes. Stores are small: files of 4 KiB and an index of a few slots. They lie in memory and their
+flushes do nothing: here files are altered by hand, and no power is cut.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.store import checksums
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.store_config import StoreConfig
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_proto.record import BlockColumns, Host, RecordBlock, decode_record, encode_block
+from tests.blocks import BORN_HOST, BORN_MS
+
+SEGMENT_BYTES = 4096
+QUEUE_FILE_BYTES = 200
+STORE_HOST = Host.parse("10.0.0.2:10911")
+PREPARED = 0x4
+QUEUE = QueueKey("TopicA", 2)
+OTHER = QueueKey("TopicB", 0)
+NO_END = 1 << 60
+MARK = "rocketpy/flushed"
+QUARANTINE = "rocketpy/quarantine/"
+
+# Path below the store's folder to content, without the zeros at its end, and its length.
+Image = dict[str, tuple[bytes, int]]
+
+
+@contextmanager
+def workshop() -> Iterator[Path]:
+    """A folder for stores that are opened by the thousand."""
+    in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with (
+        tempfile.TemporaryDirectory(prefix="rocketpy-", dir=in_memory) as folder,
+        mock.patch("os.fsync"),
+        mock.patch("os.fdatasync"),
+        mock.patch.object(checksums, "ALLOCATION_BYTES", 4096),
+    ):
+        yield Path(folder) / "store"
+
+
+def small_store(
+    folder: Path,
+    clock: ManualClock | None = None,
+    *,
+    segment_bytes: int = SEGMENT_BYTES,
+    memory_ratio: float = 0.4,
+) -> MessageStore:
+    """A store with small files that is not open yet. With ratio 0 it checks all it reads."""
+    config = StoreConfig(
+        folder,
+        segment_bytes,
+        QUEUE_FILE_BYTES,
+        FlushDiskType.ASYNC_FLUSH,
+        index_slot_count=8,
+        index_entry_count_max=16,
+        memory_ratio=memory_ratio,
+    )
+    return MessageStore(config, clock or ManualClock(), STORE_HOST)
+
+
+@contextmanager
+def opened(folder: Path, **options: object) -> Iterator[MessageStore]:
+    """A small store, opened; let go of in the end as by a crash."""
+    store = small_store(folder, **options)  # type: ignore[arg-type]
+    store.open()
+    try:
+        yield store
+    finally:
+        store._release()
+
+
+def image_of(folder: Path) -> Image:
+    """What every file holds."""
+    image: Image = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            image[path.relative_to(folder).as_posix()] = (data.rstrip(b"\0"), len(data))
+    return image
+
+
+def put_image(image: Image, folder: Path) -> None:
+    """Let `folder` hold these files and no others."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ("commitlog", "consumequeue", "index", "config", "rocketpy"):
+        (folder / name).mkdir(parents=True)
+    for name, (data, length) in image.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.write(data)
+            file.truncate(length)
+
+
+def altered(image: Image, name: str, alter: Callable[[bytearray], None]) -> Image:
+    """The image with one file changed; its length stays."""
+    data, length = image[name]
+    content = bytearray(data.ljust(length, b"\0"))
+    alter(content)
+    return {**image, name: (bytes(content).rstrip(b"\0"), len(content))}
+
+
+def block_of(
+    topic: str, bodies: list[bytes], *, sys_flag: int = 0, keys: bool = True
+) -> RecordBlock:
+    """Records with all kinds of fields, in a writable buffer."""
+    encoded = encode_block(
+        BlockColumns(
+            body=pa.array(bodies, pa.binary()),
+            topic=topic,
+            queue_id=0,
+            tags=pa.array(["tag"] * len(bodies), pa.string()),
+            keys=pa.array([f"key-{len(body)}" for body in bodies]) if keys else None,
+            born_timestamp_ms=BORN_MS,
+            born_host=BORN_HOST,
+            sys_flag=sys_flag,
+        )
+    )
+    return RecordBlock.parse(bytearray(encoded.data), np.asarray(encoded.sizes, np.int32))
+
+
+def send(store: MessageStore, bodies: list[bytes], queue: QueueKey = QUEUE) -> int:
+    """Append one block; return where it begins in the log."""
+    return store.append(queue, block_of(queue.topic, bodies)).physical_offset
+
+
+def send_prepared(store: MessageStore, body: bytes, queue: QueueKey = QUEUE) -> int:
+    """Append a prepared record, as older stores hold: it lies in the log and in no queue."""
+    block = block_of(queue.topic, [body], sys_flag=PREPARED, keys=False)
+    offset = store._log.prepare(len(block.data), 1)
+    block.patch_stored(
+        queue_offset_first=0,
+        physical_offset_first=offset,
+        store_timestamp_ms=store._clock.now_ms(),
+        store_host=STORE_HOST,
+        queue_id=queue.queue_id,
+    )
+    store._log.append(block)
+    return offset
+
+
+def flush_log(store: MessageStore) -> None:
+    """Make all of the log count as flushed."""
+    plan = store.plan_flush()
+    plan.run()
+    store.flushed(plan)
+
+
+def read_bodies(store: MessageStore, queue: QueueKey = QUEUE) -> list[bytes]:
+    """Every body of a queue; what was removed, or is damaged, is passed over as clients do."""
+    bounds = store.range_of(queue)
+    offset, found = bounds.min_offset, []
+    while offset < bounds.max_offset:
+        result = store.get_message(queue, offset, NO_END, ReadLimits.of_bytes(1 << 20))
+        assert result.next_offset > offset, (result.status, offset)
+        if result.status is GetMessageStatus.FOUND:
+            data = b"".join(bytes(part) for part in result.parts)
+            found += bodies_in(data, result.sizes.tolist(), queue, offset)
+        else:
+            assert result.status is GetMessageStatus.MESSAGE_WAS_REMOVING
+        offset = result.next_offset
+    return found
+
+
+def bodies_in(data: bytes, sizes: list[int], queue: QueueKey, offset: int) -> list[bytes]:
+    """The bodies of records that lie together, each checked for what its queue must have."""
+    bodies, position = [], 0
+    for number, size in enumerate(sizes):
+        decoded = decode_record(data, position)
+        record = decoded.record
+        assert decoded.size == size
+        place = (record.topic, record.queue_id, record.queue_offset)
+        assert place == (*queue, offset + number)
+        assert dict(record.properties)["TAGS"] == "tag"
+        bodies.append(record.body)
+        position += size
+    assert position == len(data)
+    return bodies
