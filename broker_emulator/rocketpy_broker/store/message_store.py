@@ -103,7 +103,9 @@ class MessageStore:
         except BaseException:
             self._release()
             raise
-        self._reader.checked_from = result.begin
+        # Units of damaged records stay, so what was read up to the last of them is compared again.
+        damaged_ends = [damage.offset + damage.length for damage in result.damages]
+        self._reader.checked_from = max(result.begin, *damaged_ends, 0)
         self._checkpoint.confirm_physical_offset = result.end
         self._refusal = None
         return result
