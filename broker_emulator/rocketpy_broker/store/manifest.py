@@ -3,8 +3,9 @@
 Maps: file of a consume queue to the bytes that units of records below `log_end` take in it, and
 their CRC-32; likewise for the index. A start compares them with the files: what fits needs no look
 into the log below `log_end`, and what does not is in doubt and made anew from the log. Written
-whole and durably at a clean stop and after a recovery; a crash leaves the old or the new one. A
-manifest that cannot be read counts as none: everything is then checked against the log.
+whole and durably at a clean stop and after a recovery; a crash leaves the old or the new one. It
+holds the CRC of its own content. A manifest that cannot be read, or has another CRC, counts as
+none: everything is then checked against the log.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store import files
 from rocketpy_broker.store.values import FilePrefix, QueueKey
+from rocketpy_proto.record.crc import body_crc
 
 VERSION = 1
 
@@ -38,7 +40,7 @@ class Manifest:
         topics: dict[str, dict[str, object]] = {}
         for key, prefixes in self.queues.items():
             topics.setdefault(key.topic, {})[str(key.queue_id)] = _to_json(prefixes)
-        content = {
+        content: dict[str, Any] = {
             "version": VERSION,
             "logEnd": self.log_end,
             "segmentBytes": self.segment_bytes,
@@ -47,7 +49,7 @@ class Manifest:
             "consumeQueues": topics,
             "index": _to_json(self.index),
         }
-        files.replace_bytes(path, json.dumps(content).encode())
+        files.replace_bytes(path, json.dumps({**content, "crc": _crc_of(content)}).encode())
 
     @classmethod
     def load(cls, path: Path) -> Manifest | None:
@@ -57,6 +59,8 @@ class Manifest:
         """
         try:
             content: dict[str, Any] = json.loads(path.read_bytes())
+            if content.pop("crc") != _crc_of(content):
+                return None
             if content["version"] > VERSION:
                 reason = f"has version {content['version']}, this program knows up to {VERSION}"
                 raise StoreDirectoryError(path, reason, "use the version that wrote it, or newer")
@@ -75,6 +79,11 @@ class Manifest:
             )
         except (OSError, AttributeError, KeyError, TypeError, ValueError):
             return None
+
+
+def _crc_of(content: dict[str, Any]) -> int:
+    """CRC-32 of the content as it is written; reading keeps the order of names."""
+    return body_crc(json.dumps(content).encode())
 
 
 def _to_json(prefixes: Mapping[str, FilePrefix]) -> dict[str, list[int]]:
