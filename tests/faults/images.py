@@ -118,14 +118,14 @@ def altered(image: Image, name: str, alter: Callable[[bytearray], None]) -> Imag
 def block_of(
     topic: str, bodies: list[bytes], *, sys_flag: int = 0, keys: bool = True
 ) -> RecordBlock:
-    """Records with all kinds of fields, in a writable buffer."""
+    """Records in a writable buffer; the key of each is its body."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array(bodies, pa.binary()),
             topic=topic,
             queue_id=0,
             tags=pa.array(["tag"] * len(bodies), pa.string()),
-            keys=pa.array([f"key-{len(body)}" for body in bodies]) if keys else None,
+            keys=pa.array([body.decode() for body in bodies]) if keys else None,
             born_timestamp_ms=BORN_MS,
             born_host=BORN_HOST,
             sys_flag=sys_flag,
