@@ -131,17 +131,25 @@ class ConsumeQueue:
 
     def reconcile(self, queue_offset: int, units: Units) -> None:
         """As `append`, but what is known already and differs is put right. Raises OSError."""
+        if queue_offset * UNIT_BYTES < self._files.begin:
+            self._drop_all()
         offset, end = queue_offset, queue_offset + len(units)
         while offset < min(end, self.max_offset):
             known = self.units(offset, end)
-            if len(known) == 0:
-                # Below the first file: nothing of it can be kept.
-                break
             right = units[offset - queue_offset :][: len(known)]
             if known.tobytes() != right.tobytes():
                 self._put_right(offset, right)
             offset += len(known)
         self.append(queue_offset, units)
+
+    def _drop_all(self) -> None:
+        """The first file is missing: what the others hold will come from the log as well.
+
+        For the log is being read in order, and has a record older than all of theirs.
+        """
+        self._files.remove_from(0)
+        self.min_offset = self.max_offset = self.flushed_offset = 0
+        self.physical_end = -1
 
     def _put_right(self, offset: int, units: Units) -> None:
         segment = self._files.find(offset * UNIT_BYTES)
@@ -149,6 +157,8 @@ class ConsumeQueue:
         self._full_crcs.clear()
         segment.write(offset * UNIT_BYTES - segment.base, memoryview(units.tobytes()))
         segment.flush()
+        # A first unit that was garbage has been passed over when the files were loaded.
+        self.min_offset = min(self.min_offset, offset)
 
     def _fill_blank(self, offset: int) -> None:
         begin = self.max_offset
