@@ -66,8 +66,8 @@ class Sample:
         return next(part for part in self.records if part.begin <= offset < part.end)
 
 
-def sample_of(folder: Path, *, clean: bool) -> Sample:
-    """The sample, stopped cleanly or killed."""
+def sample_of(folder: Path, *, clean: bool, whole: bool = True) -> Sample:
+    """The sample, stopped cleanly or killed; or its first part, as of the clean stop."""
     clock = ManualClock()
     with opened(folder, clock=clock, segment_bytes=SEGMENT_BYTES) as store:
         send(store, [b"gone"], GONE)
@@ -76,6 +76,13 @@ def sample_of(folder: Path, *, clean: bool) -> Sample:
             send(store, [b"plain-%d" % number], QUEUE if number % 3 else OTHER)
         store.delete_topic(GONE.topic)
         store.close()
+    if whole:
+        _second_part(folder, clock, clean=clean)
+    image = image_of(folder)
+    return Sample(image, list(_records(image)))
+
+
+def _second_part(folder: Path, clock: ManualClock, *, clean: bool) -> None:
     store = small_store(folder, clock, segment_bytes=SEGMENT_BYTES)
     store.open()
     for number in range(12, 17):
@@ -92,8 +99,6 @@ def sample_of(folder: Path, *, clean: bool) -> Sample:
         store.close()
     else:
         store._release()
-    image = image_of(folder)
-    return Sample(image, list(_records(image)))
 
 
 def _records(image: Image) -> Iterator[Placed]:
