@@ -1,0 +1,182 @@
+"""Row F10: a recovery that is killed, at any step and again and again, ends as an undisturbed one.
+
+A kill leaves the page cache, so it is played inside the process: the step raises `Killed`, and
+nothing that comes after it touches a file any more. A write may be killed half way.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path
+from types import FrameType
+from unittest import mock
+
+import pytest
+
+from rocketpy_broker import store as store_package
+from tests.faults.images import (
+    QUARANTINE,
+    Image,
+    altered,
+    image_of,
+    put_image,
+    small_store,
+    workshop,
+)
+from tests.faults.sample import SEGMENT_BYTES, sample_of
+
+KILLS_QUICK = 100
+KILLS_TORTURE = 1000
+KILLS_IN_A_ROW = 10
+# The calls of `os` that change a file; writes through the index's mapping lie between lines.
+CALLS = ("pwrite", "ftruncate", "posix_fallocate", "rename", "replace", "unlink", "mkdir", "rmdir")
+STORE_FOLDER = str(Path(store_package.__file__).parent)
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+@contextmanager
+def killed_at_call(number: int) -> Iterator[list[str]]:
+    """Kill at the call of this number, counted from 0; gives the names of the calls made."""
+    made: list[str] = []
+
+    def call(name: str, real: Callable[..., object], *args: object, **options: object) -> object:
+        made.append(name)
+        if len(made) > number:
+            if len(made) == number + 1 and name == "pwrite":
+                descriptor, data, position = args
+                assert isinstance(data, (bytes, memoryview))
+                real(descriptor, data[: len(data) // 2], position)
+            raise Killed
+        return real(*args, **options)
+
+    with ExitStack() as patches:
+        for name in CALLS:
+            replacement = partial(call, name, getattr(os, name))
+            patches.enter_context(mock.patch.object(os, name, replacement))
+        yield made
+
+
+@contextmanager
+def killed_at_line(number: int) -> Iterator[list[int]]:
+    """Kill before the line of the store's code of this number; gives the count of lines run."""
+    lines = [0]
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Callable[..., object] | None:
+        if not frame.f_code.co_filename.startswith(STORE_FOLDER):
+            return None
+        if event == "line":
+            lines[0] += 1
+            if lines[0] > number:
+                raise Killed
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
+
+
+@cache
+def crashed() -> Image:
+    """Much to mend: a torn tail, a damaged record, derived files of an earlier time or gone."""
+    with workshop() as folder:
+        sample = sample_of(folder, clean=False)
+    with workshop() as folder:
+        older = sample_of(folder, clean=True, whole=False).image
+    end = sample.records[-1].end % SEGMENT_BYTES
+    image = altered(sample.image, sample.records[-1].file, partial(write_at, end, b"torn" * 9))
+    damaged = sample.of_kind("batch")
+    image = altered(
+        image, damaged.file, partial(write_at, damaged.begin % SEGMENT_BYTES + 90, b"?")
+    )
+    derived = ("index/", "consumequeue/TopicB")
+    image = {name: content for name, content in image.items() if not name.startswith(derived)}
+    image |= {name: content for name, content in older.items() if name.startswith(derived)}
+    first = min(name for name in image if name.startswith("consumequeue/TopicA"))
+    return altered(image, first, partial(write_at, 20, b"garbage"))
+
+
+def write_at(position: int, data: bytes, content: bytearray) -> None:
+    content[position : position + len(data)] = data
+
+
+def recover(folder: Path) -> None:
+    """Open the store, and let go of it as a kill would."""
+    store = small_store(folder, segment_bytes=SEGMENT_BYTES)
+    try:
+        store.open()
+    finally:
+        store._release()
+
+
+def finished(folder: Path) -> Image:
+    """All files after one more start and a clean stop."""
+    store = small_store(folder, segment_bytes=SEGMENT_BYTES)
+    store.open()
+    store.close()
+    return image_of(folder)
+
+
+def undisturbed(folder: Path) -> Image:
+    put_image(crashed(), folder)
+    return finished(folder)
+
+
+def check_same(found: Image, expected: Image) -> None:
+    """Equal; but a tail of which half was cleared may lie in quarantine once more."""
+    extra = found.keys() - expected.keys()
+    assert all(name.startswith(QUARANTINE) and ".tail-" in name for name in extra), extra
+    assert {name: found[name] for name in found.keys() - extra} == expected
+
+
+def test_f10_killed_at_any_call_recovery_starts_over_and_ends_the_same() -> None:
+    with workshop() as folder:
+        expected = undisturbed(folder)
+        put_image(crashed(), folder)
+        with killed_at_call(sys.maxsize) as made:
+            recover(folder)
+        assert {"pwrite", "replace", "ftruncate"} <= set(made)
+        for number in range(len(made)):
+            put_image(crashed(), folder)
+            with killed_at_call(number), pytest.raises(Killed):
+                recover(folder)
+            check_same(finished(folder), expected)
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        KILLS_QUICK,
+        pytest.param(KILLS_TORTURE, marks=(pytest.mark.torture, pytest.mark.timeout(3600))),
+    ],
+)
+def test_f10_killed_again_and_again_at_any_line_recovery_ends_the_same(kills: int) -> None:
+    chance = random.Random(10)
+    with workshop() as folder:
+        expected = undisturbed(folder)
+        put_image(crashed(), folder)
+        with killed_at_line(sys.maxsize) as lines:
+            recover(folder)
+        for _ in range(kills // KILLS_IN_A_ROW):
+            put_image(crashed(), folder)
+            at = sorted(chance.randrange(lines[0]) for _ in range(KILLS_IN_A_ROW))
+            for number in at:
+                with killed_at_line(number):
+                    try_to_recover(folder)
+            check_same(finished(folder), expected)
+
+
+def try_to_recover(folder: Path) -> None:
+    """What was mended in an earlier run may make this one too short to be killed."""
+    with suppress(Killed):
+        recover(folder)
