@@ -177,7 +177,6 @@ def test_f06_without_right_checksums_every_message_is_served(way: str, clean: bo
             rebuilt(folder)
 
 
-@pytest.mark.xfail(reason="nothing vouches for the files of checksums", strict=True)
 @pytest.mark.parametrize("way", [*WAYS, OLDER])
 def test_f06_lost_checksums_are_made_anew(way: str) -> None:
     image = samples()[True].image

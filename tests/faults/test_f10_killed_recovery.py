@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -69,7 +70,7 @@ def killed_at_line(number: int) -> Iterator[list[int]]:
     """Kill before the line of the store's code of this number; gives the count of lines run."""
     lines = [0]
 
-    def trace(frame: FrameType, event: str, _argument: object) -> Callable[..., object] | None:
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
         if not frame.f_code.co_filename.startswith(STORE_FOLDER):
             return None
         if event == "line":

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,8 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.store import files
 from rocketpy_broker.store.segment import NAME_DIGITS, Segment
-from rocketpy_proto.record.crc import body_crcs
+from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.record.crc import body_crc, body_crcs
 from rocketpy_proto.record.layout import FIXED_BYTES
 
 logger = logging.getLogger(__name__)
@@ -136,10 +138,41 @@ class SegmentChecksums:
         found["check"][found["position"] != positions] = 0
         return found
 
+    def prefix(self, position: int) -> FilePrefix:
+        """The bytes with entries of records before `position` of the segment, and their CRC-32."""
+        count = int(np.searchsorted(self._entries["position"][: self.count], position))
+        length = count * ENTRY_BYTES
+        return FilePrefix(length, body_crc(self.file.view[:length]))
+
+    def has_prefix(self, prefix: FilePrefix) -> bool:
+        """Whether the file still begins like that, and what follows is in order."""
+        length = min(prefix.length, self.file.size_bytes)
+        return FilePrefix(length, body_crc(self.file.view[:length])) == prefix
+
+    def drop_unsound(self) -> bool:
+        """Forget entries that are not whole, or out of order; return whether there were any.
+
+        A crash leaves holes where a page did not get to the disk; searching needs an order.
+        """
+        known = self._entries[: self.count]
+        highest = np.maximum.accumulate(known["position"].astype(np.int64))
+        rising = np.ones(self.count, np.bool_)
+        rising[1:] = known["position"][1:] > highest[:-1]
+        sound = is_sound(known) & rising
+        if sound.all():
+            return False
+        kept = known[sound].copy()
+        self._cut(int(np.argmin(sound)))
+        kept = kept[self.count :]
+        self.append(kept["position"], kept["size"], kept["crc"])
+        return True
+
     def truncate(self, position: int) -> None:
         """Forget the entries at or behind `position` of the segment. Raises OSError."""
         known = self._entries["position"][: self.count]
-        count = int(np.searchsorted(known, position))
+        self._cut(int(np.searchsorted(known, position)))
+
+    def _cut(self, count: int) -> None:
         self.file.clear_from(count * ENTRY_BYTES)
         self.count = count
 
@@ -199,6 +232,32 @@ class Checksums:
     def find(self, segment: Segment) -> SegmentChecksums | None:
         """The entries of `segment`, if it has any."""
         return self._segments.get(segment.base)
+
+    def prefixes(self, end: int) -> dict[str, FilePrefix]:
+        """Of each file, the bytes with entries of records below physical offset `end`."""
+        return {
+            segment.path.name: segment.prefix(end - base)
+            for base, segment in sorted(self._segments.items())
+            if base < end
+        }
+
+    def vouch(self, prefixes: Mapping[str, FilePrefix]) -> list[Path]:
+        """Which files are not as `prefixes` says. Entries that cannot be searched are dropped.
+
+        Raises OSError.
+        """
+        by_name = {segment.path.name: segment for segment in self._segments.values()}
+        doubted = []
+        for name, prefix in prefixes.items():
+            segment = by_name.get(name)
+            if segment is None or not segment.has_prefix(prefix):
+                doubted.append(self._folder / name)
+        for segment in self._segments.values():
+            prefix = prefixes.get(segment.path.name, FilePrefix(0, 0))
+            is_vouched = prefix.length == segment.count * ENTRY_BYTES
+            if not is_vouched or segment.path in doubted:
+                segment.drop_unsound()
+        return doubted
 
     def truncate(self, end: int) -> None:
         """Forget every record at or behind physical offset `end`."""

@@ -1,17 +1,12 @@
-"""All consume queues of a store, and the marks of deleted topics.
+"""All consume queues of a store.
 
 Maps: (topic, queue id) to its ConsumeQueue, and thereby to the next queue offset. Folder:
 `consumequeue/<topic>/<queueId>/`. Not checksummed; derived from the commit log. After a crash
 queues are completed from the log. Used by the store alone.
-
-`config/deletedTopics.json` maps a deleted topic to the log's end at that moment. Records of that
-topic below the mark belong to the deleted topic: recovery must not bring them back into a topic
-that was created again under the same name, whose offsets begin at 0. RocketMQ keeps no such mark.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,6 +15,7 @@ from pathlib import Path
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store import files
 from rocketpy_broker.store.consume_queue import ConsumeQueue
+from rocketpy_broker.store.deleted_topics import DeletedTopics
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
 
@@ -41,10 +37,9 @@ class ConsumeQueueTable:
 
     def __init__(self, folder: Path, marks_path: Path, file_bytes: int) -> None:
         self._folder = folder
-        self._marks_path = marks_path
         self._file_bytes = file_bytes
+        self._deleted = DeletedTopics(marks_path)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
-        self._marks: dict[str, int] = {}
 
     def load(self, *, own_sizes: bool) -> list[QueueFault]:
         """Open every queue; return those whose files cannot be used.
@@ -53,7 +48,7 @@ class ConsumeQueueTable:
         of another size is damaged. Otherwise the size that was asked for may be the wrong one:
         raises StoreDirectoryError.
         """
-        self._marks = self._read_marks()
+        self._deleted.load()
         faults = []
         topics = sorted(self._folder.iterdir()) if self._folder.exists() else []
         for topic in (path for path in topics if path.is_dir()):
@@ -73,26 +68,6 @@ class ConsumeQueueTable:
             shutil.rmtree(folder)
         else:
             self._queues[QueueKey(topic, int(folder.name))] = queue
-
-    def _read_marks(self) -> dict[str, int]:
-        """The marks; from the backup where a crash came between the two renames of a change."""
-        backup = self._marks_path.with_name(self._marks_path.name + ".bak")
-        problem: Exception | None = None
-        for path in (self._marks_path, backup):
-            try:
-                content = json.loads(path.read_text(encoding="utf-8"))
-                return {str(topic): int(mark) for topic, mark in content.items()}
-            except FileNotFoundError:
-                continue
-            except (AttributeError, TypeError, ValueError) as error:
-                problem = problem or error
-        if problem is None:
-            return {}
-        raise StoreDirectoryError(
-            self._marks_path,
-            f"cannot be read, nor its backup ({problem})",
-            "mend it; without the file, messages of deleted topics may come back",
-        )
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(self._queues.values())
@@ -124,13 +99,11 @@ class ConsumeQueueTable:
 
     def deleted_below(self, topic: str) -> int:
         """Physical offset below which records of `topic` are deleted ones; -1 for none."""
-        return self._marks.get(topic, -1)
+        return self._deleted.below(topic)
 
     def delete_topic(self, topic: str, log_end: int) -> None:
         """Forget the topic's queues: first the mark, then the files. Raises OSError."""
-        marks = {**self._marks, topic: log_end}
-        files.replace_text(self._marks_path, json.dumps(marks, indent="\t", sort_keys=True))
-        self._marks = marks
+        self._deleted.mark(topic, log_end)
         self.remove_topic(topic)
 
     def truncate(self, physical_end: int) -> None:

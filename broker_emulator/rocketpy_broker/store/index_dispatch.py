@@ -100,7 +100,9 @@ class IndexDispatch:
 
     def vouch(self, prefixes: Mapping[str, FilePrefix], log_end: int) -> bool:
         """Whether the index holds what it held at `log_end`; what came later is then dropped."""
-        if self._service.in_doubt is not None or self._service.prefixes(log_end) != prefixes:
+        if self._service.in_doubt is not None:
+            return False
+        if not self._service.has_prefixes(prefixes, log_end):
             return False
         self._service.truncate(log_end, self._store_time_of)
         return True

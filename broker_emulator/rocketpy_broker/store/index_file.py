@@ -327,13 +327,16 @@ class IndexFile:
         finally:
             self._map()
 
-    def prefix(self, physical_end: int) -> FilePrefix:
-        """The bytes that entries of records below `physical_end` take, and their CRC-32."""
+    def prefix(self, physical_end: int) -> IndexPrefix:
+        """What the file holds of records below `physical_end`, as bytes and their CRC-32."""
         kept = bisect.bisect_left(range(1, self.count), physical_end, key=self._offset_of)
         begin = self._format.entries_begin
         length = (1 + kept) * ENTRY.itemsize
         with memoryview(self._mapping) as view:
-            return FilePrefix(length, body_crc(view[begin : begin + length]))
+            entries = FilePrefix(length, body_crc(view[begin : begin + length]))
+            is_all = kept == self.count - 1
+            head = FilePrefix(begin, body_crc(view[:begin])) if is_all else None
+        return IndexPrefix(entries, head)
 
     def trailing(self, physical_offset: int) -> int:
         """How many of the last entries belong to the record at this offset."""
@@ -364,6 +367,14 @@ class IndexFile:
         """Close and delete the file."""
         self.close()
         files.remove_file(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPrefix:
+    """The entries of a file up to some record; and its header and slots, if those are all."""
+
+    entries: FilePrefix
+    head: FilePrefix | None
 
 
 @dataclass(frozen=True, slots=True)

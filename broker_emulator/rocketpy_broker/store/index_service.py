@@ -14,6 +14,7 @@ Source: IndexService, spec/storage.md sections 7.3 to 7.6.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from rocketpy_proto.record import IndexKeys, index_hash
 logger = logging.getLogger(__name__)
 
 NAME_DIGITS = 17
+HEAD = "/head"
 # RocketMQ's maxMsgsNumBatch: more are not looked for.
 QUERY_COUNT_MAX = 64
 DEFAULT_FORMAT = IndexFormat()
@@ -190,8 +192,26 @@ class IndexService:
         return removed
 
     def prefixes(self, physical_end: int) -> dict[str, FilePrefix]:
-        """Of each file, the bytes with entries of records below that, and their CRC."""
-        return {file.path.name: file.prefix(physical_end) for file in self._files}
+        """What each file holds of records below `physical_end`, as bytes and their CRC-32.
+
+        Under `<name>` its entries; under `<name>/head` header and slots, if those are all there is.
+        """
+        prefixes = {}
+        for file in self._files:
+            prefix = file.prefix(physical_end)
+            prefixes[file.path.name] = prefix.entries
+            if prefix.head is not None:
+                prefixes[file.path.name + HEAD] = prefix.head
+        return prefixes
+
+    def has_prefixes(self, prefixes: Mapping[str, FilePrefix], physical_end: int) -> bool:
+        """Whether the files are as they were when `prefixes` was taken, but for later entries."""
+        found = self.prefixes(physical_end)
+        names = {name for name in found if not name.endswith(HEAD)}
+        # A head is compared where neither side has later entries: those change it.
+        names |= {name for name in found if name in prefixes}
+        known = {name for name in prefixes if not name.endswith(HEAD)}
+        return known <= names and all(found[name] == prefixes.get(name) for name in names)
 
     def flush(self) -> None:
         """Make everything entered so far durable. Blocks; call it from a thread. Raises OSError."""

@@ -161,25 +161,7 @@ class LogScanner:
             return int(np.argmax(bad))
         if not known.all():
             block.verify_body_crc()
-            torn = ~known & self._is_torn(positions + segment.base, block)
-            return int(np.argmax(torn)) if torn.any() else None
         return None
-
-    def _is_torn(self, offsets: NDArray[np.int64], block: RecordBlock) -> NDArray[np.bool_]:
-        """Of which records at these offsets a page may never have got to the disk.
-
-        The body's CRC says nothing of topic and properties. Neither holds a zero byte, but a page
-        that was not written does. Asked only where a checksum should be: RocketMQ looks at none.
-        """
-        if not self._trust.checksums:
-            return np.zeros(len(offsets), np.bool_)
-        zeros = np.flatnonzero(block.data == 0)
-        ends = block.positions + block.sizes
-        of_properties = _count_between(zeros, block.properties_start, ends)
-        topic_end = block.topic_start + block.topic_length
-        of_topic = _count_between(zeros, block.topic_start, topic_end)
-        torn: NDArray[np.bool_] = of_properties + of_topic > 0
-        return torn & (offsets >= self._trust.flushed)
 
     def _behind_damage(self, segment: Segment, position: int) -> int | None:
         """Where to go on behind something that is not whole; None where the log ends before it."""
@@ -218,14 +200,6 @@ class LogScanner:
             record is not None
             and record.record.store_timestamp_ms < self._trust.flushed_timestamp_ms
         )
-
-
-def _count_between(
-    places: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """How many of some ascending places lie within each [begin, end)."""
-    counts: NDArray[np.int64] = np.searchsorted(places, ends) - np.searchsorted(places, begins)
-    return counts
 
 
 def _walk(segment: Segment, position: int) -> NDArray[np.int32]:

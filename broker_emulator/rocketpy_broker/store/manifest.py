@@ -1,11 +1,11 @@
 """The file `rocketpy/manifest.json`: what queues and index held when the log ended at some offset.
 
 Maps: file of a consume queue to the bytes that units of records below `log_end` take in it, and
-their CRC-32; likewise for the index. A start compares them with the files: what fits needs no look
-into the log below `log_end`, and what does not is in doubt and made anew from the log. Written
-whole and durably at a clean stop and after a recovery; a crash leaves the old or the new one. It
-holds the CRC of its own content. A manifest that cannot be read, or has another CRC, counts as
-none: everything is then checked against the log.
+their CRC-32; likewise for index and checksums. A start compares them with the files: what fits
+needs no look into the log below `log_end`, and what does not is in doubt and made anew from the
+log. Written whole and durably at a clean stop and after a recovery; a crash leaves the old or the
+new one. It holds the CRC of its own content. A manifest that cannot be read, or has another CRC,
+counts as none: everything is then checked against the log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Derived files as of `log_end`; sizes in bytes. `index` is by file name."""
+    """Derived files as of `log_end`; sizes in bytes. `index` and `checksums` are by file name."""
 
     log_end: int
     segment_bytes: int
@@ -34,6 +34,7 @@ class Manifest:
     last_store_timestamp_ms: int
     queues: Mapping[QueueKey, Mapping[str, FilePrefix]] = field(default_factory=dict)
     index: Mapping[str, FilePrefix] = field(default_factory=dict)
+    checksums: Mapping[str, FilePrefix] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Replace the file. Raises OSError."""
@@ -48,6 +49,7 @@ class Manifest:
             "lastStoreTimestamp": self.last_store_timestamp_ms,
             "consumeQueues": topics,
             "index": _to_json(self.index),
+            "checksums": _to_json(self.checksums),
         }
         files.replace_bytes(path, json.dumps({**content, "crc": _crc_of(content)}).encode())
 
@@ -59,11 +61,11 @@ class Manifest:
         """
         try:
             content: dict[str, Any] = json.loads(path.read_bytes())
-            if content.pop("crc") != _crc_of(content):
-                return None
             if content["version"] > VERSION:
                 reason = f"has version {content['version']}, this program knows up to {VERSION}"
                 raise StoreDirectoryError(path, reason, "use the version that wrote it, or newer")
+            if content.pop("crc") != _crc_of(content):
+                return None
             queues = {
                 QueueKey(topic, int(queue_id)): _from_json(prefixes)
                 for topic, by_id in content["consumeQueues"].items()
@@ -76,6 +78,7 @@ class Manifest:
                 int(content["lastStoreTimestamp"]),
                 queues,
                 _from_json(content["index"]),
+                _from_json(content["checksums"]),
             )
         except (OSError, AttributeError, KeyError, TypeError, ValueError):
             return None

@@ -46,7 +46,7 @@ def recover(config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint)
     parts.log.load()
     traces.check_log(config.folder / "commitlog", parts.log.files.end)
     in_doubt = []
-    for fault in parts.queues.load(own_sizes=traces.ours and traces.manifest is not None):
+    for fault in parts.queues.load(own_sizes=traces.manifest is not None):
         kept = parts.quarantine.move(fault.folder, f"consumequeue-{fault.name}")
         logger.error("%s; it is made anew, the old one lies in %s", fault.error, kept)
         in_doubt.append(f"consume queue {fault.name}")
@@ -68,4 +68,5 @@ def manifest_of(
         store_timestamp_ms,
         {key: queue.prefix_crcs(end) for key, queue in parts.queues.items()},
         parts.index.prefixes(end),
+        parts.log.checksums.prefixes(end),
     )

@@ -122,8 +122,11 @@ class Recovery:
         """Physical offset from which the log has to be read."""
         store, manifest = self._store, self._manifest
         if manifest is None:
+            store.log.checksums.vouch({})
             store.index.reset()
             return store.log.begin
+        for path in store.log.checksums.vouch(manifest.checksums):
+            self._in_doubt.append(f"checksums {path.name}")
         for key, prefixes in manifest.queues.items():
             queue = store.queues.get(key)
             if (queue is None or not queue.has_prefixes(prefixes)) and not self._is_gone(key):
