@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rocketpy_broker.cli import broker_command, message_commands, topic_commands
+from rocketpy_broker.cli import broker_command, message_commands, store_commands, topic_commands
 
 app = typer.Typer(
     name="rocketpy",
@@ -18,3 +18,4 @@ app.command("stats")(message_commands.stats)
 app.command("clean")(message_commands.clean)
 app.add_typer(message_commands.message_app, name="message")
 app.add_typer(topic_commands.topic_app, name="topic")
+app.add_typer(store_commands.store_app, name="store")

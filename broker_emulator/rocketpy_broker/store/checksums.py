@@ -76,11 +76,15 @@ def is_sound(entries: Entries) -> NDArray[np.bool_]:
 class SegmentChecksums:
     """The entries of one segment."""
 
-    def __init__(self, path: Path, base: int, segment_bytes: int) -> None:
+    def __init__(
+        self, path: Path, base: int, segment_bytes: int, *, read_only: bool = False
+    ) -> None:
         self.path = path
         self.base = base
-        size_bytes = _file_bytes(segment_bytes)
-        if path.exists():
+        size_bytes = checksums_file_bytes(segment_bytes)
+        if read_only:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        elif path.exists():
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         else:
             descriptor = files.create_allocated(path, size_bytes, ALLOCATION_BYTES)
@@ -189,7 +193,7 @@ class SegmentChecksums:
         self.file.remove()
 
 
-def _file_bytes(segment_bytes: int) -> int:
+def checksums_file_bytes(segment_bytes: int) -> int:
     """Room for an entry of each of the smallest records that fit a segment."""
     entries = segment_bytes // FIXED_BYTES + 1
     return -(-entries * ENTRY_BYTES // ALLOCATION_BYTES) * ALLOCATION_BYTES
@@ -213,12 +217,16 @@ class Checksums:
         for path in sorted(self._folder.iterdir()):
             if not path.name.isdecimal():
                 logger.warning("%s is none of the store's files and is left alone", path)
-            elif path.stat().st_size != _file_bytes(self._segment_bytes):
+            elif path.stat().st_size != checksums_file_bytes(self._segment_bytes):
                 logger.warning("%s has a wrong size; its checksums are made anew", path)
                 files.remove_file(path)
             else:
                 segment = SegmentChecksums(path, int(path.name), self._segment_bytes)
                 self._segments[segment.base] = segment
+
+    def add(self, segment: SegmentChecksums) -> None:
+        """Take in a file that was opened by itself."""
+        self._segments[segment.base] = segment
 
     def of(self, segment: Segment) -> SegmentChecksums:
         """The entries of `segment`, made if there are none. Raises OSError."""

@@ -1,0 +1,235 @@
+"""Checking the small files of a store: configuration, checkpoint, mark, manifest, strangers.
+
+What topics or groups are is none of the store's business: configuration files are looked at as JSON
+only, in the dialect that RocketMQ writes. Reads only; holds no state on disk.
+Source: spec/storage.md sections 1, 8 and 11.1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rocketpy_broker.store.check_index import IndexView
+from rocketpy_broker.store.faults import CheckContext, Fault, Finding, Note, finding
+from rocketpy_broker.store.read_only import Misplaced, load_segments, queue_folders
+from rocketpy_broker.store.store_checkpoint import FILE_BYTES
+from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.record.crc import body_crc
+
+# Folders and files that RocketMQ or this program makes in a store's directory.
+ROOT_NAMES = frozenset(
+    {"commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "lock", "rocketpy"}
+    | {"batchconsumequeue", "consumequeue_ext", "timerwheel", "timerlog", "compaction", "kvStore"}
+    | {"abort.bak", "epochFileCheckpoint", "brokerIdentity"}
+)
+OWN_NAMES = frozenset({"checksums", "flushed", "manifest.json", "quarantine"})
+# What a crash leaves of a file that was being made; the next start, or save, writes it over.
+UNFINISHED_SUFFIXES = (".new", ".tmp")
+_FIELD_BYTES = 8
+_CHECKPOINT_FIELDS = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")
+# A string, which is left as it is, or an integer key without quotes.
+_KEYS = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=[{,\s])(-?\d+)(?=\s*:)')
+_MARK_FLUSHED_OFFSET = 4
+
+
+def strangers(context: CheckContext) -> Iterator[Finding]:
+    """Files that nobody knows. Those in the folders of log, queues and index are told elsewhere."""
+    folder = context.folder
+    yield from _unknown(folder, ROOT_NAMES)
+    yield from _unknown(folder / "rocketpy", OWN_NAMES)
+    queues = {queue.path for queue in queue_folders(folder)}
+    for path in sorted((folder / "consumequeue").glob("*")):
+        if not path.is_dir():
+            yield _stranger(path)
+            continue
+        for inner in sorted(path.iterdir()):
+            if inner not in queues:
+                yield _stranger(inner)
+        deleted_below = context.deleted_below.get(path.name)
+        if deleted_below is not None and deleted_below > context.log_end:
+            text = f"topic {path.name} is deleted below {deleted_below}, behind the log's end"
+            yield Fault(folder / "config" / "deletedTopics.json", 0, text)
+
+
+def _unknown(folder: Path, names: frozenset[str]) -> Iterator[Finding]:
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.name not in names:
+            is_unfinished = path.suffix in UNFINISHED_SUFFIXES
+            text = "was being made when a crash came" if is_unfinished else "is not the store's"
+            yield Note(path, 0, text)
+
+
+def _stranger(path: Path) -> Finding:
+    if path.suffix in UNFINISHED_SUFFIXES:
+        return Note(path, 0, "was being made when a crash came")
+    return Fault(path, 0, "is no queue: its name is not a number, or it is no folder")
+
+
+def misplaced(found: list[Misplaced]) -> Iterator[Finding]:
+    """Files of log or checksums that are not used. Folders and an empty last file do no harm."""
+    for one in found:
+        is_fault = one.path.is_file() and one.path.stat().st_size > 0
+        yield finding(one.path, 0, one.reason, is_fault=is_fault)
+
+
+def configuration(context: CheckContext) -> Iterator[Finding]:
+    """JSON files and their backups that cannot be read."""
+    folder = context.folder / "config"
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.suffix in UNFINISHED_SUFFIXES:
+            yield Note(path, 0, "was being made when a crash came")
+        elif path.name.removesuffix(".bak").endswith(".json"):
+            fault = _json_fault(path)
+            if fault is not None:
+                yield fault
+
+
+def _json_fault(path: Path) -> Fault | None:
+    data = path.read_bytes()
+    backup = path.with_name(path.name + ".bak")
+    has_backup = backup.exists() and _json_problem(backup.read_bytes()) is None
+    problem = _json_problem(data)
+    if problem is None:
+        return None
+    position, reason = problem
+    way_out = "; its backup can be read" if has_backup else ""
+    return Fault(path, position, f"is no JSON object ({reason}){way_out}")
+
+
+def _json_problem(data: bytes) -> tuple[int, str] | None:
+    """Position in bytes and reason; None for a JSON object in strict or in fastjson's form."""
+    try:
+        text = data.decode()
+        content = json.loads(_KEYS.sub(_quoted, text))
+    except UnicodeDecodeError as error:
+        return error.start, error.reason
+    except json.JSONDecodeError as error:
+        # Quotes have been added, so the place is looked for in the text as it is.
+        return _error_position(data, error), error.msg
+    return None if isinstance(content, dict) else (0, "it is of another type")
+
+
+def _quoted(match: re.Match[str]) -> str:
+    key: str | None = match.group(1)
+    return match.group(0) if key is None else f'"{key}"'
+
+
+def _error_position(data: bytes, error: json.JSONDecodeError) -> int:
+    lines = data.split(b"\n")[: error.lineno - 1]
+    begin = sum(len(line) + 1 for line in lines)
+    return min(begin + error.colno - 1, len(data))
+
+
+def read_deleted_topics(folder: Path) -> dict[str, int]:
+    """The marks of deleted topics; none where the file cannot be read."""
+    try:
+        content = json.loads((folder / "config" / "deletedTopics.json").read_bytes())
+        return {str(topic): int(mark) for topic, mark in content.items()}
+    except (OSError, AttributeError, TypeError, ValueError):
+        return {}
+
+
+def deleted_topics(context: CheckContext) -> Iterator[Finding]:
+    """Marks that are no log offsets: the store would not start with them."""
+    path = context.folder / "config" / "deletedTopics.json"
+    if not path.exists() or _json_problem(path.read_bytes()) is not None:
+        return
+    content: dict[str, object] = json.loads(path.read_bytes())
+    for topic, mark in content.items():
+        if not isinstance(mark, int) or mark < 0:
+            yield Fault(path, 0, f"the mark of topic {topic} is {mark!r}, no log offset")
+        elif mark > context.log_end:
+            text = f"topic {topic} is deleted below {mark}, but the log ends at {context.log_end}"
+            yield Fault(path, 0, text)
+
+
+def checkpoint(context: CheckContext) -> Iterator[Finding]:
+    """Times and positions that the log does not have."""
+    path = context.folder / "checkpoint"
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    if len(data) != FILE_BYTES:
+        yield Fault(path, 0, f"has {len(data)} bytes instead of {FILE_BYTES}")
+        return
+    fields = struct.unpack_from(">qqqqq", data)
+    last_ms = context.last_store_timestamp_ms
+    for number, (name, value) in enumerate(zip(_CHECKPOINT_FIELDS, fields, strict=False)):
+        place = number * _FIELD_BYTES
+        if value < 0:
+            yield Fault(path, place, f"{name} is {value}")
+        elif value > last_ms > 0 and not context.damages:
+            text = f"{name} is {value}, the last record of the log was stored at {last_ms}"
+            yield Fault(path, place, text)
+    confirm = fields[4]
+    if confirm > context.log_end:
+        text = f"confirmPhyOffset is {confirm}, but the log ends at {context.log_end}"
+        yield Fault(path, 4 * _FIELD_BYTES, text)
+    rest = data[5 * _FIELD_BYTES :]
+    if rest.strip(b"\0"):
+        place = FILE_BYTES - len(rest.lstrip(b"\0"))
+        yield Fault(path, place, "behind the fields is something that is not zero")
+
+
+def mark(context: CheckContext) -> Iterator[Finding]:
+    """The flushed mark: whole, and not beyond the log."""
+    path = context.folder / "rocketpy" / "flushed"
+    found = context.traces.mark
+    if found is None:
+        if path.exists():
+            yield Fault(path, 0, "is not whole, or its CRC is wrong")
+        return
+    if not context.traces.ours:
+        return
+    if found.flushed > context.log_end:
+        text = f"the log was on disk up to {found.flushed}, but it ends at {context.log_end}"
+        yield Fault(path, _MARK_FLUSHED_OFFSET, text)
+    elif found.clean and found.flushed < context.log_end:
+        text = f"says {found.flushed} after a clean stop, but the log ends at {context.log_end}"
+        yield Fault(path, _MARK_FLUSHED_OFFSET, text)
+
+
+def manifest(context: CheckContext, index: list[IndexView]) -> Iterator[Finding]:
+    """What the manifest says of queues and index, where it is of this log."""
+    path = context.folder / "rocketpy" / "manifest.json"
+    found = context.traces.manifest
+    if found is None:
+        if path.exists():
+            yield Fault(path, 0, "cannot be read; the next start reads the whole log")
+        return
+    if not context.traces.ours:
+        return
+    clean = not context.traces.abnormal
+    if found.log_end > context.log_end or (clean and found.log_end < context.log_end):
+        text = f"is of a log that ends at {found.log_end}, this one ends at {context.log_end}"
+        yield Fault(path, 0, text)
+    for key, prefixes in found.queues.items():
+        if context.deleted_below.get(key.topic, -1) >= found.log_end:
+            continue
+        folder = context.folder / "consumequeue" / key.topic / str(key.queue_id)
+        yield from _queue_prefixes(context, folder, prefixes)
+    views = {view.path.name: view for view in index}
+    for name, prefix in found.index.items():
+        file = context.folder / "index" / name
+        if name not in views:
+            yield Fault(file, 0, "is missing, though the manifest names it")
+        elif views[name].prefix(found.log_end) != prefix:
+            yield Fault(file, 0, "differs from what the manifest says of it")
+
+
+def _queue_prefixes(
+    context: CheckContext, folder: Path, prefixes: Mapping[str, FilePrefix]
+) -> Iterator[Finding]:
+    loaded = load_segments(folder, context.sizes.queue_file_bytes)
+    views = {segment.path.name: segment.view for segment in loaded.segments}
+    for name, prefix in prefixes.items():
+        if name not in views:
+            yield Fault(folder / name, 0, "is missing, though the manifest names it")
+        elif body_crc(views[name][: prefix.length]) != prefix.crc:
+            yield Fault(folder / name, 0, "differs from what the manifest says of it")
+    for segment in loaded.segments:
+        segment.close()
