@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rocketpy_broker.store.checksums import ENTRY_BYTES, SegmentChecksums, is_sound
 from rocketpy_broker.store.faults import Advance, CheckContext, Fault, Finding, finding, runs
@@ -31,6 +32,9 @@ class LogCheck:
         self._position = context.log.begin
         self._record_ends: dict[int, int] = {}
         self.record_count = 0
+        # The positions that have a checksum, of the segment that was read last.
+        self._known_of = -1
+        self._known: NDArray[np.int64] | None = None
 
     def stretches(self, advance: Advance) -> Iterator[Stretch | Damage]:
         """What lies in the log; `advance` gets to know of bytes that have been read."""
@@ -71,22 +75,32 @@ class LogCheck:
         checksums = self._log.checksums.find(segment)
         if not self._context.trust.checksums or checksums is None:
             return
-        known = is_sound(checksums.entries_from(0))
-        if not known.all():
+        known = self._known_positions(segment, checksums)
+        if known is None:
             # The broken entries are named by themselves.
             return
         positions = stretch.block.positions + begin
-        for run in runs(~is_sound(checksums.lookup(positions))):
-            place = int(
-                np.searchsorted(checksums.entries_from(0)["position"], positions[run.begin])
-            )
+        places = np.searchsorted(known, positions)
+        there = np.append(known, -1)[places] == positions
+        for run in runs(~there):
             yield finding(
                 checksums.path,
-                place * ENTRY_BYTES,
+                int(places[run.begin]) * ENTRY_BYTES,
                 f"{len(run)} records from byte {positions[run.begin]} of the segment on have no "
                 "checksum",
                 is_fault=not self._context.traces.abnormal,
             )
+
+    def _known_positions(
+        self, segment: Segment, checksums: SegmentChecksums
+    ) -> NDArray[np.int64] | None:
+        """Which positions of the segment have a checksum; None where entries are broken."""
+        if self._known_of != segment.base:
+            entries = checksums.entries_from(0)
+            positions = entries["position"].astype(np.int64)
+            is_whole = is_sound(entries).all() and (np.diff(positions) > 0).all()
+            self._known_of, self._known = segment.base, positions if is_whole else None
+        return self._known
 
     def behind_records(self) -> Iterator[Finding]:
         """What lies behind blank records, and behind the log's end."""
