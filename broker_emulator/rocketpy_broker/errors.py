@@ -15,7 +15,8 @@
     ├── QueueIdIllegalError
     ├── PermissionDeniedError         topic or queue may not be written or read
     ├── ParameterIllegalError         any other value of a request
-    └── ConfigFileError               a configuration file that cannot be read
+    ├── ConfigFileError               a configuration file that cannot be read
+    └── MessageFileError              a file of messages that cannot be imported
 
 The text of an error names the value that was wrong and what to do about it.
 """
@@ -176,4 +177,14 @@ class ConfigFileError(BrokerError):
             f"{path} and its backup cannot be read ({reason}); "
             "mend the file, or move both away to start with defaults"
         )
+        self.path = path
+
+
+class MessageFileError(BrokerError):
+    """A file whose messages cannot be imported; nothing of it was."""
+
+    code = ResponseCode.MESSAGE_ILLEGAL
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
         self.path = path

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,10 @@ from rich.progress import (
 from rich.table import Table
 
 from rocketpy_broker import process
+from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.errors import BrokerError, StoreDirectoryError, StoreLockedError
+from rocketpy_broker.services.exporting import ExportRequest, FileFormat, StoreExport
+from rocketpy_broker.services.importing import StoreImport
 from rocketpy_broker.store.check import CheckSummary, Fault, Finding, StoreCheck
 from rocketpy_broker.store.faults import Advance
 from rocketpy_broker.store.read_only import StoreSizes
@@ -44,6 +48,11 @@ QueueFileBytes = Annotated[
     int | None,
     typer.Option(min=20, help="mappedFileSizeConsumeQueue. Default: as the store was made with."),
 ]
+
+BeginTime = Annotated[
+    str | None, typer.Option(help="Stored at this time or later; ISO 8601, UTC if it says none.")
+]
+EndTime = Annotated[str | None, typer.Option(help="Stored before this time.")]
 
 
 @store_app.command()
@@ -67,6 +76,86 @@ def check(
         _show(findings, checking.summary, len(faults))
     if faults:
         raise typer.Exit(EXIT_FAULTS)
+
+
+@store_app.command("export")
+def export_messages(
+    folder: Folder,
+    topic: Annotated[list[str], typer.Option(help="Topic to export; may be given again.")],
+    out: Annotated[Path, typer.Option(help="File, or a folder for a file of each topic.")],
+    queue: Annotated[int | None, typer.Option(min=0, help="This queue only.")] = None,
+    begin_time: BeginTime = None,
+    end_time: EndTime = None,
+    file_format: Annotated[
+        FileFormat | None,
+        typer.Option("--format", help="Default: by the file's name, else arrow."),
+    ] = None,
+    commit_log_segment_bytes: SegmentBytes = None,
+    consume_queue_file_bytes: QueueFileBytes = None,
+) -> None:
+    """Write messages of topics to files of Arrow or Parquet."""
+    process.raise_descriptor_limit()
+    if not out.is_dir() and not out.parent.is_dir():
+        raise typer.BadParameter(f"the folder {out.parent} does not exist", param_hint="--out")
+    suffix_format = FileFormat.PARQUET if out.suffix == ".parquet" else FileFormat.ARROW
+    request = ExportRequest(
+        list(dict.fromkeys(topic)),
+        out,
+        file_format or suffix_format,
+        queue,
+        _milliseconds(begin_time, "--begin-time"),
+        _milliseconds(end_time, "--end-time"),
+    )
+    with _errors():
+        sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
+        with StoreExport(folder, sizes, request) as export:
+            if export.is_crashed:
+                text = "its last messages may be missing here; start a broker on it once before"
+                typer.echo(f"rocketpy store: {folder} was not cleanly stopped: {text}", err=True)
+            with _progress("Exporting", export.message_count) as advance:
+                result = export.run(advance)
+    for path in result.paths:
+        typer.echo(f"wrote {path}")
+    typer.echo(f"exported {result.message_count} messages")
+    if result.damaged_count:
+        text = f"{result.damaged_count} damaged messages were passed over"
+        typer.echo(f"rocketpy store: {text}; see `rocketpy store check {folder}`", err=True)
+        raise typer.Exit(EXIT_FAULTS)
+
+
+@store_app.command("import")
+def import_messages(
+    folder: Folder,
+    paths: Annotated[list[Path], typer.Argument(help="Arrow or Parquet files of messages.")],
+    topic: Annotated[str | None, typer.Option(help="Topic of all messages.")] = None,
+    commit_log_segment_bytes: SegmentBytes = None,
+    consume_queue_file_bytes: QueueFileBytes = None,
+) -> None:
+    """Append the messages of files to a store, which is made if it is not there."""
+    process.raise_descriptor_limit()
+    with _errors():
+        sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
+        importing = StoreImport(folder, sizes, paths, topic, SystemClock())
+        with _progress("Looking at the files", None) as advance:
+            plan = importing.plan(advance)
+        with _progress("Importing", plan.message_count) as advance:
+            importing.run(plan, advance)
+    topics = ", ".join(sorted(plan.queue_nums)) or "no topic"
+    typer.echo(f"imported {plan.message_count} messages of {topics}")
+
+
+def _milliseconds(text: str | None, option: str) -> int | None:
+    """A time in ISO 8601 as ms since 1970; without an offset it is UTC."""
+    if text is None:
+        return None
+    try:
+        # Python 3.10 does not know the Z.
+        time = datetime.fromisoformat(text.removesuffix("Z") + "+00:00" * text.endswith("Z"))
+    except ValueError as error:
+        reason = f"{text!r} is no time such as 2026-01-31T12:00:00Z"
+        raise typer.BadParameter(reason, param_hint=option) from error
+    aware = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    return round(aware.timestamp() * 1000)
 
 
 def _as_json(findings: list[Finding], summary: CheckSummary) -> dict[str, object]:
@@ -117,7 +206,7 @@ def _errors() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(what: str, total: int) -> Iterator[Advance]:
+def _progress(what: str, total: int | None) -> Iterator[Advance]:
     """A bar on standard error, where that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())

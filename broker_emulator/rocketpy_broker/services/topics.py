@@ -136,6 +136,10 @@ class TopicConfigManager:
             )
         self._save({**self._topics, config.topic: config})
 
+    def check(self, config: TopicConfig) -> None:
+        """Raises TopicIllegalError for a topic that `update` would refuse by itself."""
+        self._check(config)
+
     def _check(self, config: TopicConfig) -> None:
         topic = config.topic
         if not TOPIC_PATTERN.fullmatch(topic) or len(topic) > TOPIC_BYTES_MAX:

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def sync_folder(folder: Path) -> None:
@@ -92,6 +95,25 @@ def replace_bytes(path: Path, data: bytes | memoryview) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that becomes `path` when the block ends well, and is gone if it does not.
+
+    Raises OSError; what was at `path` is then still there.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 
