@@ -23,7 +23,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.read_only import StoreReadLock, StoreSizes
 from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.record import Host, RecordBlock, RecordError
+from rocketpy_proto.record import Host, RecordBlock, UnencodableRecordError
 
 # What is appended before it is flushed.
 FLUSH_BYTES = 64 << 20
@@ -142,9 +142,10 @@ class StoreImport:
                 for rows in by_queue(batch, self._topic, self._clock.now_ms()):
                     for block in rows.blocks(self._sizes.segment_bytes):
                         yield _Block(rows.queue, block)
-            except RecordError as error:
-                reason = f"in the {len(batch)} rows from row {row} on, {error}"
-                raise MessageFileError(file.path, reason) from error
+            except UnencodableRecordError as error:
+                place = None if error.index is None else row + error.index
+                told = UnencodableRecordError(error.field, error.value, error.reason, place)
+                raise MessageFileError(file.path, str(told)) from error
             row += len(batch)
 
 
