@@ -20,6 +20,9 @@ from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.values import Damage
 from rocketpy_proto.record import BLANK_BYTES, MalformedRecordError, decode_record
 
+# Below every position that an entry can name, so that a broken one is found, too.
+_ANY_POSITION = -(1 << 31)
+
 
 class LogCheck:
     """One reading of the log. `record_count` counts whole records."""
@@ -96,7 +99,7 @@ class LogCheck:
     ) -> NDArray[np.int64] | None:
         """Which positions of the segment have a checksum; None where entries are broken."""
         if self._known_of != segment.base:
-            entries = checksums.entries_from(0)
+            entries = checksums.entries_from(_ANY_POSITION)
             positions = entries["position"].astype(np.int64)
             is_whole = is_sound(entries).all() and (np.diff(positions) > 0).all()
             self._known_of, self._known = segment.base, positions if is_whole else None
@@ -140,7 +143,7 @@ class LogCheck:
 
     def _entries(self, segment: Segment, checksums: SegmentChecksums) -> Iterator[Finding]:
         abnormal = self._context.traces.abnormal
-        entries = checksums.entries_from(0)
+        entries = checksums.entries_from(_ANY_POSITION)
         sound = is_sound(entries)
         for run in runs(~sound):
             empty = not entries[run.begin : run.end].tobytes().strip(b"\0")
