@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block
 from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore, crash
 from tests.store.messages import OTHER, QUEUE, numbered, put, put_all
-from tests.store.planted_faults import FIRST, INDEX_FORMAT, PLANTS, bad_body, flip
+from tests.store.planted_faults import FIRST, INDEX_FORMAT, PLANTS, UNIT_BYTES, bad_body, flip
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
@@ -142,6 +143,10 @@ def test_f14_a_store_of_rocketmq_has_no_faults(tmp_path: Path, name: str) -> Non
     found = check(folder, IndexFormat())
     assert not [one for one in found if isinstance(one, Fault)]
     assert "body's CRC only" in found[-1].text
+    store = MessageStore(StoreConfig(folder, 65_536, 2_000), ManualClock(), STORE_HOST)
+    store.open()
+    store.close()
+    assert check(folder, IndexFormat()) == []
 
 
 @pytest.mark.parametrize("kind", PLANTS)
@@ -172,6 +177,31 @@ def test_a_crash_does_not_hide_damage_of_what_had_been_flushed(
     crash(store)
     path, offset, _ = bad_body(tmp_path)
     assert (path, offset) in [one[:2] for one in faults(tmp_path)]
+
+
+@pytest.mark.parametrize("number", [5, 30, 59])
+def test_after_a_recovery_only_the_damage_itself_is_left(
+    new_store: OpenStore, tmp_path: Path, number: int
+) -> None:
+    store = new_store()
+    fill(store)
+    plan = store.plan_flush()
+    plan.run()
+    store.flushed(plan)
+    crash(store)
+    offset = number % 10 * UNIT_BYTES
+    queue_file = tmp_path / f"consumequeue/TopicA/2/{number // 10 * QUEUE_FILE_BYTES:020d}"
+    (record,) = struct.unpack_from(">q", queue_file.read_bytes(), offset)
+    log_file = tmp_path / f"commitlog/{record // SEGMENT_BYTES * SEGMENT_BYTES:020d}"
+    flip(log_file, record % SEGMENT_BYTES + 90)
+    again = new_store()
+    (damage,) = again.open().damages
+    again.close()
+    assert damage.offset == record
+    found = faults(tmp_path)
+    assert [one[:2] for one in found] == [
+        (str(log_file.relative_to(tmp_path)), record % SEGMENT_BYTES)
+    ], found
 
 
 def test_a_backup_that_can_be_read_is_named(folder: Path) -> None:

@@ -107,6 +107,8 @@ def _json_problem(data: bytes) -> tuple[int, str] | None:
         content = json.loads(_KEYS.sub(_quoted, text))
     except UnicodeDecodeError as error:
         return error.start, error.reason
+    except RecursionError:
+        return 0, "it is nested too deeply"
     except json.JSONDecodeError as error:
         # Quotes have been added, so the place is looked for in the text as it is.
         return _error_position(data, error), error.msg
@@ -138,7 +140,7 @@ def deleted_topics(context: CheckContext) -> Iterator[Finding]:
     path = context.folder / "config" / "deletedTopics.json"
     if not path.exists() or _json_problem(path.read_bytes()) is not None:
         return
-    content: dict[str, object] = json.loads(path.read_bytes())
+    content: dict[str, object] = json.loads(_KEYS.sub(_quoted, path.read_text(encoding="utf-8")))
     for topic, mark in content.items():
         if not isinstance(mark, int) or mark < 0:
             yield Fault(path, 0, f"the mark of topic {topic} is {mark!r}, no log offset")

@@ -67,7 +67,11 @@ def _usual_size(paths: Iterator[Path], multiple_of: int = 1) -> int | None:
 
 
 class StoreReadLock:
-    """Keeps brokers out of a store while it is read; use it as `with`."""
+    """Keeps brokers out of a store while it is read; use it as `with`.
+
+    The system keeps one lock a process and file: a process that serves the store itself would not
+    be kept out, and lose its own lock.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
