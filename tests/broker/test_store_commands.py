@@ -19,7 +19,8 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.services.exporting import SCHEMA
-from rocketpy_broker.services.topics import TopicConfig, TopicConfigManager
+from rocketpy_broker.services.topic_config import TopicConfig
+from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.store_config import StoreConfig

@@ -204,6 +204,22 @@ def test_after_a_recovery_only_the_damage_itself_is_left(
     ], found
 
 
+def test_what_another_broker_added_after_a_clean_stop_is_a_note(
+    new_store: OpenStore, folder: Path
+) -> None:
+    before = folder.parent / f"{folder.name}-before"
+    shutil.copytree(folder / "rocketpy", before)
+    store = new_store()
+    store.open()
+    put_all(store, numbered(20))
+    store.close()
+    shutil.rmtree(folder / "rocketpy")
+    before.rename(folder / "rocketpy")
+    found = check(folder)
+    assert "another broker went on" in "".join(one.text for one in found)
+    assert not [one for one in found if isinstance(one, Fault)], found
+
+
 def test_a_backup_that_can_be_read_is_named(folder: Path) -> None:
     (folder / "config/topics.json").write_text("")
     (folder / "config/topics.json.bak").write_text('{"offsetTable":{1:5,2:7\n\t}}')

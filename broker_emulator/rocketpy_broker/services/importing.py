@@ -17,7 +17,8 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import MessageFileError, StoreClosedError, TopicNotExistError
 from rocketpy_broker.services.message_files import MessageFile
 from rocketpy_broker.services.message_rows import by_queue
-from rocketpy_broker.services.topics import TopicConfig, TopicConfigManager
+from rocketpy_broker.services.topic_config import TopicConfig
+from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.read_only import StoreReadLock, StoreSizes

@@ -81,7 +81,7 @@ class StoreCheck:
         context = self._context(loaded)
         yield from _how_it_was_left(context)
         yield from check_files.misplaced(loaded.misplaced)
-        if context.trust.checksums:
+        if context.has_checksums:
             yield from check_files.misplaced(loaded.misplaced_checksums)
         log, queues = LogCheck(context), QueuesCheck(context)
         index = IndexCheck(context, self._format)
@@ -126,7 +126,7 @@ def _how_it_was_left(context: CheckContext) -> Iterator[Finding]:
     if context.traces.aborted is not None:
         text = "the last run did not stop cleanly; the next start mends what it left"
         yield Note(context.folder / "abort", 0, text)
-    if not context.trust.checksums:
+    if not context.has_checksums:
         text = "records are checked by their body's CRC only: another broker wrote them"
         yield Note(context.folder / "commitlog", 0, text)
 

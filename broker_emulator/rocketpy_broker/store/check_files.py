@@ -127,12 +127,14 @@ def _error_position(data: bytes, error: json.JSONDecodeError) -> int:
 
 
 def read_deleted_topics(folder: Path) -> dict[str, int]:
-    """The marks of deleted topics; none where the file cannot be read."""
-    try:
-        content = json.loads((folder / "config" / "deletedTopics.json").read_bytes())
-        return {str(topic): int(mark) for topic, mark in content.items()}
-    except (OSError, AttributeError, TypeError, ValueError):
-        return {}
+    """The marks of deleted topics, or of the backup; none where neither can be read."""
+    for name in ("deletedTopics.json", "deletedTopics.json.bak"):
+        try:
+            content = json.loads((folder / "config" / name).read_bytes())
+            return {str(topic): int(mark) for topic, mark in content.items()}
+        except (OSError, AttributeError, TypeError, ValueError):
+            continue
+    return {}
 
 
 def deleted_topics(context: CheckContext) -> Iterator[Finding]:
@@ -191,8 +193,8 @@ def mark(context: CheckContext) -> Iterator[Finding]:
         text = f"the log was on disk up to {found.flushed}, but it ends at {context.log_end}"
         yield Fault(path, _MARK_FLUSHED_OFFSET, text)
     elif found.clean and found.flushed < context.log_end:
-        text = f"says {found.flushed} after a clean stop, but the log ends at {context.log_end}"
-        yield Fault(path, _MARK_FLUSHED_OFFSET, text)
+        text = f"another broker went on from {found.flushed}, where this one stopped cleanly"
+        yield Note(path, _MARK_FLUSHED_OFFSET, text)
 
 
 def manifest(context: CheckContext, index: list[IndexView]) -> Iterator[Finding]:
@@ -205,8 +207,9 @@ def manifest(context: CheckContext, index: list[IndexView]) -> Iterator[Finding]
         return
     if not context.traces.ours:
         return
-    clean = not context.traces.abnormal
-    if found.log_end > context.log_end or (clean and found.log_end < context.log_end):
+    mark_found = context.traces.mark
+    is_stale = mark_found is not None and mark_found.clean and found.log_end != mark_found.flushed
+    if found.log_end > context.log_end or is_stale:
         text = f"is of a log that ends at {found.log_end}, this one ends at {context.log_end}"
         yield Fault(path, 0, text)
     for key, prefixes in found.queues.items():
@@ -230,7 +233,9 @@ def _queue_prefixes(
     views = {segment.path.name: segment.view for segment in loaded.segments}
     for name, prefix in prefixes.items():
         if name not in views:
-            yield Fault(folder / name, 0, "is missing, though the manifest names it")
+            # Another broker may have deleted the topic.
+            text = "is missing, though the manifest names it"
+            yield finding(folder / name, 0, text, is_fault=not context.went_on)
         elif body_crc(views[name][: prefix.length]) != prefix.crc:
             yield Fault(folder / name, 0, "differs from what the manifest says of it")
     for segment in loaded.segments:

@@ -76,7 +76,7 @@ class LogCheck:
         except MalformedRecordError as error:
             yield Fault(segment.path, begin + error.position, error.reason)
         checksums = self._log.checksums.find(segment)
-        if not self._context.trust.checksums or checksums is None:
+        if not self._context.has_checksums or checksums is None:
             return
         known = self._known_positions(segment, checksums)
         if known is None:
@@ -91,7 +91,7 @@ class LogCheck:
                 int(places[run.begin]) * ENTRY_BYTES,
                 f"{len(run)} records from byte {positions[run.begin]} of the segment on have no "
                 "checksum",
-                is_fault=not self._context.traces.abnormal,
+                is_fault=int(positions[run.begin]) + segment.base < self._context.checksums_end,
             )
 
     def _known_positions(
@@ -130,7 +130,7 @@ class LogCheck:
 
     def checksums(self) -> Iterator[Finding]:
         """Entries that are broken, out of order, or of no record."""
-        if not self._context.trust.checksums:
+        if not self._context.has_checksums:
             return
         for segment in self._log.files.segments:
             checksums = self._log.checksums.find(segment)
@@ -139,7 +139,7 @@ class LogCheck:
             elif segment.base < self._context.log_end:
                 path = self._context.folder / "rocketpy" / "checksums" / segment.path.name
                 text = "is missing: records of the segment are checked by their body's CRC only"
-                yield finding(path, 0, text, is_fault=not self._context.traces.abnormal)
+                yield finding(path, 0, text, is_fault=segment.base < self._context.checksums_end)
 
     def _entries(self, segment: Segment, checksums: SegmentChecksums) -> Iterator[Finding]:
         abnormal = self._context.traces.abnormal

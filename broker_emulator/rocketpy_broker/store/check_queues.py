@@ -174,7 +174,7 @@ class QueuesCheck:
         yield from self._misplaced
         for key in sorted(self._queues):
             queue = self._queues[key]
-            if not queue.exists and not self._context.traces.ours:
+            if not queue.exists and self._context.went_on:
                 count = sum(map(len, queue.covered))
                 text = f"does not exist; {count} records of {_name(key)} are of a deleted topic"
                 yield Note(queue.files.folder, 0, text)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.commit_log import CommitLog
-from rocketpy_broker.store.log_scanner import Trust
+from rocketpy_broker.store.log_scanner import Checksummed, Trust
 from rocketpy_broker.store.read_only import StoreSizes
 from rocketpy_broker.store.recovery_plan import Traces
 from rocketpy_broker.store.values import Damage
@@ -68,6 +68,22 @@ class CheckContext:
     log_end: int = 0
     last_store_timestamp_ms: int = 0
     damages: list[Damage] = field(default_factory=list)
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether there are checksums of what lies in the log now."""
+        return self.trust.checksums is not Checksummed.NONE
+
+    @property
+    def checksums_end(self) -> int:
+        """Below it every record has a checksum; the rest came by a crash or another broker."""
+        return 0 if self.traces.abnormal else self.trust.flushed
+
+    @property
+    def went_on(self) -> bool:
+        """Whether another broker wrote here since, as far as is known once the log was read."""
+        mark = self.traces.mark
+        return not self.traces.ours or mark is None or (mark.clean and mark.flushed < self.log_end)
 
     def is_damaged(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these lie in what is known to be damaged; of them nothing is said again."""
