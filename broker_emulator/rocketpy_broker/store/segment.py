@@ -25,6 +25,8 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store import files
 
 NAME_DIGITS = 20
+# The unit in which the system counts a file's blocks.
+STAT_BLOCK_BYTES = 512
 ZERO_STRIDE_BYTES = 1 << 20
 ZEROS = memoryview(bytes(ZERO_STRIDE_BYTES))
 
@@ -56,7 +58,8 @@ class Segment:
             raise StoreDirectoryError(
                 path, f"is not named by {NAME_DIGITS} digits", "move this file out of the store"
             )
-        length = path.stat().st_size
+        status = path.stat()
+        length = status.st_size
         if length != size_bytes:
             raise StoreDirectoryError(
                 path,
@@ -66,7 +69,9 @@ class Segment:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             # A file copied sparsely gets its blocks now, so that no later write can miss them.
-            os.posix_fallocate(descriptor, 0, size_bytes)
+            # Others are let alone: the call would make them look as if written just now.
+            if status.st_blocks * STAT_BLOCK_BYTES < size_bytes:
+                os.posix_fallocate(descriptor, 0, size_bytes)
             return cls(path, int(path.name), size_bytes, descriptor)
         except OSError:
             os.close(descriptor)
