@@ -106,6 +106,10 @@ class ConsumeQueueTable:
         self._deleted.mark(topic, log_end)
         self.remove_topic(topic)
 
+    def cut_marks(self, log_end: int) -> None:
+        """Let no mark of a deleted topic lie behind the log's end. Raises OSError."""
+        self._deleted.cut(log_end)
+
     def truncate(self, physical_end: int) -> None:
         """Drop units of records that reach beyond `physical_end`."""
         for queue in self:

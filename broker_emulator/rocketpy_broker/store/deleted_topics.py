@@ -50,7 +50,18 @@ class DeletedTopics:
 
     def mark(self, topic: str, log_end: int) -> None:
         """From now on the topic's records below `log_end` are deleted. Raises OSError."""
-        marks = {**self._marks, topic: log_end}
+        self._save({**self._marks, topic: log_end})
+
+    def cut(self, log_end: int) -> None:
+        """Let no mark lie behind the log's end, as after a power cut. Raises OSError.
+
+        A topic of that name may have been made again, and its records to come are not deleted.
+        """
+        marks = {topic: min(mark, log_end) for topic, mark in self._marks.items()}
+        if marks != self._marks:
+            self._save(marks)
+
+    def _save(self, marks: dict[str, int]) -> None:
         content = {"topics": marks, "crc": _crc_of(marks)}
         files.replace_text(self._path, json.dumps(content, indent="\t", sort_keys=True))
         self._marks = marks

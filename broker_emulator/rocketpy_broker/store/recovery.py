@@ -194,6 +194,7 @@ class Recovery:
                 )
                 dropped += used - start
         log.truncate(end)
+        self._store.queues.cut_marks(end)
         self._store.index.truncate(end)
         for key, queue in self._store.queues.items():
             queue.truncate(end)
