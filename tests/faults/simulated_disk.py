@@ -1,0 +1,58 @@
+"""A disk whose power can be cut: what every file held when it was last flushed.
+
+It may lose any page of 4 KiB that was written since its file's flush, whatever else was written
+later. A file that was never flushed may turn out empty. It never loses a name, swaps names, or
+garbles a page: renames and removals count as durable at once, since the store flushes folders.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+PAGE_BYTES = 4096
+
+
+class SimulatedDisk:
+    """The disk below one folder, while `watched`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        # By inode, which stays when a file is renamed.
+        self._durable: dict[int, bytes] = {}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note what is flushed."""
+        with mock.patch("os.fsync", self._flush), mock.patch("os.fdatasync", self._flush):
+            yield
+
+    def _flush(self, descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}")
+        if path.is_file():
+            self._durable[path.stat().st_ino] = path.read_bytes()
+
+    def cut_power(self, chance: random.Random) -> None:
+        """Let every file be what the disk may hold now. Nobody may have one open."""
+        share_new = chance.choice([0.0, 0.1, 0.5, 0.9])
+        survivors: dict[int, bytes] = {}
+        for path in sorted(self._folder.rglob("*")):
+            if path.is_file():
+                content = self._left_of(path, chance, share_new)
+                with path.open("rb+") as file:
+                    file.write(content)
+                    file.truncate()
+                survivors[path.stat().st_ino] = content
+        self._durable = survivors
+
+    def _left_of(self, path: Path, chance: random.Random, share_new: float) -> bytes:
+        new = path.read_bytes()
+        old = self._durable.get(path.stat().st_ino)
+        if old is None:
+            return new if chance.random() < share_new else b""
+        old = old[: len(new)].ljust(len(new), b"\0")
+        pages = [slice(begin, begin + PAGE_BYTES) for begin in range(0, len(new), PAGE_BYTES)]
+        return b"".join(new[page] if chance.random() < share_new else old[page] for page in pages)

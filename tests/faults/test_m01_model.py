@@ -1,0 +1,276 @@
+"""Row M1: a store and a plain list are given the same steps, and must never differ.
+
+The store's disk is a simulated one. A kill loses nothing that was written; a power cut may lose any
+page that was not flushed, and then the log ends at some record behind the last flush.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.store import checksums
+from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.store_config import StoreConfig
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
+from tests.faults.images import NO_END, STORE_HOST, block_of, bodies_in
+from tests.faults.simulated_disk import SimulatedDisk
+
+EXAMPLES_QUICK = 300
+STEPS_QUICK = 50
+EXAMPLES_TORTURE = 20_000
+STEPS_TORTURE = 200
+# Two pages a log segment, so that a power cut can take either.
+SEGMENT_BYTES = 8192
+QUEUE_FILE_BYTES = 100
+QUEUES = [QueueKey("TopicA", 0), QueueKey("TopicA", 3), QueueKey("TopicB", 0)]
+# Always clean, and never call the disk full.
+EAGER = CleanPolicy(clean_forcibly_ratio=-1.0, warning_level_ratio=2.0)
+FAR_MS = 1 << 50
+
+queues = st.sampled_from(QUEUES)
+modes = st.sampled_from(FlushDiskType)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A record of the model; begin and end are physical offsets."""
+
+    queue: QueueKey
+    queue_offset: int
+    body: bytes
+    begin: int
+    end: int
+
+
+class StoreAndList(RuleBasedStateMachine):
+    """The store, and the list of every record whose topic was not deleted since."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exits = ExitStack()
+        in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        folder = self.exits.enter_context(tempfile.TemporaryDirectory(dir=in_memory))
+        self.folder = Path(folder)
+        self.disk = SimulatedDisk(self.folder)
+        self.exits.enter_context(self.disk.watched())
+        self.exits.enter_context(mock.patch.object(checksums, "ALLOCATION_BYTES", 4096))
+        self.clock = ManualClock()
+        self.mode = FlushDiskType.ASYNC_FLUSH
+        self.known: list[Known] = []
+        self.flushed = 0
+        self.plan: FlushPlan | None = None
+        self.sent = 0
+        self.store: MessageStore | None = None
+
+    def teardown(self) -> None:
+        if self.store is not None:
+            self.store._release()
+        self.exits.close()
+
+    # --- Starting and stopping ---
+
+    @initialize(mode=modes)
+    def begin(self, mode: FlushDiskType) -> None:
+        self.start(mode)
+
+    def start(self, mode: FlushDiskType) -> int:
+        """Open the store again; returns where its log ends."""
+        config = StoreConfig(
+            self.folder,
+            SEGMENT_BYTES,
+            QUEUE_FILE_BYTES,
+            mode,
+            index_slot_count=8,
+            index_entry_count_max=16,
+            clean_policy=EAGER,
+        )
+        self.mode, self.plan = mode, None
+        self.store = MessageStore(config, self.clock, STORE_HOST)
+        result = self.store.open()
+        assert result.damages == []
+        self.flushed = result.end
+        return result.end
+
+    def live(self) -> MessageStore:
+        assert self.store is not None
+        return self.store
+
+    @rule(mode=modes)
+    def restart(self, mode: FlushDiskType) -> None:
+        end = self.live()._log.end
+        self.live().close()
+        assert self.start(mode) == end
+
+    @rule(mode=modes)
+    def kill(self, mode: FlushDiskType) -> None:
+        end = self.live()._log.end
+        self.live()._release()
+        assert self.start(mode) == end
+
+    @rule(mode=modes, seed=st.integers(0, 1 << 32))
+    def cut_power(self, mode: FlushDiskType, seed: int) -> None:
+        flushed, before = self.flushed, self.live()._log.end
+        self.live()._release()
+        self.disk.cut_power(random.Random(seed))
+        end = self.start(mode)
+        assert flushed <= end <= before
+        self.known = [record for record in self.known if record.end <= end]
+
+    # --- Writing ---
+
+    @rule(queue=queues, count=st.integers(1, 3), length=st.integers(0, 1500))
+    def append(self, queue: QueueKey, count: int, length: int) -> None:
+        self.clock.advance(700)
+        bodies = [b"%d-" % (self.sent + number) + b"x" * length for number in range(count)]
+        self.sent += count
+        block = block_of(queue.topic, bodies, keys=False)
+        begins, sizes = block.positions.tolist(), block.sizes.tolist()
+        expected = self.next_offset(queue)
+        result = self.live().append(queue, block)
+        assert (result.queue_offset, result.record_count) == (expected, count)
+        for number, body in enumerate(bodies):
+            begin = result.physical_offset + begins[number]
+            end = begin + sizes[number]
+            self.known.append(Known(queue, expected + number, body, begin, end))
+
+    @rule()
+    def plan_flush(self) -> None:
+        self.plan = self.live().plan_flush()
+
+    @precondition(lambda self: self.plan is not None)
+    @rule()
+    def run_flush(self) -> None:
+        assert self.plan is not None
+        self.plan.run()
+        self.live().flushed(self.plan)
+        self.flushed, self.plan = max(self.flushed, self.plan.end), None
+
+    @rule()
+    def flush_derived(self) -> None:
+        self.live().flush_derived()
+
+    @rule()
+    def clean(self) -> None:
+        """As the broker does, whose queues have long been flushed then."""
+        self.live().flush_derived()
+        for _ in range(self.live().expired_segment_count(manual=False)):
+            self.live().remove_oldest_segment()
+
+    @rule(topic=st.sampled_from(sorted({queue.topic for queue in QUEUES})))
+    def delete_topic(self, topic: str) -> None:
+        self.live().delete_topic(topic)
+        self.known = [record for record in self.known if record.queue.topic != topic]
+
+    # --- Reading ---
+
+    def next_offset(self, queue: QueueKey) -> int:
+        offsets = [record.queue_offset for record in self.known if record.queue == queue]
+        return max(offsets, default=-1) + 1
+
+    def visible(self, queue: QueueKey) -> list[Known]:
+        """What a reader of the queue may see, whether it has been cleaned or not."""
+        end = self.flushed if self.mode is FlushDiskType.SYNC_FLUSH else NO_END
+        return [record for record in self.known if record.queue == queue and record.end <= end]
+
+    @invariant()
+    def ranges_are_those_of_the_list(self) -> None:
+        for queue in QUEUES if self.store is not None else []:
+            assert self.live().range_of(queue) == self.range_of(queue), queue
+
+    def range_of(self, queue: QueueKey) -> QueueRange:
+        records = self.visible(queue)
+        stop = records[-1].queue_offset + 1 if records else 0
+        left = [part for part in records if part.begin >= self.live()._log.begin]
+        return QueueRange(left[0].queue_offset if left else stop, stop)
+
+    @rule(
+        queue=queues,
+        place=st.integers(-2, 60),
+        count_max=st.integers(1, 40),
+        bytes_max=st.integers(0, 20_000),
+    )
+    def pull(self, queue: QueueKey, place: int, count_max: int, bytes_max: int) -> None:
+        bounds = self.range_of(queue)
+        limits = ReadLimits(count_max, bytes_max, count_max, bytes_max)
+        result = self.live().get_message(queue, place, NO_END, limits)
+        if queue not in self.live().queues():
+            assert result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+            assert bounds == QueueRange(0, 0)
+        elif result.status is GetMessageStatus.FOUND:
+            assert bounds.min_offset <= place < bounds.max_offset
+            sizes = result.sizes.tolist()
+            assert 1 <= len(sizes) <= count_max
+            assert len(sizes) == 1 or sum(sizes) <= bytes_max
+            assert result.next_offset == place + len(sizes)
+            data = b"".join(bytes(part) for part in result.parts)
+            offsets = range(place, result.next_offset)
+            expected = [part.body for part in self.visible(queue) if part.queue_offset in offsets]
+            assert bodies_in(data, sizes, queue, place) == expected
+        else:
+            assert (result.status, result.next_offset) == outside(bounds, place)
+
+    @rule()
+    def read_everything(self) -> None:
+        for queue in QUEUES:
+            bounds = self.range_of(queue)
+            offset = bounds.min_offset
+            while offset < bounds.max_offset:
+                self.pull(queue, offset, 1000, 1 << 20)
+                offset = (
+                    self.live()
+                    .get_message(queue, offset, NO_END, ReadLimits.of_bytes(1 << 20))
+                    .next_offset
+                )
+
+
+def outside(bounds: QueueRange, place: int) -> tuple[GetMessageStatus, int]:
+    """Status and next offset of a read at `place`, which is outside these bounds."""
+    low, high = bounds.min_offset, bounds.max_offset
+    assert not low <= place < high
+    if high == 0:
+        return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+    if place < low:
+        return GetMessageStatus.OFFSET_TOO_SMALL, low
+    if place == high:
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, high
+    return GetMessageStatus.OFFSET_OVERFLOW_BADLY, high
+
+
+@pytest.mark.parametrize(
+    ("examples", "steps"),
+    [
+        (EXAMPLES_QUICK, STEPS_QUICK),
+        pytest.param(
+            EXAMPLES_TORTURE,
+            STEPS_TORTURE,
+            marks=(pytest.mark.torture, pytest.mark.timeout(24 * 3600)),
+        ),
+    ],
+)
+def test_m01_store_and_list_never_differ(examples: int, steps: int) -> None:
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(StoreAndList, settings=chosen)
