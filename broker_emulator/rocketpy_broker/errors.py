@@ -48,6 +48,7 @@ class StoreDirectoryError(StoreError):
     def __init__(self, path: Path, reason: str, way_out: str) -> None:
         super().__init__(f"{path}: {reason}; {way_out}")
         self.path = path
+        self.reason = reason
 
 
 class StoreLockedError(StoreError):

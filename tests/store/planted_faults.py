@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketpy_broker.store.index_layout import IndexFormat
+from rocketpy_proto.record.crc import body_crc
 from tests.store.conftest import SEGMENT_BYTES
 
 FIRST = "0" * 20
@@ -158,6 +159,10 @@ def make_file(name: str, data: bytes, offset: int, text: str) -> Plant:
     return plant
 
 
+_MARKS = {"T": 9_999_999}
+MARK_BEYOND = json.dumps(
+    {"topics": _MARKS, "crc": body_crc(json.dumps(_MARKS, sort_keys=True).encode())}
+).encode()
 FAR = struct.pack(">q", 1 << 50)
 ENTRY_5 = ENTRIES_BEGIN + 5 * ENTRY_BYTES
 PLANTS: dict[str, Plant] = {
@@ -204,10 +209,10 @@ PLANTS: dict[str, Plant] = {
     "json backup": make_file("config/topics.json.bak", b"[]", 0, "it is of another type"),
     "json bytes": make_file("config/topics.json", b'{"a": "\xff"}', 7, "invalid start byte"),
     "deleted topics": make_file(
-        "config/deletedTopics.json", b'{"T": "x"}', 0, "the mark of topic T is 'x'"
+        "config/deletedTopics.json", b'{"T": "x"}', 0, "cannot be read (KeyError: 'topics')"
     ),
     "deleted later": make_file(
-        "config/deletedTopics.json", b'{"T": 9999999}', 0, "deleted below 9999999, but"
+        "config/deletedTopics.json", MARK_BEYOND, 0, "deleted below 9999999, but"
     ),
     "name in the log": make_file("commitlog/notes.txt", b"x", 0, "is not named by 20 digits"),
     "gap in the log": make_file(

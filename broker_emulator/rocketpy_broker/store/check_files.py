@@ -7,14 +7,19 @@ Source: spec/storage.md sections 1, 8 and 11.1.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.check_index import IndexView
+from rocketpy_broker.store.deleted_topics import DeletedTopics
 from rocketpy_broker.store.faults import CheckContext, Fault, Finding, Note, finding
+from rocketpy_broker.store.index_service import HEAD
+from rocketpy_broker.store.manifest import Manifest
 from rocketpy_broker.store.read_only import Misplaced, load_segments, queue_folders
 from rocketpy_broker.store.store_checkpoint import FILE_BYTES
 from rocketpy_broker.store.values import FilePrefix
@@ -127,26 +132,23 @@ def _error_position(data: bytes, error: json.JSONDecodeError) -> int:
 
 
 def read_deleted_topics(folder: Path) -> dict[str, int]:
-    """The marks of deleted topics, or of the backup; none where neither can be read."""
-    for name in ("deletedTopics.json", "deletedTopics.json.bak"):
-        try:
-            content = json.loads((folder / "config" / name).read_bytes())
-            return {str(topic): int(mark) for topic, mark in content.items()}
-        except (OSError, AttributeError, TypeError, ValueError):
-            continue
-    return {}
+    """The marks of deleted topics; none where they cannot be read."""
+    deleted = DeletedTopics(folder / "config" / "deletedTopics.json")
+    with contextlib.suppress(StoreDirectoryError):
+        deleted.load()
+    return dict(deleted.marks)
 
 
 def deleted_topics(context: CheckContext) -> Iterator[Finding]:
-    """Marks that are no log offsets: the store would not start with them."""
+    """Marks that cannot be read, or that are no offsets of this log."""
     path = context.folder / "config" / "deletedTopics.json"
-    if not path.exists() or _json_problem(path.read_bytes()) is not None:
-        return
-    content: dict[str, object] = json.loads(_KEYS.sub(_quoted, path.read_text(encoding="utf-8")))
-    for topic, mark in content.items():
-        if not isinstance(mark, int) or mark < 0:
-            yield Fault(path, 0, f"the mark of topic {topic} is {mark!r}, no log offset")
-        elif mark > context.log_end:
+    deleted = DeletedTopics(path)
+    try:
+        deleted.load()
+    except StoreDirectoryError as error:
+        yield Fault(error.path, 0, error.reason)
+    for topic, mark in deleted.marks.items():
+        if not 0 <= mark <= context.log_end:
             text = f"topic {topic} is deleted below {mark}, but the log ends at {context.log_end}"
             yield Fault(path, 0, text)
 
@@ -217,8 +219,17 @@ def manifest(context: CheckContext, index: list[IndexView]) -> Iterator[Finding]
             continue
         folder = context.folder / "consumequeue" / key.topic / str(key.queue_id)
         yield from _queue_prefixes(context, folder, prefixes)
+    yield from _index_prefixes(context, index, found)
+
+
+def _index_prefixes(
+    context: CheckContext, index: list[IndexView], found: Manifest
+) -> Iterator[Finding]:
     views = {view.path.name: view for view in index}
+    # Heads are compared with the entries, which say all that they say.
     for name, prefix in found.index.items():
+        if name.endswith(HEAD):
+            continue
         file = context.folder / "index" / name
         if name not in views:
             yield Fault(file, 0, "is missing, though the manifest names it")

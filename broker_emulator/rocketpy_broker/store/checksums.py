@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import logging
 import os
+import struct
+from bisect import bisect_left
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,6 +40,7 @@ ENTRY = np.dtype(
     [("position", ">i4"), ("size", ">i4"), ("crc", ">i4"), ("check", ">u4")],
 )
 ENTRY_BYTES = ENTRY.itemsize
+_POSITION = struct.Struct(">i")
 assert ENTRY_BYTES == 16
 ALLOCATION_BYTES = 1 << 20
 # Odd constants of 64 bits without pattern (fractions of the golden ratio and of the root of 3).
@@ -130,22 +133,36 @@ class SegmentChecksums:
 
     def entries_from(self, position: int) -> Entries:
         """The entries of records at or behind `position` of the segment."""
-        known = self._entries[: self.count]
-        return known[int(np.searchsorted(known["position"], position)) :]
+        return self._entries[self._place(position) : self.count]
+
+    def _place(self, position: int) -> int:
+        """Number of the first entry of a record at or behind `position` of the segment.
+
+        One entry after the other is looked at: numpy would copy the whole column first.
+        """
+        return bisect_left(range(self.count), position, key=self._position_of)
+
+    def _position_of(self, number: int) -> int:
+        position: int = _POSITION.unpack_from(self.file.view, number * ENTRY_BYTES)[0]
+        return position
 
     def lookup(self, positions: Positions) -> Entries:
-        """An entry for each position; one that is not sound where none is known."""
-        if self.count == 0:
+        """An entry for each of ascending positions; one that is not sound where none is known."""
+        if len(positions) == 0:
+            return np.zeros(0, ENTRY)
+        between = self._entries[
+            self._place(int(positions[0])) : self._place(int(positions[-1]) + 1)
+        ]
+        if len(between) == 0:
             return np.zeros(len(positions), ENTRY)
-        places = np.searchsorted(self._entries["position"][: self.count], positions)
-        found = self._entries[np.minimum(places, self.count - 1)]
+        places = np.searchsorted(between["position"].astype(np.int64), positions)
+        found = between[np.minimum(places, len(between) - 1)]
         found["check"][found["position"] != positions] = 0
         return found
 
     def prefix(self, position: int) -> FilePrefix:
         """The bytes with entries of records before `position` of the segment, and their CRC-32."""
-        count = int(np.searchsorted(self._entries["position"][: self.count], position))
-        length = count * ENTRY_BYTES
+        length = self._place(position) * ENTRY_BYTES
         return FilePrefix(length, body_crc(self.file.view[:length]))
 
     def has_prefix(self, prefix: FilePrefix) -> bool:
@@ -159,22 +176,23 @@ class SegmentChecksums:
         A crash leaves holes where a page did not get to the disk; searching needs an order.
         """
         known = self._entries[: self.count]
-        highest = np.maximum.accumulate(known["position"].astype(np.int64))
-        rising = np.ones(self.count, np.bool_)
-        rising[1:] = known["position"][1:] > highest[:-1]
-        sound = is_sound(known) & rising
-        if sound.all():
+        good = np.flatnonzero(is_sound(known))
+        positions = known["position"][good].astype(np.int64)
+        rising = np.ones(len(good), np.bool_)
+        rising[1:] = positions[1:] > np.maximum.accumulate(positions)[:-1]
+        good = good[rising]
+        if len(good) == self.count:
             return False
-        kept = known[sound].copy()
-        self._cut(int(np.argmin(sound)))
-        kept = kept[self.count :]
+        kept = known[good].copy()
+        first_bad = int(np.argmax(np.append(good, -1) != np.arange(len(good) + 1)))
+        self._cut(first_bad)
+        kept = kept[first_bad:]
         self.append(kept["position"], kept["size"], kept["crc"])
         return True
 
     def truncate(self, position: int) -> None:
         """Forget the entries at or behind `position` of the segment. Raises OSError."""
-        known = self._entries["position"][: self.count]
-        self._cut(int(np.searchsorted(known, position)))
+        self._cut(self._place(position))
 
     def _cut(self, count: int) -> None:
         self.file.clear_from(count * ENTRY_BYTES)

@@ -9,6 +9,7 @@ leaves the old or the new content, or the old one as `.bak`. RocketMQ keeps no s
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,11 @@ class DeletedTopics:
                 "put back its .bak; without the file, messages of deleted topics may come back",
             )
         self._marks = marks
+
+    @property
+    def marks(self) -> Mapping[str, int]:
+        """The log's end, as of its deletion, of each deleted topic."""
+        return self._marks
 
     def below(self, topic: str) -> int:
         """Physical offset below which records of `topic` are deleted ones; -1 for none."""

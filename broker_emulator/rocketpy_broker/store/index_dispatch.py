@@ -91,6 +91,11 @@ class IndexDispatch:
         self._waiting.clear()
         self._waiting_count = 0
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether keys wait."""
+        return bool(self._waiting)
+
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> NDArray[np.int64]:

@@ -141,7 +141,7 @@ class MessageStore:
                 self._index.drain()
                 self.flush_derived()
                 # With a backlog the queues are incomplete, so the next start has to read the log.
-                if not self._undispatched and not self._derived_sealed:
+                if not (self._undispatched or self._index.is_behind or self._derived_sealed):
                     self._log.files.drop_ahead()
                     self._directory.stopped(self._new_manifest())
         finally:
