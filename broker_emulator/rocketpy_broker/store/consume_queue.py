@@ -198,7 +198,8 @@ class ConsumeQueue:
         for segment in reversed(self._files.segments):
             first = segment.base // UNIT_BYTES
             units = self.units(first, self.max_offset)
-            real = units["size"] != BLANK_SIZE
+            # After a power cut a file may be all zeros, though a later one has units.
+            real = (units["size"] != BLANK_SIZE) & (units["size"] > 0)
             beyond = real & (_record_ends(units) > physical_end)
             # Blank units fill a gap before a real one; without that one there is no gap.
             kept = np.flatnonzero(real[: int(np.argmax(beyond))] if beyond.any() else real)
