@@ -32,6 +32,7 @@ from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
+from rocketpy_proto.record import decode_record
 from tests.faults.images import NO_END, STORE_HOST, block_of, bodies_in
 from tests.faults.simulated_disk import SimulatedDisk
 
@@ -138,12 +139,12 @@ class StoreAndList(RuleBasedStateMachine):
 
     # --- Writing ---
 
-    @rule(queue=queues, count=st.integers(1, 3), length=st.integers(0, 1500))
+    @rule(queue=queues, count=st.integers(1, 3), length=st.integers(0, 700))
     def append(self, queue: QueueKey, count: int, length: int) -> None:
         self.clock.advance(700)
         bodies = [b"%d-" % (self.sent + number) + b"x" * length for number in range(count)]
         self.sent += count
-        block = block_of(queue.topic, bodies, keys=False)
+        block = block_of(queue.topic, bodies)
         begins, sizes = block.positions.tolist(), block.sizes.tolist()
         expected = self.next_offset(queue)
         result = self.live().append(queue, block)
@@ -228,6 +229,17 @@ class StoreAndList(RuleBasedStateMachine):
             assert bodies_in(data, sizes, queue, place) == expected
         else:
             assert (result.status, result.next_offset) == outside(bounds, place)
+
+    @precondition(lambda self: self.known)
+    @rule(place=st.integers(0, 200))
+    def find_by_key(self, place: int) -> None:
+        """The key of a record is its body, which no other has."""
+        record = self.known[place % len(self.known)]
+        is_there = record.begin >= self.live()._log.begin and record in self.visible(record.queue)
+        key, topic = record.body.decode(), record.queue.topic
+        found = self.live().messages.by_key(topic, key, 0, FAR_MS, 64)
+        bodies = [decode_record(view).record.body for view in found]
+        assert bodies == ([record.body] if is_there else [])
 
     @rule()
     def read_everything(self) -> None:
