@@ -45,15 +45,24 @@ class RawFile:
         self.position += len(block)
 
 
-def open_service(folder: Path) -> tuple[MessageStore, AppendService]:
+def open_store(folder: Path, *, index_enable: bool = True, is_opened: bool = True) -> MessageStore:
+    """A store with ASYNC_FLUSH."""
+    config = StoreConfig(
+        folder,
+        SEGMENT_BYTES,
+        flush_disk_type=FlushDiskType.ASYNC_FLUSH,
+        index_enable=index_enable,
+    )
+    store = MessageStore(config, SystemClock(), Host.parse("127.0.0.1:8081"))
+    if is_opened:
+        store.open()
+    return store
+
+
+def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageStore, AppendService]:
     """A store with ASYNC_FLUSH and the service before it."""
     clock = SystemClock()
-    store = MessageStore(
-        StoreConfig(folder, SEGMENT_BYTES, flush_disk_type=FlushDiskType.ASYNC_FLUSH),
-        clock,
-        Host.parse("127.0.0.1:8081"),
-    )
-    store.open()
+    store = open_store(folder, index_enable=index_enable)
     topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
     topics.load()
     topics.update(TopicConfig(data.TOPIC), create_only=True)

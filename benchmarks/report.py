@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.harness import Result
@@ -48,3 +50,18 @@ def markdown(content: Mapping[str, Any]) -> str:
         "|---|---|---|---|---|",
     ]
     return "\n".join([*head, *lines])
+
+
+def growth_plot(path: Path, append_us: Mapping[int, float], pull_us: Mapping[int, float]) -> None:
+    """Draw costs in microseconds a message over the number of stored messages."""
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    axes = figure.subplots()
+    for label, costs in (("append", append_us), ("pull", pull_us)):
+        axes.plot(list(costs), list(costs.values()), marker="o", label=label)
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("messages in the store")
+    axes.set_ylabel("microseconds a message")
+    axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)

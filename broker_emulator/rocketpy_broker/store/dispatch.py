@@ -19,7 +19,7 @@ from rocketpy_broker.store.consume_queue import UNIT, Units
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, due_codes
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
-from rocketpy_proto.record.index_keys import IndexKeys, tags_codes_and_index_keys
+from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys, tags_codes_and_index_keys
 
 TOPIC_SCHEMA = pa.schema([pa.field("topic", COLUMN_TYPES["topic"], nullable=False)])
 
@@ -43,10 +43,13 @@ class DispatchRequest:
 
 
 def block_request(
-    queue: QueueKey, queue_offset: int, block: RecordBlock, physical_offset: int
+    queue: QueueKey, queue_offset: int, block: RecordBlock, physical_offset: int, *, keyed: bool
 ) -> DispatchRequest:
-    """The request for a block of one queue that lies at `physical_offset`."""
-    found = tags_codes_and_index_keys(block, queue.topic)
+    """The request for a block of one queue that lies at `physical_offset`; with keys if wanted."""
+    if keyed:
+        found = tags_codes_and_index_keys(block, queue.topic)
+    else:
+        found = TagsAndKeys(block.tags_codes(), NO_KEYS)
     units = _units(block, physical_offset, found.tags_codes)
     offsets = units["physical_offset"].astype(np.int64)
     listed = has_queue_offset(block.header["sys_flag"])

@@ -204,7 +204,8 @@ class MessageStore:
                 store_host=self.store_host,
                 queue_id=queue.queue_id,
             )
-            request = block_request(queue, queue_offset, block, offset)
+            keyed = self.config.index_enable
+            request = block_request(queue, queue_offset, block, offset, keyed=keyed)
             self._log.append(block)
         except OSError as error:
             raise StoreClosedError(

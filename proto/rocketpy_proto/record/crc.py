@@ -18,6 +18,8 @@ from rocketpy_proto.record.ranges import binary_ranges
 
 # Up to this mean size, copying bodies costs less than making views of them.
 COPIED_BYTES_MAX = 600
+# Up to so many, setting up whole columns costs more than it saves.
+FEW_RANGES = 4
 
 _crc32: Callable[[bytes | memoryview], int]
 try:
@@ -42,6 +44,10 @@ def body_crcs(
     loop runs in C, through `map`: over copies that Arrow makes, or over views of larger bodies.
     """
     count = len(starts)
+    if count <= FEW_RANGES:
+        data_view = data.data
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        return np.array([body_crc(data_view[begin:end]) for begin, end in places], np.int32)
     if int((ends - starts).sum()) <= COPIED_BYTES_MAX * count:
         copies = binary_ranges(data, starts, ends).to_numpy(zero_copy_only=False)
         crcs = np.fromiter(map(_crc32, copies), np.int64, count)

@@ -17,12 +17,20 @@ from numpy.typing import NDArray
 
 from rocketpy_proto.record.block import RecordBlock
 from rocketpy_proto.record.java_hash import java_hash, java_hash_ranges, java_hashes
-from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY
+from rocketpy_proto.record.properties import (
+    KEY_SEPARATOR,
+    KEYS,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+)
 from rocketpy_proto.record.properties_block import Entries
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from rocketpy_proto.record.tags import tags_codes
 
 TOPIC_END = "#"
+# Up to so many records of one topic are taken one by one.
+FEW_RECORDS = 4
 _BLANK = ord(KEY_SEPARATOR)
 
 
@@ -62,6 +70,10 @@ def index_keys(block: RecordBlock, topics: str | pa.Array) -> IndexKeys:
 
 def tags_codes_and_index_keys(block: RecordBlock, topics: str | pa.Array) -> TagsAndKeys:
     """`block.tags_codes()` and `index_keys(block, topics)` in one go."""
+    if len(block) <= FEW_RECORDS and isinstance(topics, str):
+        found = _of_few(block, topics)
+        if found is not None:
+            return found
     seeds = _seeds(topics)
     codes = np.zeros(len(block), np.int64)
     keys = []
@@ -69,6 +81,26 @@ def tags_codes_and_index_keys(block: RecordBlock, topics: str | pa.Array) -> Tag
         codes[part] = tags_codes(entries, len(codes[part]))
         keys.append(_keys_of(block, part, entries, seeds))
     return TagsAndKeys(codes, _concatenated(keys))
+
+
+def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
+    """The same record by record, as whole arrays cost more than they save; None if not ASCII."""
+    codes, hashes, rows = [], [], []
+    for row in range(len(block)):
+        begin = int(block.properties_start[row])
+        encoded = bytes(block.data[begin : begin + int(block.properties_length[row])])
+        if not encoded.isascii():
+            return None
+        properties = decode_properties(encoded)
+        codes.append(java_hash(properties.get(TAGS, "")))
+        if int(block.header["sys_flag"][row]) & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            continue
+        keys = [properties.get(UNIQ_KEY, ""), *properties.get(KEYS, "").split(KEY_SEPARATOR)]
+        found = [index_hash(topic, key) for key in keys if key]
+        hashes += found
+        rows += [row] * len(found)
+    keys_of_few = IndexKeys(np.array(hashes, np.int32), np.array(rows, np.int64))
+    return TagsAndKeys(np.array(codes, np.int64), keys_of_few)
 
 
 def _seeds(topics: str | pa.Array) -> NDArray[np.uint32]:
