@@ -96,6 +96,7 @@ class Broker:
             config.limits,
             slave_read_enable=config.slave_read_enable,
         )
+        self.group_commit: GroupCommit | None = None
         self._cleaning = CleaningService(self.store, self._clock, config)
 
     def _servicers(self, group_commit: GroupCommit) -> tuple[BrokerServicer, AdminServicer]:
@@ -122,7 +123,7 @@ class Broker:
             self._consumers.load()
             self._delay_offsets.load(self.store.range_of)
             self._timer_checkpoint.load()
-            group_commit = GroupCommit(
+            group_commit = self.group_commit = GroupCommit(
                 self.store,
                 self._clock,
                 self._config.flush_disk_type,

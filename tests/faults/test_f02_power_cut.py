@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,8 @@ def test_f2_a_power_cut_takes_nothing_that_was_promised(
     recorder = Recorder()
     for number in range(cuts):
         if number % CUTS_PER_STORE == 0:
+            if number > 0:
+                shutil.rmtree(folder)
             folder = disk.mount_point / f"store{number}"
             recorder = Recorder()
         recorder = Recorder(_what_is_there(recorder.history), config=recorder.config)

@@ -60,6 +60,11 @@ class GroupCommit:
         finally:
             timer.cancel()
 
+    @property
+    def waiting_count(self) -> int:
+        """How many senders wait for the disk."""
+        return sum(not future.done() for _, future in self._waiters)
+
     def flush_soon(self) -> None:
         """Flush what was appended, although nobody waits for it."""
         self._wanted.set()

@@ -8,8 +8,7 @@ Maps: nothing to one record of 24 bytes, checksummed by its CRC:
 
 Written in place after each flush, without one of its own: a killed process loses nothing of it, a
 power cut the last second at most. Recovery takes a bad record below the mark for damage, and above
-it for the torn tail of a crash. The abort marker names `pid` unless another broker has run in
-between. Used by the store alone.
+it for the torn tail of a crash. Used by the store alone.
 """
 
 from __future__ import annotations
@@ -25,11 +24,17 @@ from rocketpy_proto.record.crc import body_crc
 _FIELDS = struct.Struct(">IqiiI")
 _CRC = struct.Struct(">I")
 _MAGIC = 0x524B5059
+_PROGRAM = "rocketpy"
 
 
 def abort_text(pid: int) -> str:
     """What the abort marker of such a process says; RocketMQ's holds the bare number."""
-    return f"rocketpy {pid}"
+    return f"{_PROGRAM} {pid}"
+
+
+def is_our_abort_text(text: str | None) -> bool:
+    """Whether a marker was left by this program: another broker would have put its own there."""
+    return text is not None and text.startswith(_PROGRAM)
 
 
 @dataclass(frozen=True, slots=True)

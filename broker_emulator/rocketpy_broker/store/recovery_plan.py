@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.store.flushed_mark import FlushedMark, Mark, abort_text
+from rocketpy_broker.store.flushed_mark import FlushedMark, Mark, is_our_abort_text
 from rocketpy_broker.store.log_scanner import Checksummed, Trust
 from rocketpy_broker.store.manifest import Manifest
 from rocketpy_broker.store.store_checkpoint import StoreCheckpoint
@@ -51,7 +51,7 @@ class Traces:
         """Whether nobody else can have changed what we wrote: only added to it, if anything."""
         if self.mark is None:
             return False
-        return self.mark.clean or self.aborted == abort_text(self.mark.pid)
+        return self.mark.clean or is_our_abort_text(self.aborted)
 
     def check_sizes(self, folder: Path, segment_bytes: int, queue_file_bytes: int) -> None:
         """Raises StoreDirectoryError where the store was made with other sizes."""
