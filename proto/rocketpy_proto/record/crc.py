@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketpy_proto.record.layout import CRC_MASK
@@ -49,10 +50,21 @@ def body_crcs(
         places = zip(starts.tolist(), ends.tolist(), strict=True)
         return np.array([body_crc(data_view[begin:end]) for begin, end in places], np.int32)
     if int((ends - starts).sum()) <= COPIED_BYTES_MAX * count:
-        copies = binary_ranges(data, starts, ends).to_numpy(zero_copy_only=False)
+        adjacent = bool((starts[1:] == ends[:-1]).all())
+        ranges = _adjacent_ranges if adjacent else binary_ranges
+        copies = ranges(data, starts, ends).to_numpy(zero_copy_only=False)
         crcs = np.fromiter(map(_crc32, copies), np.int64, count)
     else:
         view = memoryview(data.data)
         views = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
         crcs = np.fromiter(map(_crc32, views), np.int64, count)
     return (crcs & CRC_MASK).astype(np.int32)
+
+
+def _adjacent_ranges(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> pa.BinaryArray:
+    """As `binary_ranges`, for ranges that follow each other: they are not copied once more."""
+    offsets = np.append(starts, ends[-1:]).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
