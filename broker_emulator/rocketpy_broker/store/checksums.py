@@ -42,6 +42,7 @@ ENTRY = np.dtype(
 ENTRY_BYTES = ENTRY.itemsize
 _POSITION = struct.Struct(">i")
 assert ENTRY_BYTES == 16
+PAGE_BYTES = 4096
 ALLOCATION_BYTES = 1 << 20
 # Odd constants of 64 bits without pattern (fractions of the golden ratio and of the root of 3).
 _MIX_PLACE, _MIX_CRC = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
@@ -90,7 +91,8 @@ class SegmentChecksums:
         elif path.exists():
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         else:
-            descriptor = files.create_allocated(path, size_bytes, ALLOCATION_BYTES)
+            first_bytes = min(ALLOCATION_BYTES, size_bytes)
+            descriptor = files.create_allocated(path, size_bytes, first_bytes)
         # What a flush of the log flushes, too.
         self.file = Segment(path, base, size_bytes, descriptor)
         self._entries = np.frombuffer(self.file.view, ENTRY)
@@ -214,7 +216,7 @@ class SegmentChecksums:
 def checksums_file_bytes(segment_bytes: int) -> int:
     """Room for an entry of each of the smallest records that fit a segment."""
     entries = segment_bytes // FIXED_BYTES + 1
-    return -(-entries * ENTRY_BYTES // ALLOCATION_BYTES) * ALLOCATION_BYTES
+    return -(-entries * ENTRY_BYTES // PAGE_BYTES) * PAGE_BYTES
 
 
 class Checksums:
