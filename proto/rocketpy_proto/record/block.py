@@ -189,7 +189,7 @@ class RecordBlock:
         physical_offset_first: int,
         store_timestamp_ms: int,
         store_host: Host,
-        queue_id: int | None = None,
+        queue_id: int,
     ) -> None:
         """Write the fields that the broker assigns, into the block's own (writable) buffer.
 
@@ -201,8 +201,7 @@ class RecordBlock:
             raise UnencodableRecordError(
                 "store host", str(store_host), "is of the other IP version"
             )
-        if queue_id is not None:
-            header["queue_id"] = queue_id
+        header["queue_id"] = queue_id
         numbered = has_queue_offset(header["sys_flag"])
         offsets = queue_offset_first + np.cumsum(numbered) - 1
         header["queue_offset"] = np.where(numbered, offsets, 0)

@@ -173,7 +173,6 @@ def _fixed_width(values: NDArray[np.generic]) -> pa.BinaryArray:
     """Items of equal size as a binary column over the same memory."""
     count, size = len(values), values.dtype.itemsize
     offsets = np.arange(0, (count + 1) * size, size, dtype=np.int64)
-    if offsets[-1] > BLOCK_BYTES_MAX:
-        raise UnencodableRecordError("block", count, "messages are too many; send less")
+    assert offsets[-1] <= BLOCK_BYTES_MAX, "the block, of which this is a part, is no larger"
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(values.tobytes())]
     return pa.Array.from_buffers(pa.binary(), count, buffers)

@@ -215,6 +215,7 @@ def test_patching_refuses_a_host_of_another_size() -> None:
             physical_offset_first=0,
             store_timestamp_ms=0,
             store_host=V6_HOST,
+            queue_id=0,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -13,12 +14,15 @@ from rocketpy_proto.record import (
     COLUMN_TYPES,
     BlockColumns,
     Host,
+    MalformedRecordError,
     Record,
+    RecordError,
     UnencodableRecordError,
     decode_record,
     encode_block,
     encode_record,
 )
+from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 
 MAP = COLUMN_TYPES["properties"]
 # Any port can be read from a record, but none beyond 32 bits can be written.
@@ -172,3 +176,36 @@ def test_a_single_record_refuses_what_its_layout_cannot_hold() -> None:
     ):
         with pytest.raises(UnencodableRecordError):
             encode_record(record)
+
+
+def test_a_single_record_refuses_more_properties_than_their_length_can_say() -> None:
+    name = "n"
+    fitting = "v" * (PROPERTIES_BYTES_MAX - len(name) - 2)
+    record = decode_record(encode_record(Record("T", 0, b"", {name: fitting}))).record
+    assert record.properties == {name: fitting}
+    with pytest.raises(UnencodableRecordError, match="has more than 32767 bytes"):
+        encode_record(Record("T", 0, b"", {name: fitting + "v"}))
+
+
+def test_a_block_beyond_what_offsets_can_reach_is_not_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = len(encode_record(Record("T", 0, b"x"))) + len(encode_record(Record("T", 0, b"y")))
+    monkeypatch.setattr("rocketpy_proto.record.encode.BLOCK_BYTES_MAX", whole)
+    assert [record.body for record in encode()] == [b"x", b"y"]
+    monkeypatch.setattr("rocketpy_proto.record.encode.BLOCK_BYTES_MAX", whole - 1)
+    with pytest.raises(UnencodableRecordError, match=f"block {whole} bytes are too many"):
+        encode()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MalformedRecordError("body CRC differs", 120, 1),
+        UnencodableRecordError("queue_id", 1 << 31, "does not fit in 32 bits", 7),
+    ],
+)
+def test_errors_come_whole_out_of_another_process(error: RecordError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (str(again), vars(again)) == (str(error), vars(error))
