@@ -54,10 +54,6 @@ def strangers(context: CheckContext) -> Iterator[Finding]:
         for inner in sorted(path.iterdir()):
             if inner not in queues:
                 yield _stranger(inner)
-        deleted_below = context.deleted_below.get(path.name)
-        if deleted_below is not None and deleted_below > context.log_end:
-            text = f"topic {path.name} is deleted below {deleted_below}, behind the log's end"
-            yield Fault(folder / "config" / "deletedTopics.json", 0, text)
 
 
 def _unknown(folder: Path, names: frozenset[str]) -> Iterator[Finding]:

@@ -126,15 +126,12 @@ class IndexCheck:
             found = self._take(end)
             if found is None:
                 break
-            count = len(found.entries)
             part, rest = wanted.split(found)
             if not self._is_equal(found, part):
                 yield from self._differences(found, part)
             else:
                 yield from _times(found, part)
             wanted = rest
-            if count == 0:
-                break
         yield from self._not_entered(wanted)
 
     def _take(self, end: int) -> _Found | None:

@@ -189,8 +189,7 @@ class QueuesCheck:
         offset = run.begin
         while offset < run.end:
             units = queue.units(offset, run.end)
-            if len(units) == 0:
-                return
+            assert len(units) > 0, "a queue's files follow each other up to its end"
             yield from self._leftover(queue, offset, units)
             offset += len(units)
 
