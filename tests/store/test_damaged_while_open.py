@@ -1,0 +1,110 @@
+"""Reading what went bad while the store was open: queue files, log and checksums under its feet."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.store.consume_queue import BLANK_SIZE
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
+from tests.store.conftest import OpenStore
+from tests.store.messages import NO_END, QUEUE, numbered, put, read_all
+from tests.store.planted_faults import CHECKSUM_BYTES, FIRST, UNIT_BYTES, flip, unit_of, write_at
+
+
+@pytest.fixture
+def store(new_store: OpenStore) -> MessageStore:
+    """Opened again after a clean stop, so that it has not seen its ten records yet."""
+    first = new_store()
+    first.open()
+    put(first, numbered(10))
+    first.close()
+    store = new_store()
+    store.open()
+    return store
+
+
+def write_unit(folder: Path, number: int, place: int, value: bytes) -> None:
+    write_at(folder / f"consumequeue/TopicA/2/{FIRST}", number * UNIT_BYTES + place, value)
+
+
+def forget_checksums(folder: Path) -> None:
+    write_at(folder / f"rocketpy/checksums/{FIRST}", 0, bytes(10 * CHECKSUM_BYTES))
+
+
+def passed_over(store: MessageStore, offset: int, next_offset: int) -> None:
+    """Reading at `offset` finds nothing and says where to go on."""
+    result = store.get_message(QUEUE, offset, NO_END, ReadLimits())
+    assert (result.status, result.next_offset) == (
+        GetMessageStatus.MESSAGE_WAS_REMOVING,
+        next_offset,
+    )
+    assert len(result.sizes) == 0
+
+
+def test_s11_blank_units_are_passed_over_up_to_the_next_record(
+    store: MessageStore, tmp_path: Path
+) -> None:
+    for number in (3, 4, 5):
+        write_unit(tmp_path, number, 8, struct.pack(">i", BLANK_SIZE))
+    passed_over(store, 3, 6)
+    for number in range(6, 10):
+        write_unit(tmp_path, number, 8, struct.pack(">i", BLANK_SIZE))
+    passed_over(store, 3, 10)
+
+
+def test_s11_a_unit_of_a_record_that_the_log_has_not_is_passed_over(
+    store: MessageStore, tmp_path: Path
+) -> None:
+    write_unit(tmp_path, 3, 0, struct.pack(">q", 1 << 40))
+    passed_over(store, 3, 4)
+    after = store.get_message(QUEUE, 4, NO_END, ReadLimits())
+    assert len(after.sizes) == 6
+
+
+@pytest.mark.parametrize("size", [0, -5, 1 << 20])
+def test_f05_a_unit_with_an_impossible_size_costs_its_record_only(
+    store: MessageStore, tmp_path: Path, size: int
+) -> None:
+    write_unit(tmp_path, 3, 8, struct.pack(">i", size))
+    before = store.get_message(QUEUE, 0, NO_END, ReadLimits())
+    assert len(before.sizes) == 3
+    passed_over(store, 3, 4)
+    assert store.statistics.corrupt_record_count == 1
+    assert len(store.get_message(QUEUE, 4, NO_END, ReadLimits()).sizes) == 6
+
+
+def test_f05_records_without_a_checksum_are_known_by_their_body(
+    store: MessageStore, tmp_path: Path
+) -> None:
+    forget_checksums(tmp_path)
+    assert read_all(store) == numbered(10)
+
+
+@pytest.mark.parametrize("place", [3, 35, 90], ids=["size", "physical offset", "body"])
+def test_f05_damage_is_found_without_a_checksum_too_and_told_once(
+    store: MessageStore, tmp_path: Path, place: int
+) -> None:
+    forget_checksums(tmp_path)
+    offset, _ = unit_of(tmp_path, 4)
+    flip(tmp_path / "commitlog" / FIRST, offset + place)
+    assert len(store.get_message(QUEUE, 0, NO_END, ReadLimits()).sizes) == 4
+    passed_over(store, 4, 5)
+    passed_over(store, 4, 5)
+    assert store.statistics.corrupt_record_count == 1
+    (copy,) = (tmp_path / "rocketpy" / "quarantine").iterdir()
+    assert copy.name.startswith(f"{offset:020d}.damaged")
+
+
+def test_f05_the_first_of_two_damaged_records_ends_a_read_whichever_has_a_checksum(
+    store: MessageStore, tmp_path: Path
+) -> None:
+    path = tmp_path / f"rocketpy/checksums/{FIRST}"
+    write_at(path, 6 * CHECKSUM_BYTES, bytes(CHECKSUM_BYTES))
+    for number in (6, 8):
+        flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, number)[0] + 90)
+    assert len(store.get_message(QUEUE, 0, NO_END, ReadLimits()).sizes) == 6
+    assert len(store.get_message(QUEUE, 7, NO_END, ReadLimits()).sizes) == 1
