@@ -53,9 +53,7 @@ class MessageLookup:
             decoded = self._decoded(offset)
             # Keys of the same hash lie together in the index.
             if decoded is not None and _has_key(decoded, topic, key):
-                view = self._log.files.view(offset, decoded.size)
-                assert view is not None
-                found.append(view)
+                found.append(self._log.files.view(offset, decoded.size))
         return found
 
 

@@ -32,16 +32,16 @@ class Quarantine:
             files.replace_bytes(path, data)
         return path
 
-    def keep_damage(self, damage: Damage, data: memoryview | None) -> Path | None:
-        """Copy damaged bytes of the log, where they can be read, and say so in the log."""
-        copy = None if data is None else self.keep(f"{damage.offset:020d}.damaged", data)
+    def keep_damage(self, damage: Damage, data: memoryview) -> Path:
+        """Copy damaged bytes of the log, and say so in the program's log. Raises OSError."""
+        copy = self.keep(f"{damage.offset:020d}.damaged", data)
         logger.error(
             "%s: %d bytes from log offset %d on are damaged (%s); copied to %s",
             damage.path,
             damage.length,
             damage.offset,
             damage.reason,
-            copy or "nowhere",
+            copy,
         )
         return copy
 

@@ -174,9 +174,8 @@ class Recovery:
 
     def _keep_apart(self, damage: Damage) -> None:
         view = self._store.log.files.view(damage.offset, damage.length)
-        copy = self._store.quarantine.keep_damage(damage, view)
         self._damages.append(damage)
-        self._quarantined += [copy] if copy else []
+        self._quarantined.append(self._store.quarantine.keep_damage(damage, view))
 
     # --- Cut ---
 
@@ -236,7 +235,6 @@ class Recovery:
         What the damaged record says of its queue counts only where it fits what is known.
         """
         view = self._store.log.files.view(damage.offset, damage.length)
-        assert view is not None
         try:
             record = decode_record(view, check_crc=False).record
         except MalformedRecordError:

@@ -28,10 +28,11 @@ class SegmentQueue:
         self._creating = threading.Lock()
 
     def load(self) -> None:
-        """Open what is in the folder. Raises StoreDirectoryError and leaves all files alone."""
+        """Open what is in the folder, which is there.
+
+        Raises StoreDirectoryError, and leaves all files alone.
+        """
         files.unfinished_path(self.folder).unlink(missing_ok=True)
-        if not self.folder.exists():
-            return
         paths = sorted(path for path in self.folder.iterdir() if path.is_file())
         if paths and paths[-1].stat().st_size == 0:
             files.remove_file(paths.pop())
@@ -93,11 +94,11 @@ class SegmentQueue:
                 self._ahead.remove()
                 self._ahead = None
 
-    def view(self, position: int, length: int) -> memoryview | None:
-        """The bytes at `position`, which may not cross a segment's end; None if not there."""
+    def view(self, position: int, length: int) -> memoryview:
+        """The bytes at `position`, which lie in one segment."""
         segment = self.find(position)
-        if segment is None or position + length > segment.end:
-            return None
+        assert segment is not None
+        assert position + length <= segment.end
         start = position - segment.base
         return segment.view[start : start + length]
 
