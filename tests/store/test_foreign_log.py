@@ -92,22 +92,25 @@ def test_f05_damage_of_the_last_record_is_the_end_of_the_log(
     assert read_all(store) == numbered(9)
 
 
-def test_s09_a_record_that_leaves_no_room_for_a_blank_one_ends_the_log(
+def test_s09_behind_a_record_that_leaves_no_room_for_a_blank_one_the_next_segment_begins(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
     store = new_store(segment_bytes=2 * SEGMENT_BYTES)
     store.open()
     put(store, [b""])
     put(store, [bytes(SEGMENT_BYTES - 4 - 2 * unit_of(tmp_path, 0)[1])])
-    end = store.positions().log_end
-    assert end == SEGMENT_BYTES - 4
+    assert store.positions().log_end == SEGMENT_BYTES - 4
     store.close()
     shutil.rmtree(tmp_path / "rocketpy")
     path = tmp_path / "commitlog" / FIRST
     path.write_bytes(path.read_bytes()[:SEGMENT_BYTES])
     again = new_store()
-    assert again.open().end == end
+    assert again.open().end == SEGMENT_BYTES
     assert again.range_of(QUEUE) == QueueRange(0, 2)
+    assert put(again, [b"next"]) == SEGMENT_BYTES
+    again.close()
+    assert path.stat().st_size == SEGMENT_BYTES
+    assert len(bodies_read(new_store)) == 3
 
 
 def test_s09_units_of_no_record_behind_the_last_one_are_dropped(

@@ -219,10 +219,10 @@ def _walk(segment: Segment, position: int) -> NDArray[np.int32]:
 
 
 def _is_blank(segment: Segment, position: int) -> bool:
-    """Whether a blank record lies here and fills the rest of the segment."""
+    """Whether a blank record lies here and fills the rest of the segment, or has no room to."""
     left = segment.size_bytes - position
     if left < _SIZE_AND_MAGIC.size:
-        return False
+        return True
     fields: tuple[int, int] = _SIZE_AND_MAGIC.unpack_from(segment.view, position)
     return fields == (left, END_OF_SEGMENT_MAGIC)
 
