@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from rocketpy_broker.store.checksums import checksums_file_bytes
 from rocketpy_broker.store.index_layout import IndexFormat
 from rocketpy_proto.record.crc import body_crc
 from tests.store.conftest import SEGMENT_BYTES
@@ -198,6 +199,7 @@ PLANTS: dict[str, Plant] = {
         ENTRY_5 + 6000, ">i", 7, ENTRY_5 + 6003, "behind the last entry is something"
     ),
     "index file's name": make_file("index/notes.txt", b"", 0, "is no file named by 17 digits"),
+    "index file's size": make_file(f"index/{10**16}", b"x", 0, "has 1 bytes, an index file"),
     "checkpoint time": edit_file("checkpoint", 0, FAR, 0, "physicMsgTimestamp is"),
     "checkpoint logics": edit_file("checkpoint", 8, FAR, 8, "logicsMsgTimestamp is"),
     "checkpoint offset": edit_file("checkpoint", 32, FAR, 32, "confirmPhyOffset is"),
@@ -205,6 +207,10 @@ PLANTS: dict[str, Plant] = {
     "checkpoint size": make_file("checkpoint", b"x", 0, "has 1 bytes instead of 4096"),
     "mark": edit_file("rocketpy/flushed", 5, b"x", 0, "its CRC is wrong"),
     "manifest": make_file("rocketpy/manifest.json", b"{", 0, "cannot be read"),
+    "checkpoint negative": edit_file(
+        "checkpoint", 16, struct.pack(">q", -5), 16, "indexMsgTimestamp is -5"
+    ),
+    "deep json": make_file("config/deep.json", b'{"a":' * 50_000, 0, "nested too deeply"),
     "json": make_file("config/topics.json", b'{\n"a":\n1 2}', 9, "is no JSON object"),
     "json backup": make_file("config/topics.json.bak", b"[]", 0, "it is of another type"),
     "json bytes": make_file("config/topics.json", b'{"a": "\xff"}', 7, "invalid start byte"),
@@ -221,5 +227,21 @@ PLANTS: dict[str, Plant] = {
     "size in a queue": make_file(
         f"consumequeue/TopicA/2/{100_000:020d}", b"x", 0, "has 1 bytes instead of 200"
     ),
+    "multiple in the log": make_file(
+        f"commitlog/{7:020d}", bytes(SEGMENT_BYTES), 0, "is not named by a multiple of 4096"
+    ),
+    "name of checksums": make_file(
+        "rocketpy/checksums/notes.txt", b"x", 0, "is no file named by 20 digits"
+    ),
+    "checksums of no segment": make_file(
+        f"rocketpy/checksums/{90 * SEGMENT_BYTES:020d}",
+        bytes(checksums_file_bytes(SEGMENT_BYTES)),
+        0,
+        "belongs to no file of the log",
+    ),
+    "last bytes of a queue": edit_file(
+        f"consumequeue/TopicB/0/{FIRST}", 115, b"x", 60, "56 bytes behind the last unit"
+    ),
+    "file among topics": make_file("consumequeue/notes.txt", b"x", 0, "is no queue"),
     "name of a queue": make_file("consumequeue/TopicA/two/x", b"", 0, "is no queue"),
 }
