@@ -340,3 +340,15 @@ def test_s05_flush_tells_what_the_disk_says(
     assert file.dirty
     file.flush()
     assert not file.dirty
+
+
+def test_s05_a_file_that_was_removed_needs_no_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = IndexFile.create(tmp_path / "removed", SMALL)
+    put(file, sorted_keys(2))
+    file.remove()
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", flushed.append)
+    file.flush()
+    assert flushed == []

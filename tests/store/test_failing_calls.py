@@ -1,0 +1,309 @@
+"""Calls of the system that fail, below a whole store: what is told, what is kept, what goes on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreDirectoryError
+from rocketpy_broker.store.checksums import SegmentChecksums
+from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.index_service import IndexService
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.segment import Segment
+from rocketpy_broker.store.segment_queue import SegmentQueue
+from rocketpy_broker.store.store_config import StoreConfig
+from tests.blocks import wire_block
+from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
+from tests.store.messages import QUEUE, numbered, put, read_all
+from tests.store.planted_faults import FIRST
+
+
+def no_space(*_: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def broken(*_: object) -> NoReturn:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def descriptor_count() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def put_keyed(store: MessageStore, key: str) -> None:
+    store.append(QUEUE, wire_block(QUEUE.topic, [b"keyed"], keys=[key]).parsed())
+
+
+def found_by(store: MessageStore, key: str) -> int:
+    return len(store.messages.by_key(QUEUE.topic, key, 0, 1 << 60, 64))
+
+
+def test_f07_a_record_whose_checksum_has_no_room_leaves_nothing_behind(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(2))
+    end = store.positions().log_end
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentChecksums, "append", no_space)
+        with pytest.raises(StoreClosedError, match="nothing was stored"):
+            put(store, [b"lost" * 50])
+    assert not (tmp_path / "commitlog" / FIRST).read_bytes()[end:].strip(b"\0")
+    assert put(store, numbered(1, 2)) == end
+    assert read_all(store) == numbered(3)
+
+
+def test_f07_a_sparse_copy_that_cannot_get_its_blocks_stops_the_start(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"segment_bytes": 1 << 20}
+    store = new_store(**sizes)
+    store.open()
+    put(store, numbered(2))
+    store.close()
+    path = tmp_path / "commitlog" / FIRST
+    content = path.read_bytes().rstrip(b"\0")
+    with path.open("wb") as file:
+        file.write(content)
+        file.truncate(1 << 20)
+    before = descriptor_count()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", no_space)
+        with pytest.raises(OSError, match="No space left"):
+            new_store(**sizes).open()
+    assert descriptor_count() == before
+    again = new_store(**sizes)
+    again.open()
+    assert read_all(again) == numbered(2)
+
+
+def test_f08_a_disk_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = Segment.create(tmp_path, 0, SEGMENT_BYTES)
+    segment.write(100, memoryview(b"x"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lseek", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            segment.clear_from(0)
+    assert segment.used_end(0) == 101
+    segment.close()
+
+
+def test_f08_after_a_failed_flush_of_derived_files_none_is_flushed_again(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(5))
+    checkpoint = tmp_path / "checkpoint"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            store.flush_derived()
+    store.flush_derived()
+    assert not checkpoint.exists()
+    store.close()
+    assert (tmp_path / "abort").exists()
+    again = new_store()
+    assert again.open().abnormal
+    assert read_all(again) == numbered(5)
+
+
+def test_s15_a_stop_with_messages_that_have_no_unit_yet_counts_as_a_crash(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentQueue, "grow", _no_new_queue_file(store))
+        put(store, numbered(3))
+        store.close()
+    assert (tmp_path / "abort").exists()
+    again = new_store()
+    assert again.open().units_dispatched == 3
+    assert read_all(again) == numbered(3)
+
+
+def _no_new_queue_file(store: MessageStore) -> object:
+    grow = SegmentQueue.grow
+
+    def fail(files: SegmentQueue, position: int) -> Segment:
+        return grow(files, position) if files is store._log.files else no_space()
+
+    return fail
+
+
+def test_s05_keys_wait_while_the_index_cannot_grow(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = new_store()
+    store.open()
+    put_keyed(store, "order")
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexService, "put", no_space)
+        assert found_by(store, "order") == 0
+    assert "1 keys wait" in caplog.text
+    assert found_by(store, "order") == 1
+
+
+def test_s05_many_keys_are_entered_without_being_asked_for(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rocketpy_broker.store.index_dispatch.WAITING_KEYS_MAX", 3)
+    store = new_store()
+    store.open()
+    behind = []
+    for number in range(4):
+        put_keyed(store, f"k{number}")
+        behind.append(store._index.is_behind)
+    assert behind == [True, True, False, True]
+
+
+def test_s05_an_index_of_other_sizes_is_made_anew(tmp_path: Path, clock: ManualClock) -> None:
+    def store_with(slots: int) -> MessageStore:
+        config = StoreConfig(tmp_path, SEGMENT_BYTES, 200, index_slot_count=slots)
+        return MessageStore(config, clock, STORE_HOST)
+
+    store = store_with(100)
+    store.open()
+    put_keyed(store, "order")
+    store.close()
+    again = store_with(1000)
+    result = again.open()
+    assert any("index" in doubt for doubt in result.in_doubt)
+    assert found_by(again, "order") == 1
+    again.close()
+
+
+def test_f09_a_store_with_too_much_on_its_way_to_the_disk_says_that_it_is_busy(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    sync = FlushDiskType.SYNC_FLUSH
+    config = StoreConfig(tmp_path, SEGMENT_BYTES, 200, sync, unflushed_bytes_max=500)
+    store = MessageStore(config, clock, STORE_HOST)
+    store.open()
+    put(store, [bytes(600)])
+    with pytest.raises(StoreBusyError):
+        put(store, numbered(1))
+    assert store.statistics.put_failed_count == 1
+    plan = store.plan_flush()
+    plan.run()
+    store.flushed(plan)
+    put(store, numbered(1))
+    store.close()
+
+
+def test_b04_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.write_bytes(b"")
+    store = MessageStore(StoreConfig(place), ManualClock(), STORE_HOST)
+    with pytest.raises(StoreDirectoryError, match="choose a directory you may write"):
+        store.open()
+
+
+def test_b04_a_store_of_a_newer_version_is_refused_and_left_as_it_is(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(1))
+    store.close()
+    path = tmp_path / "rocketpy" / "manifest.json"
+    newer = path.read_text().replace('"version": 1', '"version": 2')
+    path.write_text(newer)
+    with pytest.raises(StoreDirectoryError, match="use the version that wrote it"):
+        new_store().open()
+    assert path.read_text() == newer
+
+
+def test_a_gap_between_segments_stops_the_start_and_both_sides_stay(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    for _ in range(3):
+        put(store, [bytes(3000)])
+    store.close()
+    names = sorted((tmp_path / "commitlog").iterdir())
+    names[1].unlink()
+    with pytest.raises(StoreDirectoryError, match=f"should begin at {SEGMENT_BYTES}"):
+        new_store().open()
+    assert sorted((tmp_path / "commitlog").iterdir()) == [names[0], names[2]]
+
+
+def test_s10_a_segment_made_ahead_is_used_dropped_or_found_again(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    folder = tmp_path / "commitlog"
+    store = new_store()
+    store.open()
+    store.preallocate()
+    assert list(folder.iterdir()) == []
+    put(store, [bytes(3000)])
+    store.preallocate()
+    store.preallocate()
+    assert len(list(folder.iterdir())) == 2
+    inode = max(folder.iterdir()).stat().st_ino
+    put(store, [bytes(3000)])
+    assert max(folder.iterdir()).stat().st_ino == inode
+    store.preallocate()
+    assert len(list(folder.iterdir())) == 3
+    before = descriptor_count()
+    store.close()
+    assert len(list(folder.iterdir())) == 2
+    assert descriptor_count() < before
+    crashed = new_store()
+    crashed.open()
+    open_count = descriptor_count()
+    crashed.preallocate()
+    crash(crashed)
+    assert descriptor_count() < open_count
+    assert len(list(folder.iterdir())) == 3
+    again = new_store()
+    assert len(read_all(again) if again.open() else []) == 2
+
+
+def test_s07_a_flush_that_comes_after_the_stop_does_nothing(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(2))
+    plan = store.plan_flush()
+    store.close()
+    monkeypatch.setattr(os, "fdatasync", broken)
+    plan.run()
+
+
+def test_strangers_among_the_checksums_are_left_alone(
+    new_store: OpenStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(2))
+    store.close()
+    stranger = tmp_path / "rocketpy" / "checksums" / "notes.txt"
+    stranger.write_text("mine")
+    again = new_store()
+    assert again.open().in_doubt == []
+    assert "is none of the store's files and is left alone" in caplog.text
+    assert stranger.read_text() == "mine"
+
+
+def test_s05_the_time_of_what_is_no_record_counts_as_none(
+    new_store: OpenStore, clock: ManualClock
+) -> None:
+    store = new_store()
+    store.open()
+    place = put(store, [b"x"])
+    assert store._log.store_timestamp_ms_at(place) == clock.now_ms()
+    assert store._log.store_timestamp_ms_at(place + 1) == 0
+    assert store._log.store_timestamp_ms_at(90 * SEGMENT_BYTES) == 0
