@@ -13,6 +13,10 @@ INTEROP := .interop
 INTEROP_SOURCES := tests/interop/java
 PROTO_FILES := proto/rocketpy/v1/*.proto
 STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
+# What runs in a forked process or a new one does not count.
+COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
+COVERING_TESTS := tests/unit tests/store tests/broker tests/faults
+COVERING := not torture and not interop and not spark
 
 # Spark's Python workers must be the environment's own, whatever the shell says of another Spark.
 export PYSPARK_PYTHON := $(BIN)/python
@@ -25,12 +29,12 @@ SHELL := /bin/sh
 .ONESHELL:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup java tools demo test torture interop lint bench proto wheel clean
+.PHONY: help setup java tools demo test coverage torture interop lint bench proto wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
 	echo
-	echo "PYTHON=python3.12 chooses the interpreter; ARGS='...' goes to test, torture, demo and bench."
+	echo "PYTHON=python3.12 chooses the interpreter; ARGS='...' goes to test, coverage, torture, demo and bench."
 
 setup: $(INSTALLED) java ## Make .venv with every dependency, and see that Java 17 or newer is there
 
@@ -41,6 +45,11 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 test: $(INSTALLED) java tools ## Run the tests
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m "not torture and not interop" $(ARGS)
+
+coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or the record codec
+	@$(BIN)/python -m coverage run -m pytest -m "$(COVERING)" $(COVERING_TESTS) $(ARGS)
+	$(BIN)/python -m coverage report --include='$(COVERED)' --show-missing --skip-covered \
+		--fail-under=100
 
 interop: $(INSTALLED) $(INTEROP)/compiled ## Compare our stores with RocketMQ's own code
 	@$(USE_JAVA)

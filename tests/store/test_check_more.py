@@ -1,4 +1,4 @@
-"""`StoreCheck` on stores with a history: lost parts, other brokers, several index files, crashes."""
+"""`StoreCheck` on stores with a history: lost parts, other brokers, several index files."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_files_of_people_among_the_configuration_are_let_alone(folder: Path) -> 
 
 @pytest.mark.parametrize("kind", [Fault, Note])
 def test_so_many_findings_of_a_file_are_listed_and_the_rest_is_counted(
-    kind: type[Fault] | type[Note],
+    kind: type[Fault | Note],
 ) -> None:
     path, other = Path("many"), Path("one")
     made: list[Finding] = [Note(path, n, "seen") for n in range(FINDINGS_PER_FILE_MAX)]

@@ -6,7 +6,6 @@ import shutil
 import struct
 from pathlib import Path
 
-
 import pytest
 
 from rocketpy_broker.store import log_scanner
