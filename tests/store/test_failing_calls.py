@@ -167,20 +167,28 @@ def test_s05_many_keys_are_entered_without_being_asked_for(
     assert behind == [True, True, False, True]
 
 
-def test_s05_an_index_of_other_sizes_is_made_anew(tmp_path: Path, clock: ManualClock) -> None:
+@pytest.mark.parametrize(("before", "after"), [(100, 1000), (1000, 100)])
+def test_s05_an_index_of_other_sizes_is_made_anew(
+    tmp_path: Path, clock: ManualClock, before: int, after: int
+) -> None:
     def store_with(slots: int) -> MessageStore:
         config = StoreConfig(tmp_path, SEGMENT_BYTES, 200, index_slot_count=slots)
         return MessageStore(config, clock, STORE_HOST)
 
-    store = store_with(100)
+    store = store_with(before)
     store.open()
     put_keyed(store, "order")
     store.close()
-    again = store_with(1000)
+    clock.advance(60_000)
+    again = store_with(after)
     result = again.open()
     assert any("index" in doubt for doubt in result.in_doubt)
     assert found_by(again, "order") == 1
     again.close()
+    third = store_with(after)
+    assert third.open().in_doubt == []
+    assert found_by(third, "order") == 1
+    third.close()
 
 
 def test_f09_a_store_with_too_much_on_its_way_to_the_disk_says_that_it_is_busy(

@@ -53,7 +53,7 @@ class IndexService:
         if not self._folder.exists():
             return
         for path in sorted(self._folder.iterdir()):
-            if path.is_file() and path.name.isdecimal() and len(path.name) == NAME_DIGITS:
+            if _is_of_index(path):
                 self._files.append(IndexFile.open(path, self._format))
             else:
                 logger.warning("%s is no index file and is left alone", path)
@@ -179,9 +179,11 @@ class IndexService:
             self._files.pop()
 
     def reset(self) -> None:
-        """Remove all files."""
+        """Remove all files, also those that `load` has refused."""
         while self._files:
             self._files.pop().remove()
+        for path in filter(_is_of_index, self._folder.glob("*")):
+            files.remove_file(path)
 
     def delete_expired(self, min_physical_offset: int) -> int:
         """Remove files whose records are all gone from the log, but never the last (7.6)."""
@@ -224,3 +226,8 @@ class IndexService:
         for file in self._files:
             file.close()
         self._files.clear()
+
+
+def _is_of_index(path: Path) -> bool:
+    """Whether this is a file by the name of one of the index."""
+    return path.is_file() and path.name.isdecimal() and len(path.name) == NAME_DIGITS
