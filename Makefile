@@ -34,7 +34,8 @@ SHELL := /bin/sh
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
 	echo
-	echo "PYTHON=python3.12 chooses the interpreter; ARGS='...' goes to test, coverage, torture, demo and bench."
+	echo "PYTHON=python3.12 chooses the interpreter."
+	echo "ARGS='...' goes to test, coverage, torture, demo and bench."
 
 setup: $(INSTALLED) java ## Make .venv with every dependency, and see that Java 17 or newer is there
 
