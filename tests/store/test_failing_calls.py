@@ -316,3 +316,10 @@ def test_s05_the_time_of_what_is_no_record_counts_as_none(
     assert store._log.store_timestamp_ms_at(place) == clock.now_ms()
     assert store._log.store_timestamp_ms_at(place + 1) == 0
     assert store._log.store_timestamp_ms_at(90 * SEGMENT_BYTES) == 0
+
+
+def test_s05_keys_of_one_hash_are_told_apart(new_store: OpenStore) -> None:
+    store = new_store()
+    store.open()
+    put_keyed(store, "Aa")
+    assert [found_by(store, key) for key in ("Aa", "BB")] == [1, 0]
