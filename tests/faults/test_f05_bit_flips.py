@@ -165,6 +165,18 @@ def check_appends(store: MessageStore, stopped: Sample) -> None:
         assert send(store, [b"next"], queue) >= stopped.records[-1].end
 
 
+def test_f05_a_damaged_record_keeps_its_offset_though_its_queue_is_lost() -> None:
+    stopped = sample(clean=False)
+    target = stopped.of_kind("last")
+    last_bit = (target.end % SEGMENT_BYTES) * 8 - 1
+    image = altered(stopped.image, target.file, partial(flip, bit=last_bit))
+    image = {name: content for name, content in image.items() if "consumequeue/" not in name}
+    with workshop() as folder:
+        put_image(image, folder)
+        with opened(folder, segment_bytes=SEGMENT_BYTES) as store:
+            check_appends(store, stopped)
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_f05_a_bit_flipped_anywhere_costs_one_record_at_most(
     clean: bool, caplog: pytest.LogCaptureFixture

@@ -17,7 +17,7 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.store_config import StoreConfig
-from rocketpy_broker.store.values import QueueRange
+from rocketpy_broker.store.values import QueueKey, QueueRange
 from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
 from tests.store.messages import OTHER, QUEUE, numbered, put, put_all, read_all
 
@@ -132,6 +132,8 @@ def test_a_deleted_topic_never_comes_back_into_one_of_the_same_name(
     store = new_store()
     store.open()
     put(store, numbered(5))
+    unused = QueueKey(QUEUE.topic, QUEUE.queue_id + 1)
+    put(store, numbered(2), unused)
     store.delete_topic("TopicA")
     assert store.range_of(QUEUE) == QueueRange(0, 0)
     put(store, [b"new"])
@@ -140,6 +142,8 @@ def test_a_deleted_topic_never_comes_back_into_one_of_the_same_name(
     again = new_store()
     again.open()
     assert read_all(again) == [b"new"]
+    # Nothing new stands in the way of the old messages here.
+    assert again.range_of(unused) == QueueRange(0, 0)
 
 
 def test_f12_a_second_store_on_the_directory_is_refused(tmp_path: Path) -> None:

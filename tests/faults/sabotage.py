@@ -1,0 +1,227 @@
+"""Known faults, each as a change of one file's text, and the quick tests that must notice it.
+
+A text that is no longer in its file, or is there twice, fails its row: the row then has to follow
+the code. Tests are named by their pytest ids; every one of them must fail. Left out until there is
+something to sabotage: a late commit that is accepted, a ledger that is updated after its re-put.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STORE = "rocketpy_broker/store/"
+SERVICES = "rocketpy_broker/services/"
+SERVER = "rocketpy_broker/server/"
+CODEC = "rocketpy_proto/record/"
+
+IN_APPEND = "tests/broker/test_append_and_pull.py::"
+IN_STORE = "tests/store/test_message_store.py::"
+IN_RECOVERY = "tests/store/test_recovery.py::"
+IN_F03 = "tests/faults/test_f03_torn_tail.py::"
+IN_F05 = "tests/faults/test_f05_bit_flips.py::"
+IN_F06 = "tests/faults/test_f06_derived_files.py::"
+IN_F11 = "tests/faults/test_f11_clock.py::"
+IN_CLEANING = "tests/store/test_cleaning.py::"
+IN_INDEX = "tests/store/test_index_service.py::"
+IN_F09 = "tests/faults/test_f09_slow_flush.py::"
+
+
+@dataclass(frozen=True, slots=True)
+class Sabotage:
+    """A fault: in `path`, below the folders of the import packages, `old` becomes `new`."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+    noticed_by: tuple[str, ...]
+
+
+FLUSHING = (
+    Sabotage(
+        "acknowledged before the flush",
+        SERVICES + "group_commit.py",
+        "if not self._sync or self._store.flushed_end >= end_offset:",
+        "if self._store.refusal is None:",
+        (IN_APPEND + "test_f8_after_a_failed_flush_nothing_is_acknowledged_and_reading_goes_on",),
+    ),
+    Sabotage(
+        "a failed flush is tried again",
+        SERVICES + "group_commit.py",
+        """            self._store.flush_failed(error)
+            self._fail_waiters(self._store.refusal or "")
+""",
+        """            self._fail_waiters("the flush failed")
+""",
+        (IN_APPEND + "test_f8_after_a_failed_flush_nothing_is_acknowledged_and_reading_goes_on",),
+    ),
+    Sabotage(
+        "visible before the flush",
+        STORE + "message_store.py",
+        "if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:\n            self._dispatch",
+        "if self.config.flush_disk_type:\n            self._dispatch",
+        (IN_STORE + "test_s07_with_sync_flush_a_record_is_visible_only_after_its_flush",),
+    ),
+    Sabotage(
+        "a late flush is called a success",
+        SERVER + "broker_servicer.py",
+        "            answer = status.failure(error)\n",
+        "            answer = status.success() if error else answer\n",
+        (IN_F09 + "test_f9_a_send_whose_flush_takes_too_long_is_told_so_with_its_place",),
+    ),
+)
+
+LOG = (
+    Sabotage(
+        "store times follow a clock that steps back",
+        STORE + "message_store.py",
+        "now_ms = max(self._clock.now_ms(), self._last_store_timestamp_ms)",
+        "now_ms = self._clock.now_ms()",
+        (
+            IN_F11
+            + "test_f11_store_times_never_fall_within_a_queue[stepping back each second-none]",
+        ),
+    ),
+    Sabotage(
+        "a body's CRC is not compared",
+        CODEC + "block.py",
+        """        _refuse(wrong, self.positions, "body CRC does not match")
+""",
+        """        _refuse(wrong & ~wrong, self.positions, "body CRC does not match")
+""",
+        (IN_APPEND + "test_s02_a_block_that_may_not_be_stored_is_refused_whole[malformed-block4]",),
+    ),
+)
+
+RECOVERY = (
+    Sabotage(
+        "a record's checksum is not compared",
+        STORE + "commit_log.py",
+        "        return known & wrong\n",
+        "        return known & wrong & ~known\n",
+        (
+            IN_F05
+            + "test_f05_a_scan_of_the_log_detects_every_flipped_bit_of_a_flushed_record[last]",
+        ),
+    ),
+    Sabotage(
+        "the log ends at the first bad record",
+        STORE + "log_scanner.py",
+        "        if offset < self._trust.flushed:\n",
+        "        if offset < 0:\n",
+        (
+            IN_F05
+            + "test_f05_after_a_crash_a_flushed_record_with_a_flipped_bit_is_kept_apart[plain]",
+        ),
+    ),
+    Sabotage(
+        "a torn tail stays in the file",
+        STORE + "commit_log.py",
+        "            segment.clear_from(end - segment.base)\n",
+        "            segment.used_end(end - segment.base)\n",
+        (IN_RECOVERY + "test_s09_a_torn_last_record_is_cut_and_leaves_no_trace[50]",),
+    ),
+    Sabotage(
+        "a torn tail is cut without a copy",
+        STORE + "recovery.py",
+        """                self._quarantined.append(
+                    self._store.quarantine.keep(name, segment.view[start:used])
+                )
+""",
+        """                assert name
+""",
+        (
+            IN_F03
+            + "test_f03_a_tail_torn_at_any_byte_is_cut_and_every_whole_record_before_it_served"
+            + "[chance-kept]",
+        ),
+    ),
+    Sabotage(
+        "the offset of a damaged record is given again",
+        STORE + "recovery.py",
+        "            self._reserve_offset(damage)\n",
+        "            assert damage\n",
+        (IN_F05 + "test_f05_a_damaged_record_keeps_its_offset_though_its_queue_is_lost",),
+    ),
+    Sabotage(
+        "the manifest is believed unseen",
+        STORE + "consume_queue.py",
+        "            and body_crc(by_name[name].view[: prefix.length]) == prefix.crc\n",
+        "",
+        (
+            IN_F06
+            + "test_f06_all_combinations_of_derived_files_are_rebuilt_byte_for_byte[garbled-True]",
+        ),
+    ),
+    Sabotage(
+        "a wrong unit of a consume queue stays",
+        STORE + "consume_queue.py",
+        "                self._put_right(offset, right)\n",
+        "                assert len(right)\n",
+        (
+            IN_F06
+            + "test_f06_all_combinations_of_derived_files_are_rebuilt_byte_for_byte[garbled-True]",
+        ),
+    ),
+    Sabotage(
+        "keys of recovered records are not entered",
+        STORE + "recovery.py",
+        "        self._store.index.put(found.index_keys, block.positions + offset, "
+        "store_timestamps_ms)\n",
+        "        assert len(store_timestamps_ms)\n",
+        (
+            IN_F06
+            + "test_f06_all_combinations_of_derived_files_are_rebuilt_byte_for_byte[removed-True]",
+        ),
+    ),
+    Sabotage(
+        "keys are entered twice",
+        STORE + "index_service.py",
+        "        begin = self._known(offsets)\n",
+        "        begin = 0 if len(offsets) else self._known(offsets)\n",
+        (IN_INDEX + "test_s05_dispatching_again_from_anywhere_enters_no_key_twice",),
+    ),
+)
+
+SERVING = (
+    Sabotage(
+        "a damaged record is delivered",
+        STORE + "reader.py",
+        "        return units if bad is None else units[:bad]\n",
+        "        return units\n",
+        (
+            IN_F05
+            + "test_f05_after_a_clean_restart_reading_detects_every_flipped_bit_of_a_record[plain]",
+        ),
+    ),
+    Sabotage(
+        "a held pull is never let go of",
+        SERVICES + "holding.py",
+        "            waiters.discard(future)\n",
+        "",
+        (IN_APPEND + "test_c08_a_held_pull_is_answered_when_a_message_arrives",),
+    ),
+    Sabotage(
+        "a topic is deleted without a mark",
+        STORE + "consume_queue_table.py",
+        "        self._deleted.mark(topic, log_end)\n",
+        "",
+        (IN_RECOVERY + "test_a_deleted_topic_never_comes_back_into_one_of_the_same_name",),
+    ),
+    Sabotage(
+        "the first reading of the clock is believed",
+        STORE + "cleaning.py",
+        "monotonic_ms - self._agreed_since_ms >= self._policy.confirm_ms",
+        "monotonic_ms >= self._agreed_since_ms",
+        ("tests/store/test_cleaning.py::test_f11_the_first_reading_after_a_start_removes_nothing",),
+    ),
+    Sabotage(
+        "two stores on one directory",
+        STORE + "store_directory.py",
+        "            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)\n",
+        "            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0)\n",
+        (IN_RECOVERY + "test_f12_a_second_store_on_the_directory_is_refused",),
+    ),
+)
+
+SABOTAGES = FLUSHING + LOG + RECOVERY + SERVING
