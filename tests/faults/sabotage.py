@@ -17,7 +17,11 @@ CODEC = "rocketpy_proto/record/"
 IN_APPEND = "tests/broker/test_append_and_pull.py::"
 IN_STORE = "tests/store/test_message_store.py::"
 IN_RECOVERY = "tests/store/test_recovery.py::"
-IN_F03 = "tests/faults/test_f03_torn_tail.py::"
+IN_FILES = (
+    "tests/store/test_files.py::"
+    "test_f2_a_change_is_on_the_disk_when_it_is_done_and_contents_before_names"
+)
+IN_F02 = "tests/faults/test_f02_worst_disk.py::"
 IN_F05 = "tests/faults/test_f05_bit_flips.py::"
 IN_F06 = "tests/faults/test_f06_derived_files.py::"
 IN_F11 = "tests/faults/test_f11_clock.py::"
@@ -69,6 +73,75 @@ FLUSHING = (
         "            answer = status.success() if error else answer\n",
         (IN_F09 + "test_f9_a_send_whose_flush_takes_too_long_is_told_so_with_its_place",),
     ),
+    Sabotage(
+        "who declines to wait has to wait",
+        SERVICES + "appending.py",
+        "            waits = not _declines_to_wait(block)\n",
+        "            waits = len(block) > 0 or not _declines_to_wait(block)\n",
+        (IN_F09 + "test_f9_who_declines_to_wait_is_answered_while_a_flush_hangs[false]",),
+    ),
+    Sabotage(
+        "what is appended during a flush counts as flushed",
+        STORE + "message_store.py",
+        "self._log.flushed = max(self._log.flushed, plan.end)",
+        "self._log.flushed = max(self._log.end, plan.end)",
+        (IN_STORE + "test_s07_what_is_appended_during_a_flush_waits_for_the_next",),
+    ),
+    Sabotage(
+        "the mark is written before the flush",
+        STORE + "message_store.py",
+        """        return FlushPlan(
+""",
+        """        self._directory.flushed(self._log.end)
+        return FlushPlan(
+""",
+        (IN_RECOVERY + "test_s09_what_was_about_to_be_flushed_is_a_torn_tail_and_no_damage",),
+    ),
+    Sabotage(
+        "records are flushed without their checksums",
+        STORE + "commit_log.py",
+        "        return segments + [self.checksums.of(segment).file for segment in segments]\n",
+        "        return segments\n",
+        (IN_F02 + "test_f2_what_was_flushed_is_all_there[SYNC_FLUSH]",),
+    ),
+    Sabotage(
+        "recovery flushes without writing again",
+        STORE + "commit_log.py",
+        "            for start in range(position, stop, REWRITE_BYTES):\n",
+        "            for start in range(stop, stop, REWRITE_BYTES):\n",
+        (IN_RECOVERY + "test_f8_what_was_not_flushed_is_written_again_before_recovery_flushes_it",),
+    ),
+    Sabotage(
+        "names are not flushed",
+        STORE + "files.py",
+        """        os.fsync(descriptor)
+    finally:
+""",
+        """        os.fstat(descriptor)
+    finally:
+""",
+        (IN_FILES + "[replace_text]", IN_FILES + "[remove_file]"),
+    ),
+    Sabotage(
+        "renamed before it is flushed",
+        STORE + "files.py",
+        """        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+@contextmanager
+""",
+        """    os.replace(temporary, path)
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+@contextmanager
+""",
+        (IN_FILES + "[replace_bytes]",),
+    ),
 )
 
 LOG = (
@@ -90,6 +163,42 @@ LOG = (
         """        _refuse(wrong & ~wrong, self.positions, "body CRC does not match")
 """,
         (IN_APPEND + "test_s02_a_block_that_may_not_be_stored_is_refused_whole[malformed-block4]",),
+    ),
+    Sabotage(
+        "a block takes a byte of the blank record's place",
+        STORE + "commit_log.py",
+        "        needed = length + BLANK_BYTES\n",
+        "        needed = length + BLANK_BYTES - 1\n",
+        (IN_STORE + "test_s01_what_is_left_of_a_segment_holds_a_blank_record_at_least[7]",),
+    ),
+    Sabotage(
+        "a refused block stays in the log",
+        STORE + "commit_log.py",
+        "            segment.write(position, memoryview(bytes(len(block.data))))\n",
+        "",
+        (IN_RECOVERY + "test_s15_no_record_of_a_refused_block_comes_back",),
+    ),
+    Sabotage(
+        "the abort marker goes before the manifest is saved",
+        STORE + "store_directory.py",
+        """        self.save(manifest)
+        self._mark.write(Mark(manifest.log_end, os.getpid(), clean=True))
+""",
+        """        files.remove_file(self._abort)
+        self.save(manifest)
+        self._mark.write(Mark(manifest.log_end, os.getpid(), clean=True))
+""",
+        (IN_STORE + "test_b04_a_stop_that_cannot_save_its_manifest_leaves_the_abort_marker",),
+    ),
+    Sabotage(
+        "a store that failed stops as if it had not",
+        STORE + "message_store.py",
+        "        healthy = self._refusal is None\n",
+        "        healthy = self._directory.is_held\n",
+        (
+            IN_STORE
+            + "test_b04_a_stop_after_a_failed_flush_flushes_nothing_and_leaves_the_abort_marker",
+        ),
     ),
 )
 
@@ -130,11 +239,7 @@ RECOVERY = (
 """,
         """                assert name
 """,
-        (
-            IN_F03
-            + "test_f03_a_tail_torn_at_any_byte_is_cut_and_every_whole_record_before_it_served"
-            + "[chance-kept]",
-        ),
+        (IN_RECOVERY + "test_s09_a_torn_last_record_is_cut_and_leaves_no_trace[50]",),
     ),
     Sabotage(
         "the offset of a damaged record is given again",

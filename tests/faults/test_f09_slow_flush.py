@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import bodies_of
+from tests.blocks import bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker
 
 # Calls of each kind that have to be answered while one flush hangs.
@@ -150,3 +150,18 @@ async def test_f9_a_send_whose_flush_takes_too_long_is_told_so_with_its_place(
         # The next send is flushed after the slow one, so that one is there by then.
         await running.append("T", 0, b"next")
         assert await bodies_in(running, 0) == [b"durable", b"slow", b"next"]
+
+
+@pytest.mark.parametrize("wait", ["true", "false"])
+async def test_f9_who_declines_to_wait_is_answered_while_a_flush_hangs(
+    start_broker: StartBroker, slow_disk: SlowDisk, wait: str
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        block = wire_block("T", [b"a", b"b"], properties={"WAIT": [wait, wait]})
+        with slow_disk.held():
+            send = asyncio.ensure_future(running.append_block("T", 0, block))
+            await slow_disk.hangs()
+            running.clock.advance(FLUSH_TIMEOUT_MS)
+            code = ResponseCode.SUCCESS if wait == "false" else FLUSH_DISK_TIMEOUT
+            assert (await send).status.code == code

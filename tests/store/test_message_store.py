@@ -16,12 +16,13 @@ from rocketpy_broker.errors import (
     StoreClosedError,
 )
 from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.manifest import Manifest
 from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.segment_queue import SegmentQueue
 from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
-from rocketpy_proto.record import decode_record
+from rocketpy_proto.record import BLANK_BYTES, decode_record
 from tests.blocks import bodies_of, wire_block
-from tests.store.conftest import SEGMENT_BYTES, OpenStore
+from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
 from tests.store.messages import NO_END, OTHER, QUEUE, numbered, put, put_all, read_all
 
 
@@ -60,6 +61,23 @@ def test_s01_a_block_that_does_not_fit_goes_to_the_next_segment_behind_a_blank_r
     log = (tmp_path / "commitlog" / names[0]).read_bytes()
     size = decode_record(log, 0).size
     assert struct.unpack_from(">iI", log, size) == (SEGMENT_BYTES - size, 0xCBD43194)
+
+
+@pytest.mark.parametrize("left", [BLANK_BYTES, BLANK_BYTES - 1])
+def test_s01_what_is_left_of_a_segment_holds_a_blank_record_at_least(
+    new_store: OpenStore, left: int
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, [b"x"])
+    least = len(wire_block(QUEUE.topic, [b"x"]).records)
+    filler = bytes(SEGMENT_BYTES - left - 2 * least + 1)
+    assert put(store, [filler]) == (least if left == BLANK_BYTES else SEGMENT_BYTES)
+    put(store, [b"next"])
+    crash(store)
+    again = new_store()
+    again.open()
+    assert read_all(again) == [b"x", filler, b"next"]
 
 
 def test_s02_a_block_larger_than_a_segment_is_refused_and_nothing_is_stored(
@@ -163,6 +181,18 @@ def test_s07_with_sync_flush_a_record_is_visible_only_after_its_flush(
     assert read_all(store) == numbered(2)
 
 
+def test_s07_what_is_appended_during_a_flush_waits_for_the_next(new_store: OpenStore) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put(store, numbered(2))
+    plan = store.plan_flush()
+    during = put(store, [b"during"])
+    plan.run()
+    store.flushed(plan)
+    assert store.flushed_end == during
+    assert read_all(store) == numbered(2)
+
+
 def test_s07_after_a_failed_flush_the_store_takes_no_more_writes(new_store: OpenStore) -> None:
     store = new_store(FlushDiskType.SYNC_FLUSH)
     store.open()
@@ -170,6 +200,36 @@ def test_s07_after_a_failed_flush_the_store_takes_no_more_writes(new_store: Open
     store.flush_failed(OSError(5, "Input/output error"))
     with pytest.raises(StoreClosedError, match="read-only"):
         put(store, numbered(1))
+
+
+def test_b04_a_stop_after_a_failed_flush_flushes_nothing_and_leaves_the_abort_marker(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put(store, numbered(1))
+    store.flush_failed(OSError(errno.EIO, "Input/output error"))
+    flushed: list[Path] = []
+    monkeypatch.setattr(Segment, "flush", lambda segment: flushed.append(segment.path))
+    store.close()
+    assert flushed == []
+    assert (tmp_path / "abort").exists()
+
+
+def test_b04_a_stop_that_cannot_save_its_manifest_leaves_the_abort_marker(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(1))
+
+    def full(_manifest: Manifest, _path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Manifest, "save", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.close()
+    assert (tmp_path / "abort").exists()
 
 
 def test_a_closed_store_takes_nothing(new_store: OpenStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,14 @@ import pytest
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import (
+    StoreClosedError,
     StoreDirectoryError,
     StoreLockedError,
 )
+from rocketpy_broker.store.checksums import SegmentChecksums
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.store.values import QueueKey, QueueRange
 from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
@@ -104,9 +108,78 @@ def test_s09_a_torn_last_record_is_cut_and_leaves_no_trace(
     assert result.end == end
     assert result.bytes_dropped > 0
     assert read_all(again) == numbered(3)
+    assert [copy.read_bytes() for copy in result.quarantined] == [bytes(data[end:])]
     assert path.read_bytes()[end:] == bytes(SEGMENT_BYTES - end)
     put(again, numbered(1, 3))
     assert read_all(again) == numbered(4)
+
+
+def test_s09_what_was_about_to_be_flushed_is_a_torn_tail_and_no_damage(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put(store, numbered(3))
+    plan = store.plan_flush()
+    plan.run()
+    store.flushed(plan)
+    end = put(store, [b"torn"])
+    store.plan_flush()
+    crash(store)
+    path = tmp_path / "commitlog" / "0".zfill(20)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"torn")] ^= 1
+    path.write_bytes(data)
+    result = new_store().open()
+    assert (result.end, result.damages) == (end, [])
+
+
+def test_s15_no_record_of_a_refused_block_comes_back(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+
+    def full(_checksums: SegmentChecksums, *_entries: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentChecksums, "append", full)
+        with pytest.raises(StoreClosedError, match="No space left"):
+            put(store, [b"1st", b"2nd"])
+    # Takes the place of the first record, and ends where the second one begins.
+    put(store, [b"new"])
+    store.close()
+    again = new_store()
+    again.open()
+    assert read_all(again) == [b"new"]
+
+
+def test_f8_what_was_not_flushed_is_written_again_before_recovery_flushes_it(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put(store, numbered(3))
+    end = store.positions().log_end
+    crash(store)
+    steps: list[tuple[str, int, int]] = []
+    write, flush = Segment.write, Segment.flush
+
+    def note_write(segment: Segment, position: int, data: memoryview) -> None:
+        if segment.path.parent.name == "commitlog":
+            steps.append(("write", position, len(data)))
+        write(segment, position, data)
+
+    def note_flush(segment: Segment) -> None:
+        if segment.path.parent.name == "commitlog":
+            steps.append(("flush", 0, 0))
+        flush(segment)
+
+    monkeypatch.setattr(Segment, "write", note_write)
+    monkeypatch.setattr(Segment, "flush", note_flush)
+    new_store().open()
+    assert steps == [("write", 0, end), ("flush", 0, 0)]
 
 
 def test_s09_units_beyond_the_log_are_dropped(new_store: OpenStore, tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+"""Runs of pytest without the price of its imports: forked from a process that has made them.
+
+A run gets the packages from a folder of its own, so this process must never import them itself.
+`ForkedPytest` is the side of the tests; it starts this module as a program, which takes a run per
+line and answers with its exit code. The program ends with its input.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parent.parent.parent
+LIBRARIES = (
+    "grpc.aio",
+    "grpc_health.v1.health_pb2_grpc",
+    "grpc_reflection.v1alpha.reflection",
+    "hypothesis.strategies",
+    "numpy",
+    "pyarrow.compute",
+    "pytest_asyncio",
+    "typer",
+)
+OPTIONS = (
+    *("-q", "-rf", "--tb=no", "--timeout=30"),
+    *("-p", "no:randomly", "-p", "no:cacheprovider"),
+    # Plugins are among the libraries, and the asserts in them are not ours to have rewritten.
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+INTERNAL_ERROR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run of pytest ended, and what it said."""
+
+    exit_code: int
+    output: str
+
+
+class ForkedPytest:
+    """Starts the program; `with` ends it."""
+
+    def __enter__(self) -> ForkedPytest:
+        command = [sys.executable, "-m", __name__]
+        self._process = subprocess.Popen(
+            command, cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._process.communicate()
+
+    def run(self, tests: Sequence[str], packages: Path, folder: Path) -> Outcome:
+        """Run these tests on the packages in a folder; write into another one."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        arguments = [*OPTIONS, f"--basetemp={folder / 'tests'}", *tests]
+        order = {"arguments": arguments, "packages": str(packages), "folder": str(folder)}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        exit_code = int(self._process.stdout.readline())
+        return Outcome(exit_code, (folder / "output").read_text(encoding="utf-8"))
+
+
+def serve() -> None:
+    """Fork a run for each line."""
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    assert not [name for name in sys.modules if name.startswith("rocketpy")]
+    for line in sys.stdin:
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            run(order["arguments"], order["packages"], Path(order["folder"]))
+        _, status = os.waitpid(pid, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def run(arguments: list[str], packages: str, folder: Path) -> None:
+    """Be one run; never returns."""
+    output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ["PYTHONPATH"] = os.pathsep.join([packages, str(TOP / "connector")])
+    # Nobody gets to see a compiled file of a text that was there a moment ago.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
+    os.environ["COLUMNS"] = "1000"
+    sys.dont_write_bytecode = True
+    sys.path[:0] = [packages, str(TOP / "connector")]
+    exit_code = INTERNAL_ERROR
+    try:
+        exit_code = pytest.main(arguments)
+        sys.stdout.flush()
+    finally:
+        # Nothing of the program it was forked from may go on here.
+        os._exit(exit_code)
+
+
+if __name__ == "__main__":
+    serve()
