@@ -142,6 +142,20 @@ FLUSHING = (
 """,
         (IN_FILES + "[replace_bytes]",),
     ),
+    Sabotage(
+        "a flush acknowledges what came after it began",
+        SERVICES + "group_commit.py",
+        "        while self._waiters and self._waiters[0][0] <= plan.end:\n",
+        "        while self._waiters:\n",
+        (IN_F09 + "test_f9_a_flush_acknowledges_only_what_was_there_when_it_began",),
+    ),
+    Sabotage(
+        "derived files are flushed again after a failure",
+        STORE + "message_store.py",
+        "            self._derived_sealed = True\n",
+        "",
+        (IN_STORE + "test_f8_derived_files_are_never_flushed_again_after_a_failure",),
+    ),
 )
 
 LOG = (
@@ -286,6 +300,20 @@ RECOVERY = (
         "        begin = 0 if len(offsets) else self._known(offsets)\n",
         (IN_INDEX + "test_s05_dispatching_again_from_anywhere_enters_no_key_twice",),
     ),
+    Sabotage(
+        "missing files of the log are not noticed",
+        STORE + "recovery_plan.py",
+        "if self.ours and self.mark is not None and log_end < self.mark.flushed:",
+        "if self.ours and self.mark is not None and log_end < 0:",
+        (IN_RECOVERY + "test_s09_a_log_that_is_shorter_than_what_was_flushed_stops_the_start",),
+    ),
+    Sabotage(
+        "what another broker did counts as ours",
+        STORE + "recovery_plan.py",
+        "        return self.mark.clean or self.aborted == abort_text(self.mark.pid)\n",
+        "        return True\n",
+        (IN_RECOVERY + "test_s09_what_another_broker_has_added_needs_no_checksums",),
+    ),
 )
 
 SERVING = (
@@ -326,6 +354,24 @@ SERVING = (
         "            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)\n",
         "            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0)\n",
         (IN_RECOVERY + "test_f12_a_second_store_on_the_directory_is_refused",),
+    ),
+    Sabotage(
+        "a topic's queues go before its mark",
+        STORE + "consume_queue_table.py",
+        """        self._deleted.mark(topic, log_end)
+        self.remove_topic(topic)
+""",
+        """        self.remove_topic(topic)
+        self._deleted.mark(topic, log_end)
+""",
+        (IN_STORE + "test_a_topic_that_cannot_be_marked_as_deleted_keeps_its_messages",),
+    ),
+    Sabotage(
+        "what is not on disk yet is cleaned",
+        STORE + "message_store.py",
+        "        safe_end = min(self._log.flushed, self._dispatched_end)\n",
+        "        safe_end = self._log.end\n",
+        (IN_CLEANING + "test_s10_what_is_not_on_disk_yet_stays",),
     ),
 )
 

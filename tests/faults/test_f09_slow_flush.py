@@ -165,3 +165,59 @@ async def test_f9_who_declines_to_wait_is_answered_while_a_flush_hangs(
             running.clock.advance(FLUSH_TIMEOUT_MS)
             code = ResponseCode.SUCCESS if wait == "false" else FLUSH_DISK_TIMEOUT
             assert (await send).status.code == code
+
+
+class SteppedDisk:
+    """Flushes that wait for `step`, one for each, or for the end of `with`."""
+
+    def __init__(self) -> None:
+        self._began = threading.Semaphore(0)
+        self._may_end = threading.Semaphore(0)
+        self._run = FlushPlan.run
+
+    def run(self, plan: FlushPlan) -> None:
+        """Stands in for FlushPlan.run, on the flush thread."""
+        self._began.release()
+        assert self._may_end.acquire(timeout=HELD_SECONDS_MAX)
+        self._run(plan)
+
+    async def began(self) -> None:
+        """Return when one more flush waits."""
+        assert await asyncio.to_thread(self._began.acquire, timeout=HELD_SECONDS_MAX)
+
+    def step(self) -> None:
+        """Let one flush end."""
+        self._may_end.release()
+
+    def __enter__(self) -> SteppedDisk:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._may_end.release(SENDS)
+
+
+async def test_f9_a_flush_acknowledges_only_what_was_there_when_it_began(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        with SteppedDisk() as disk:
+
+            def run(plan: FlushPlan) -> None:
+                disk.run(plan)
+
+            monkeypatch.setattr(FlushPlan, "run", run)
+            first = asyncio.ensure_future(running.append("T", 0, b"first"))
+            await disk.began()
+            log_end = running.broker.store.positions().log_end
+            second = asyncio.ensure_future(running.append("T", 0, b"second"))
+            while running.broker.store.positions().log_end == log_end:
+                assert await bodies_in(running, 0) == []
+            disk.step()
+            assert (await first).status.code == ResponseCode.SUCCESS
+            await disk.began()
+            # Another call is answered while the second flush waits.
+            assert await bodies_in(running, 0) == [b"first"]
+            assert not second.done()
+            disk.step()
+            assert (await second).status.code == ResponseCode.SUCCESS

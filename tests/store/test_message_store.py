@@ -15,6 +15,7 @@ from rocketpy_broker.errors import (
     RecordIllegalError,
     StoreClosedError,
 )
+from rocketpy_broker.store.deleted_topics import DeletedTopics
 from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.manifest import Manifest
 from rocketpy_broker.store.segment import Segment
@@ -230,6 +231,48 @@ def test_b04_a_stop_that_cannot_save_its_manifest_leaves_the_abort_marker(
     with pytest.raises(OSError, match="No space left"):
         store.close()
     assert (tmp_path / "abort").exists()
+
+
+def test_f8_derived_files_are_never_flushed_again_after_a_failure(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(1))
+    flushed: list[str] = []
+
+    def fail(segment: Segment) -> None:
+        flushed.append(segment.path.parent.parent.name)
+        if flushed[-1] == QUEUE.topic:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "flush", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            store.flush_derived()
+        store.flush_derived()
+        store.close()
+    assert flushed.count(QUEUE.topic) == 1
+    assert (tmp_path / "abort").exists()
+
+
+def test_a_topic_that_cannot_be_marked_as_deleted_keeps_its_messages(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(3))
+
+    def full(_deleted: DeletedTopics, _topic: str, _log_end: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeletedTopics, "mark", full)
+        with pytest.raises(OSError, match="No space left"):
+            store.delete_topic(QUEUE.topic)
+    assert read_all(store) == numbered(3)
+    put(store, numbered(1, 3))
+    assert read_all(store) == numbered(4)
 
 
 def test_a_closed_store_takes_nothing(new_store: OpenStore) -> None:

@@ -134,6 +134,37 @@ def test_s09_what_was_about_to_be_flushed_is_a_torn_tail_and_no_damage(
     assert (result.end, result.damages) == (end, [])
 
 
+def test_s09_a_log_that_is_shorter_than_what_was_flushed_stops_the_start(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put(store, [bytes(3000)])
+    put(store, [bytes(3000)])
+    plan = store.plan_flush()
+    plan.run()
+    store.flushed(plan)
+    crash(store)
+    (tmp_path / "commitlog" / f"{SEGMENT_BYTES:020d}").unlink()
+    with pytest.raises(StoreDirectoryError, match="written up to"):
+        new_store().open()
+
+
+def test_s09_what_another_broker_has_added_needs_no_checksums(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(3))
+    crash(store)
+    (tmp_path / "abort").write_text("4711")
+    for path in (tmp_path / "rocketpy" / "checksums").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    again = new_store()
+    again.open()
+    assert read_all(again) == numbered(3)
+
+
 def test_s15_no_record_of_a_refused_block_comes_back(
     new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
