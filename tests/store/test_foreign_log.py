@@ -129,3 +129,22 @@ def test_s09_units_of_no_record_behind_the_last_one_are_dropped(
     put(again, numbered(1, 3))
     assert read_all(again) == numbered(4)
     assert again.get_message(QUEUE, 3, NO_END, ReadLimits()).next_offset == 4
+
+
+@pytest.mark.parametrize("place", [3, 90], ids=["size", "body"])
+def test_f05_the_offset_of_a_queues_damaged_last_record_is_not_given_again(
+    new_store: OpenStore, tmp_path: Path, place: int
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(3))
+    put(store, [b"other"], OTHER)
+    store.close()
+    shutil.rmtree(tmp_path / "rocketpy")
+    flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, 2)[0] + place)
+    again = new_store()
+    assert len(again.open().damages) == 1
+    assert again.range_of(QUEUE) == QueueRange(0, 3)
+    put(again, [b"next"])
+    result = again.get_message(QUEUE, 3, NO_END, ReadLimits())
+    assert (len(result.sizes), result.next_offset) == (1, 4)
