@@ -13,9 +13,10 @@ INTEROP := .interop
 INTEROP_SOURCES := tests/interop/java
 PROTO_FILES := proto/rocketpy/v1/*.proto
 STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
-# What runs in a forked process or a new one does not count.
+# What runs in a forked process or a new one does not count; test_f10 traces lines itself.
 COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
-COVERING_TESTS := tests/unit tests/store tests/broker tests/faults
+COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/test_f06* \
+	tests/faults/test_f11* tests/faults/test_m01*
 COVERING := not torture and not interop and not spark
 
 # Spark's Python workers must be the environment's own, whatever the shell says of another Spark.
