@@ -141,7 +141,7 @@ def test_b01_numbers_as_strings_missing_and_null_fields_are_read(tmp_path: Path)
         "'topicFilterType':null,'topicSysFlag':'1'}},}"
     )
     topics = manager(tmp_path)
-    assert topics.get("Old") == TopicConfig("Old", 16, 16, 4, extra={"topicName": "Old"})
+    assert topics.get("Old") == TopicConfig("Old", 16, 16, 4)
     assert topics.get("Odd") == TopicConfig("Odd", 3, 5, 6, order=True, topic_sys_flag=1)
     topics.update(TopicConfig("T"), create_only=True)
     entry = saved(tmp_path)["topicConfigTable"]["Odd"]

@@ -310,7 +310,7 @@ RECOVERY = (
     Sabotage(
         "what another broker did counts as ours",
         STORE + "recovery_plan.py",
-        "        return self.mark.clean or self.aborted == abort_text(self.mark.pid)\n",
+        "        return self.mark.clean or is_our_abort_text(self.aborted)\n",
         "        return True\n",
         (IN_RECOVERY + "test_s09_what_another_broker_has_added_needs_no_checksums",),
     ),

@@ -139,8 +139,9 @@ class Segment:
     def close(self) -> None:
         """Close the descriptor. The mapping lives until the last view of it is dropped."""
         with self._in_use:
-            self._is_closed = True
-            os.close(self._descriptor)
+            if not self._is_closed:
+                self._is_closed = True
+                os.close(self._descriptor)
 
     def remove(self) -> None:
         """Close and delete the file."""
