@@ -27,6 +27,8 @@ BLOCK_RECORDS = 2_500
 QUEUES = 4
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 MEASURED_BLOCKS = 40
+PULLED = 2_500
+PULLS = 200
 ROUNDS = 5
 NO_END = 1 << 60
 PULL_BYTES = 512 << 10
@@ -56,23 +58,25 @@ class Growth:
         self.store.dispatch()
         self.count += blocks * BLOCK_RECORDS
 
-    def pull(self, count: int) -> None:
-        """Read so many messages of one queue, from where its last third begins."""
+    def pull(self) -> None:
+        """Read the first messages of one queue, as many each time, whatever its size."""
         queue = QueueKey(data.TOPIC, 0)
-        bounds = self.store.range_of(queue)
-        begin = offset = max(bounds.min_offset, bounds.max_offset - count)
-        while offset - begin < count:
+        offset = 0
+        while offset < PULLED:
             result = self.store.get_message(queue, offset, NO_END, ReadLimits.of_bytes(PULL_BYTES))
             if result.status is not GetMessageStatus.FOUND:
                 return
             offset = result.next_offset
 
+    def pull_often(self) -> None:
+        for _ in range(PULLS):
+            self.pull()
+
     def measure(self) -> None:
         """Costs at this size; appending for it makes the store a little larger."""
         size = self.count
         messages = MEASURED_BLOCKS * BLOCK_RECORDS
-        in_queue = min(messages, self.store.range_of(QueueKey(data.TOPIC, 0)).max_offset)
-        self.pull_us[size] = _median(lambda: self.pull(in_queue)) / in_queue * 1e6
+        self.pull_us[size] = _median(self.pull_often) / PULLED / PULLS * 1e6
         self.append_us[size] = _median(lambda: self.append(MEASURED_BLOCKS)) / messages * 1e6
 
 
