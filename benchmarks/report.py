@@ -61,7 +61,7 @@ def growth_plot(path: Path, append_us: Mapping[int, float], pull_us: Mapping[int
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("messages in the store")
-    axes.set_ylabel("microseconds a message")
+    axes.set_ylabel("microseconds of user time a message")
     axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
