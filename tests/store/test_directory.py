@@ -17,6 +17,7 @@ from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.checksums import ENTRY_BYTES
 from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.store_checkpoint import FILE_BYTES, StoreCheckpoint
 from rocketpy_broker.store.values import QueueRange, ReadLimits
 from tests.store.conftest import OpenStore, crash
@@ -236,3 +237,13 @@ def test_checksums_with_holes_and_garbage_keep_what_is_sound(
     count = 30 * ENTRY_BYTES
     assert path.read_bytes()[:count] == whole[:count]
     assert np.count_nonzero(np.frombuffer(path.read_bytes()[count:], np.uint8)) == 0
+
+
+def test_a_file_closed_twice_takes_no_other_files_descriptor_with_it(tmp_path: Path) -> None:
+    segment = Segment.create(tmp_path, 0, 4096)
+    segment.close()
+    other = os.open(tmp_path / "other", os.O_CREAT | os.O_RDWR)
+    segment.close()
+    segment.flush()
+    assert os.fstat(other).st_size == 0
+    os.close(other)
