@@ -76,7 +76,7 @@ def _clamp(offset: int, bounds: QueueRange) -> int:
 
 
 class TimerCheckpointFile:
-    """The file, and what it was found to hold."""
+    """The file: read at the start, written at a clean stop."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -40,9 +40,7 @@ Positions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _SYS_FLAG_OFFSET = 36
-# Records worked on at once, so that what is copied of them stays in the processor's cache: a block
-# of 20,000 is taken in 30 % faster than in one go.
-CRC_ROWS = 2000
+# Records worked on at once, so that what is copied of them stays in the processor's cache.
 TAGS_ROWS = 5000
 
 
@@ -150,9 +148,7 @@ class RecordBlock:
     def verify_body_crc(self) -> None:
         """Compare every body with its CRC. Raises MalformedRecordError for the first bad one."""
         ends = self.body_start + self.body_length
-        found = np.zeros(len(self), np.int32)
-        for part in _parts(len(self), CRC_ROWS):
-            found[part] = body_crcs(self.data, self.body_start[part], ends[part])
+        found = body_crcs(self.data, self.body_start, ends)
         wrong = (found != self.header["body_crc"]) & (self.body_length > 0)
         _refuse(wrong, self.positions, "body CRC does not match")
 

@@ -8,21 +8,27 @@ it comes with the broker and is used wherever it is installed.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketpy_proto.record.layout import CRC_MASK
-from rocketpy_proto.record.ranges import binary_ranges
+from rocketpy_proto.record.ranges import INLINE_BYTES_MAX, binary_ranges, binary_views
 
-# Up to this mean size, copying bodies costs less than making views of them.
-COPIED_BYTES_MAX = 600
+# Up to this mean size, copying ranges costs less than making views of them.
+COPIED_BYTES_MAX = 2400
+# From this mean size on, rows of a matrix are made faster than copies.
+ROW_BYTES_MIN = 300
+# Ranges worked on at once, so that copies of them stay in the processor's cache: a block of 20,000
+# records is taken in 30 % faster than in one go.
+ROWS = 2000
 # Up to so many, setting up whole columns costs more than it saves.
 FEW_RANGES = 4
 
-_crc32: Callable[[bytes | memoryview], int]
+Range = bytes | memoryview | NDArray[np.uint8]
+
+_crc32: Callable[..., int]
 try:
     from isal import isal_zlib
 except ModuleNotFoundError:
@@ -41,30 +47,41 @@ def body_crcs(
 ) -> NDArray[np.int32]:
     """The bodyCRC of each of n ascending ranges of `data`.
 
-    One call a body cannot be avoided: 57 ns for 100 bytes, 120 ns for 1 KiB, CRC included. The
-    loop runs in C, through `map`: over copies that Arrow makes, or over views of larger bodies.
+    One call a range cannot be avoided: 60 ns for 100 bytes, 100 ns for 1 KiB, CRC included. The
+    loop runs in C, through `map`: over copies that Arrow makes, or over views of larger ranges.
     """
     count = len(starts)
     if count <= FEW_RANGES:
         data_view = data.data
         places = zip(starts.tolist(), ends.tolist(), strict=True)
         return np.array([body_crc(data_view[begin:end]) for begin, end in places], np.int32)
-    if int((ends - starts).sum()) <= COPIED_BYTES_MAX * count:
-        adjacent = bool((starts[1:] == ends[:-1]).all())
-        ranges = _adjacent_ranges if adjacent else binary_ranges
-        copies = ranges(data, starts, ends).to_numpy(zero_copy_only=False)
-        crcs = np.fromiter(map(_crc32, copies), np.int64, count)
-    else:
-        view = memoryview(data.data)
-        views = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
-        crcs = np.fromiter(map(_crc32, views), np.int64, count)
+    crcs = np.empty(count, np.int64)
+    for begin in range(0, count, ROWS):
+        part = slice(begin, begin + ROWS)
+        ranges = _ranges(data, starts[part], ends[part])
+        crcs[part] = np.fromiter(map(_crc32, ranges), np.int64, len(starts[part]))
     return (crcs & CRC_MASK).astype(np.int32)
 
 
-def _adjacent_ranges(
+def _ranges(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
-) -> pa.BinaryArray:
-    """As `binary_ranges`, for ranges that follow each other: they are not copied once more."""
-    offsets = np.append(starts, ends[-1:]).astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
+) -> Iterable[Range]:
+    """The ranges, in the form that is made fastest."""
+    lengths = ends - starts
+    mean_bytes = int(lengths.sum()) // len(lengths)
+    if mean_bytes >= ROW_BYTES_MIN and _is_even(starts) and _is_even(ends):
+        shape, step_bytes = (len(starts), int(lengths[0])), int(starts[1] - starts[0])
+        rows: NDArray[np.uint8] = np.ndarray(shape, np.uint8, data, starts[0], (step_bytes, 1))
+        return rows
+    if mean_bytes > COPIED_BYTES_MAX:
+        view = memoryview(data.data)
+        return map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
+    copied = binary_views if int(lengths.min()) > INLINE_BYTES_MAX else binary_ranges
+    copies: NDArray[np.object_] = copied(data, starts, ends).to_numpy(zero_copy_only=False)
+    return copies
+
+
+def _is_even(places: NDArray[np.int64]) -> bool:
+    """Whether there are several, all equally far apart."""
+    steps = np.diff(places)
+    return len(steps) > 0 and bool((steps == steps[0]).all())

@@ -93,27 +93,51 @@ def find_entries(
     strings = binary_ranges(data, starts, starts + lengths)
     octets, bounds = octets_of(strings), offsets_of(strings).astype(np.int64)
     used = octets[: bounds[-1]]
-    ends = np.flatnonzero(used == PROPERTY_SEPARATOR)
     middles = np.flatnonzero(used == NAME_VALUE_SEPARATOR)
+    ends = np.flatnonzero(used == PROPERTY_SEPARATOR)
     after = ends + 1
-    # A record whose last entry has no separator ends one by its own end.
-    lasts = bounds[1:]
-    filled = lasts > bounds[:-1]
-    open_ended = lasts[filled][used[lasts[filled] - 1] != PROPERTY_SEPARATOR]
-    if len(open_ended):
-        # A record may begin with a separator, just where an open-ended one stops: the latter comes
-        # first, which a stable sort keeps.
-        order = np.argsort(np.concatenate((open_ended, ends)), kind="stable")
-        after = np.concatenate((open_ended, after))[order]
-        ends = np.concatenate((open_ended, ends))[order]
+    per_record: int | NDArray[np.int64] = _equal_count(after, bounds)
+    if not per_record:
+        ends, after = _with_open_ended(used, bounds, ends)
+        per_record = np.diff(np.searchsorted(after, bounds, "right"))
+    record = np.repeat(np.arange(len(starts)), per_record)
     begins = np.concatenate(([0], after[:-1])) if len(ends) else ends
-    per_record = np.diff(np.searchsorted(after, bounds, "right"))
-    record = np.repeat(np.arange(len(per_record)), per_record)
     middles = _first_middles(middles, begins, ends)
     good = (middles > begins) & (middles + 1 < ends)
     if good.all():
         return Entries(octets, record, begins, middles, ends)
     return Entries(octets, record[good], begins[good], middles[good], ends[good])
+
+
+def _equal_count(after: NDArray[np.int64], bounds: NDArray[np.int64]) -> int:
+    """How many entries each record has, where that is the same for all; 0 where it is not.
+
+    `after` are the places behind separators. Messages of one sender mostly are alike.
+    """
+    count, rest = divmod(len(after), max(len(bounds) - 1, 1))
+    if count == 0 or rest or not (after[count - 1 :: count] == bounds[1:]).all():
+        return 0
+    return count
+
+
+def _with_open_ended(
+    used: NDArray[np.uint8], bounds: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ends of entries and what comes after, also of those that end with their record.
+
+    A record whose last entry has no separator ends one by its own end.
+    """
+    after = ends + 1
+    lasts = bounds[1:]
+    filled = lasts > bounds[:-1]
+    open_ended = lasts[filled][used[lasts[filled] - 1] != PROPERTY_SEPARATOR]
+    if len(open_ended) == 0:
+        return ends, after
+    # A record may begin with a separator, just where an open-ended one stops: the latter comes
+    # first, which a stable sort keeps.
+    order = np.argsort(np.concatenate((open_ended, ends)), kind="stable")
+    after = np.concatenate((open_ended, after))[order]
+    return np.concatenate((open_ended, ends))[order], after
 
 
 def _first_middles(

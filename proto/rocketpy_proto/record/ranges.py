@@ -11,6 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+# Arrow keeps up to so many bytes in the view itself.
+INLINE_BYTES_MAX = 12
+_VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
 _HEX_DIGITS = np.frombuffer(b"".join(b"%02X" % octet for octet in range(256)), "S2")
 
 
@@ -27,6 +30,19 @@ def binary_ranges(
         pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
     return whole.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+
+def binary_views(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> pa.Array:
+    """The ranges, each longer than INLINE_BYTES_MAX, as a BinaryViewArray over `data` itself.
+
+    Only fit for being turned into objects: prefixes are left out, which comparing would need.
+    """
+    views = np.zeros(len(starts), _VIEW)
+    views["length"], views["offset"] = ends - starts, starts
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary_view(), len(starts), buffers)
 
 
 def offsets_of(array: pa.BinaryArray | pa.StringArray) -> NDArray[np.int32]:

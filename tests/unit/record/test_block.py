@@ -16,6 +16,7 @@ from rocketpy_proto.record import (
     Record,
     RecordBlock,
     UnencodableRecordError,
+    crc,
     decode_record,
     encode_block,
     encode_offset_message_id,
@@ -257,7 +258,7 @@ def outcome_of_block(data: bytes, sizes: list[int]) -> object:
 def test_crcs_and_tags_codes_are_those_of_the_whole_however_it_is_parted(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_module, "CRC_ROWS", rows)
+    monkeypatch.setattr(crc, "ROWS", rows)
     monkeypatch.setattr(block_module, "TAGS_ROWS", rows)
     tags = ["A", "", "ü", "B", "A"]
     records = [Record("T", 0, b"b%d" % n, {"TAGS": tag}) for n, tag in enumerate(tags)]

@@ -26,3 +26,25 @@ def test_without_isal_a_crc_is_the_same(size: int, monkeypatch: pytest.MonkeyPat
     assert plain.body_crc(body) == crc.body_crc(body) == zlib.crc32(body) & 0x7FFFFFFF
     data, starts, ends = np.frombuffer(body + b"x", np.uint8), np.array([0]), np.array([size])
     assert plain.body_crcs(data, starts, ends).tolist() == [crc.body_crc(body)]
+
+
+@pytest.mark.parametrize("mean_bytes", [20, 31, 32, 299, 300, 2400, 2401, 10_000])
+@pytest.mark.parametrize("gap_bytes", [0, 7])
+@pytest.mark.parametrize("is_even", [True, False])
+@pytest.mark.parametrize("rows", [1, 6, 2000])
+def test_crcs_of_ranges_of_any_form(
+    mean_bytes: int, gap_bytes: int, is_even: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crc, "ROWS", rows)
+    random = np.random.default_rng(mean_bytes)
+    count = 13
+    lengths = np.full(count, mean_bytes)
+    lengths[[0, -1]] += [0, 0] if is_even else [-19, 19]
+    ends = np.cumsum(lengths + gap_bytes)
+    starts = ends - lengths
+    data = random.integers(0, 256, int(ends[-1]) + 3).astype(np.uint8)
+    expected = [
+        zlib.crc32(data[begin:end].tobytes()) & 0x7FFFFFFF
+        for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+    assert crc.body_crcs(data, starts, ends).tolist() == expected
