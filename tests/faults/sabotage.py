@@ -220,8 +220,8 @@ RECOVERY = (
     Sabotage(
         "a record's checksum is not compared",
         STORE + "commit_log.py",
-        "        return known & wrong\n",
-        "        return known & wrong & ~known\n",
+        "        return Comparison(known, known & wrong)\n",
+        "        return Comparison(known, known & wrong & ~known)\n",
         (
             IN_F05
             + "test_f05_a_scan_of_the_log_detects_every_flipped_bit_of_a_flushed_record[last]",

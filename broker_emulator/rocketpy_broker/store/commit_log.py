@@ -13,6 +13,7 @@ only after the write has succeeded, so a failed append is simply written over by
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,14 @@ from rocketpy_proto.record import (
 
 # Copied at once where bytes are written again.
 REWRITE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Which of n records have a checksum, and which of those differ from it (n bool each)."""
+
+    known: NDArray[np.bool_]
+    damaged: NDArray[np.bool_]
 
 
 class CommitLog:
@@ -101,25 +110,19 @@ class CommitLog:
             raise
         self.end += len(block.data)
 
-    def known(self, segment: Segment, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """For which records of `segment` there is a checksum."""
-        checksums = self.checksums.find(segment)
-        if checksums is None:
-            return np.zeros(len(positions), np.bool_)
-        return is_sound(checksums.lookup(positions))
-
-    def damaged(
+    def compare(
         self, segment: Segment, positions: NDArray[np.int64], sizes: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
-        """Which of some records of `segment` differ from their checksums; unknown ones do not."""
+    ) -> Comparison:
+        """Hold some records of `segment`, at ascending positions, against their checksums."""
         checksums = self.checksums.find(segment)
         if checksums is None:
-            return np.zeros(len(positions), np.bool_)
+            none = np.zeros(len(positions), np.bool_)
+            return Comparison(none, none)
         entries = checksums.lookup(positions)
         known = is_sound(entries)
         found = record_crcs(np.frombuffer(segment.view, np.uint8), positions, sizes)
-        wrong: NDArray[np.bool_] = (entries["size"] != sizes) | (entries["crc"] != found)
-        return known & wrong
+        wrong = (entries["size"] != sizes) | (entries["crc"] != found)
+        return Comparison(known, known & wrong)
 
     def store_timestamp_ms_at(self, offset: int) -> int:
         """Store timestamp of the record at physical offset `offset`; 0 where there is none."""

@@ -152,8 +152,9 @@ class LogScanner:
         bad = block.header["physical_offset"] != positions + segment.base
         known = np.zeros(len(block), np.bool_)
         if self._trust.checksums is not Checksummed.NONE:
-            known = self._log.known(segment, positions)
-            bad |= self._log.damaged(segment, positions, block.sizes)
+            compared = self._log.compare(segment, positions, block.sizes)
+            known = compared.known
+            bad |= compared.damaged
         if self._trust.checksums is Checksummed.ALL:
             # A record gets to the disk together with its checksum, or it is torn.
             bad |= ~known & (positions + segment.base >= self._trust.flushed)

@@ -38,7 +38,7 @@ class MessageLookup:
         except MalformedRecordError:
             return None
         places, sizes = np.array([position]), np.array([decoded.size], np.int32)
-        is_whole = not self._log.damaged(segment, places, sizes).any()
+        is_whole = not self._log.compare(segment, places, sizes).damaged.any()
         return decoded if is_whole and decoded.record.physical_offset == physical_offset else None
 
     def by_key(

@@ -108,12 +108,11 @@ def first_damaged(
     log: CommitLog, segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
 ) -> int | None:
     """Index of the first of these records that is not as it was written; None for none."""
-    known = log.known(segment, starts)
-    damaged = log.damaged(segment, starts, sizes)
-    first = int(np.argmax(damaged)) if damaged.any() else None
-    if known.all():
+    compared = log.compare(segment, starts, sizes)
+    first = int(np.argmax(compared.damaged)) if compared.damaged.any() else None
+    if compared.known.all():
         return first
-    unknown = np.flatnonzero(~known)
+    unknown = np.flatnonzero(~compared.known)
     data = b"".join(bytes(part) for part in gather(segment, starts[unknown], sizes[unknown]))
     try:
         block = RecordBlock.parse(data, sizes[unknown])
