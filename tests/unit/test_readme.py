@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks.report import markdown
 from pyspark_rocketpy.columns import column_table
-from pyspark_rocketpy.options import SINK_OPTIONS, SOURCE_OPTIONS, option_table
+from pyspark_rocketpy.option_specs import option_table
+from pyspark_rocketpy.options import SINK_OPTIONS, SOURCE_OPTIONS
 from pyspark_rocketpy.sink_columns import sink_column_table
 
 TOP = Path(__file__).parents[2]

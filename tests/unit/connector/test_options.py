@@ -8,12 +8,12 @@ import pytest
 
 from pyspark_rocketpy import errors
 from pyspark_rocketpy.errors import OptionError, RocketpyError
+from pyspark_rocketpy.option_specs import option_table
 from pyspark_rocketpy.options import (
     SINK_OPTIONS,
     SOURCE_OPTIONS,
     SinkOptions,
     SourceOptions,
-    option_table,
 )
 
 LEAST = {"endpoints": "h:1", "topic": "T"}
