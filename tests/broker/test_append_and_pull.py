@@ -28,7 +28,7 @@ def found(responses: list[broker_pb2.PullResponse]) -> list[bytes]:
 
 async def held(running: RunningBroker, count: int) -> None:
     """Let the loop run until so many pulls are held."""
-    while len(running.broker.pulls.held) != count:  # noqa: ASYNC110 (nothing else tells)
+    while len(running.broker.held) != count:  # noqa: ASYNC110 (nothing else tells)
         await asyncio.sleep(0)
 
 
@@ -198,10 +198,10 @@ async def test_c08_a_held_pull_is_answered_when_a_message_arrives(
         pull = asyncio.ensure_future(running.pull(topic="T", queue_id=2, wait_ms_max=30_000))
         await held(running, 1)
         await running.append("T", 1, b"other queue")
-        assert len(running.broker.pulls.held) == 1
+        assert len(running.broker.held) == 1
         await running.append("T", 2, b"wanted")
         assert found(await pull) == [b"wanted"]
-        assert len(running.broker.pulls.held) == 0
+        assert len(running.broker.held) == 0
 
 
 async def test_c08_a_held_pull_is_answered_at_its_deadline(start_broker: StartBroker) -> None:
@@ -235,7 +235,7 @@ async def test_a_stopping_broker_answers_held_pulls(start_broker: StartBroker) -
         await running.create_topic("T")
         pull = asyncio.ensure_future(running.pull(topic="T", queue_id=0, wait_ms_max=30_000))
         await held(running, 1)
-        running.broker.pulls.stop()
+        running.broker.held.stop()
         [response] = await pull
         assert response.status.code == ResponseCode.PULL_NOT_FOUND
 

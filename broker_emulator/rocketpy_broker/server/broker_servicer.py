@@ -12,6 +12,7 @@ from rocketpy_broker.errors import BrokerError, FlushTimeoutError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server import status
 from rocketpy_broker.services.appending import AppendService, Stored
+from rocketpy_broker.services.offset_questions import OffsetQuestionService
 from rocketpy_broker.services.offsets import CommittedOffset, OffsetService
 from rocketpy_broker.services.pulling import PullService, response_code
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
@@ -31,11 +32,13 @@ class BrokerServicer:
         appends: AppendService,
         pulls: PullService,
         offsets: OffsetService,
+        questions: OffsetQuestionService,
         appends_in_flight_max: int,
     ) -> None:
         self._appends = appends
         self._pulls = pulls
         self._offsets = offsets
+        self._questions = questions
         self._appends_in_flight_max = appends_in_flight_max
 
     async def append(
@@ -110,9 +113,17 @@ class BrokerServicer:
         self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
     ) -> broker_pb2.QueryOffsetsResponse:
         """Each topic by itself: a missing one does not hide the others."""
+        known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
+        try:
+            question = self._questions.question(
+                request.topics, request.topic_pattern, known, request.wait_ms_max
+            )
+        except BrokerError as error:
+            return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
+        topics = await self._questions.topics_when_new(question)
         return broker_pb2.QueryOffsetsResponse(
             status=status.success(),
-            topics=[self._topic_offsets(topic, request.consumer_group) for topic in request.topics],
+            topics=[self._topic_offsets(topic, request.consumer_group) for topic in topics],
         )
 
     def _topic_offsets(self, topic: str, group: str) -> broker_pb2.TopicOffsets:

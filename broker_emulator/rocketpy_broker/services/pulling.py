@@ -1,6 +1,7 @@
 """Pull: read a queue from an offset on, and hold the call while there is nothing.
 
-Holds no state but the waiting list. Rows C01 (as far as topics go), C05, C08, C12, S11, S12.
+Holds no state; held calls wait in `holding`.
+Rows C01 (as far as topics go), C05, C08, C12, S11, S12.
 """
 
 from __future__ import annotations
@@ -8,11 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.holding import HeldPulls
+from rocketpy_broker.services.holding import HeldCalls
 from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
@@ -64,7 +64,7 @@ class PullService:
         self,
         store: MessageStore,
         topics: TopicConfigManager,
-        clock: Clock,
+        held: HeldCalls,
         limits: Limits,
         *,
         slave_read_enable: bool = False,
@@ -73,9 +73,7 @@ class PullService:
         self._topics = topics
         self._limits = limits
         self._slave_read_enable = slave_read_enable
-        self._stopping = False
-        self.held = HeldPulls(clock)
-        store.on_dispatch(self.held.wake)
+        self.held = held
 
     def command(
         self,
@@ -118,9 +116,11 @@ class PullService:
 
     async def _first(self, command: PullCommand) -> GetMessageResult:
         """The first result; waits where there is nothing yet at the very end of the queue."""
+        deadline_ms = self.held.deadline_ms(command.wait_ms)
         result = self._get(command, command.offset)
-        if command.wait_ms and self._is_waitable(command, result) and not self._stopping:
-            await self.held.wait(command.queue, command.wait_ms)
+        while self._is_waitable(command, result) and await self.held.wait(
+            [command.queue], deadline_ms
+        ):
             result = self._get(command, command.offset)
         return result
 
@@ -140,8 +140,3 @@ class PullService:
     def suggested_broker_id(self, result: GetMessageResult) -> int:
         """Who to pull from next: a slave for data that must come from disk, where slaves serve."""
         return SLAVE_ID if result.is_cold and self._slave_read_enable else MASTER_ID
-
-    def stop(self) -> None:
-        """Hold no more pulls and answer those that are held."""
-        self._stopping = True
-        self.held.wake_all()
