@@ -99,13 +99,14 @@ class BrokerServicer:
                 request.offset_end,
                 request.response_bytes_max,
                 request.wait_ms_max,
+                request.tags_codes,
             )
         except BrokerError as error:
             yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
             return
         offset = command.offset
         async for result in self._pulls.pull(command):
-            code = response_code(result, offset)
+            code = response_code(result, offset, command.offset_end)
             yield _pull_response(result, code, self._pulls.suggested_broker_id(result))
             offset = result.next_offset
 
