@@ -13,7 +13,7 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server import status
 from rocketpy_broker.services.appending import AppendService, Stored
 from rocketpy_broker.services.offset_questions import OffsetQuestionService
-from rocketpy_broker.services.offsets import CommittedOffset, OffsetService
+from rocketpy_broker.services.offsets import CommittedOffset, OffsetService, QueueTime
 from rocketpy_broker.services.pulling import PullService, response_code
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
 from rocketpy_broker.tasks import TaskScope
@@ -146,6 +146,25 @@ class BrokerServicer:
             ],
         )
 
+    async def search_offsets(
+        self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.SearchOffsetsResponse:
+        """All queues or an error."""
+        times = [
+            QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
+            for entry in request.queues
+        ]
+        try:
+            found = await self._offsets.search(times)
+        except BrokerError as error:
+            return broker_pb2.SearchOffsetsResponse(status=status.failure(error))
+        return broker_pb2.SearchOffsetsResponse(
+            status=status.success(),
+            offsets=[
+                broker_pb2.FoundOffset(found=each.found, offset=each.offset) for each in found
+            ],
+        )
+
     async def commit_offsets(
         self, request: broker_pb2.CommitOffsetsRequest, _context: status.Context
     ) -> broker_pb2.CommitOffsetsResponse:
@@ -177,6 +196,11 @@ class BrokerServicer:
                 self.query_offsets,
                 request_deserializer=broker_pb2.QueryOffsetsRequest.FromString,
                 response_serializer=broker_pb2.QueryOffsetsResponse.SerializeToString,
+            ),
+            "SearchOffsets": grpc.unary_unary_rpc_method_handler(
+                self.search_offsets,
+                request_deserializer=broker_pb2.SearchOffsetsRequest.FromString,
+                response_serializer=broker_pb2.SearchOffsetsResponse.SerializeToString,
             ),
             "CommitOffsets": grpc.unary_unary_rpc_method_handler(
                 self.commit_offsets,

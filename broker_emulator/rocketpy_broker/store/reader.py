@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.store.candidates import Candidates, all_units, matching_units
 from rocketpy_broker.store.commit_log import CommitLog
-from rocketpy_broker.store.consume_queue import BLANK_SIZE, ConsumeQueue, Units
+from rocketpy_broker.store.consume_queue import BLANK_SIZE, ConsumeQueue, Units, blank_count
 from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.values import (
     Damage,
@@ -62,7 +62,7 @@ class Reader:
             return missed
         first = queue.units(offset, offset + 1)
         if first["size"][0] == BLANK_SIZE:
-            return _removed(bounds, offset + _blank_count(queue.units(offset, bounds.max_offset)))
+            return _removed(bounds, offset + blank_count(queue.units(offset, bounds.max_offset)))
         if limits.tags_codes is None:
             return self._read(bounds, all_units(queue, offset, offset_end), limits)
         matching = matching_units(queue, offset, offset_end, limits.tags_codes)
@@ -170,11 +170,6 @@ def _gone(bounds: QueueRange, candidates: Candidates) -> GetMessageResult:
     if first > candidates.offset:
         return _unmatched(bounds, first)
     return _removed(bounds, first + 1)
-
-
-def _blank_count(units: Units) -> int:
-    real = units["size"] != BLANK_SIZE
-    return int(np.argmax(real)) if real.any() else len(units)
 
 
 def _fitting(units: Units, segment: Segment, bytes_max: int) -> Units:
