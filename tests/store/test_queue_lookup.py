@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketpy_broker.clock import ManualClock
@@ -47,6 +47,7 @@ def searched(store: MessageStore, times: list[int], begin: int = 0) -> None:
         assert found == lower_boundary(times, time_ms, begin)
 
 
+@settings(max_examples=20)
 @given(gaps_ms=st.lists(st.integers(0, 3), max_size=40))
 def test_k05_the_first_of_the_messages_stored_since_a_time_is_found(
     tmp_path_factory: pytest.TempPathFactory, gaps_ms: list[int]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketpy_broker.clock import ManualClock
@@ -105,7 +105,7 @@ def test_c03_one_read_looks_at_a_bounded_number_of_units(
     assert places == [4, 8]
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(
     tags=st.lists(st.sampled_from(TAGS), min_size=1, max_size=60),
     wanted=st.sets(st.sampled_from(TAGS), min_size=1),
