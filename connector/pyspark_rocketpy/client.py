@@ -45,6 +45,8 @@ MESSAGE_BYTES_MAX = 64 << 20
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 _RETRIES = {
     "methodConfig": [
+        # The appender sends blocks again itself.
+        {"name": [{"service": "rocketpy.v1.Broker", "method": "Append"}]},
         {
             "name": [{"service": "rocketpy.v1.Broker"}, {"service": "rocketpy.v1.Admin"}],
             "retryPolicy": {
@@ -54,7 +56,7 @@ _RETRIES = {
                 "backoffMultiplier": 2,
                 "retryableStatusCodes": ["UNAVAILABLE"],
             },
-        }
+        },
     ]
 }
 _CHANNEL_OPTIONS = [
