@@ -8,3 +8,13 @@ import time
 def now_ms() -> int:
     """Wall time, milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def monotonic_ms() -> int:
+    """A time that never goes back, milliseconds from some begin of this machine's."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def pause_ms(duration_ms: int) -> None:
+    """Do nothing for so many milliseconds."""
+    time.sleep(duration_ms / 1000)
