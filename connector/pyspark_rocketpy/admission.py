@@ -14,6 +14,8 @@ from pyspark_rocketpy.options import SourceOptions
 from pyspark_rocketpy.planning import ranges_between
 from pyspark_rocketpy.positions import latest_positions, reading_from
 
+# No question is held for longer; a longer pollTimeout is a question that is asked again.
+HOLD_MS_MAX = 30_000
 # While too few messages wait for a batch, each one that arrives answers a held question; the next
 # question is put off by this much, for nobody is in a hurry.
 TOO_FEW_PAUSE_MS = 100
@@ -33,7 +35,7 @@ class Admission:
         self._count_max = options.max_offsets_per_trigger
         self._bytes_max = options.max_bytes_per_trigger
         self._delay_ms_max = options.max_trigger_delay
-        self._poll_ms_max = options.poll_timeout
+        self._poll_ms_max = min(options.poll_timeout, HOLD_MS_MAX)
         self._now = now
         self._pause = pause
         self._last_batch_ms: int | None = None

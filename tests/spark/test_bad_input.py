@@ -79,7 +79,7 @@ def test_an_unknown_topic_is_named(topic: Topic) -> None:
 
 def test_starting_offsets_must_name_every_queue_and_no_other(topic: Topic) -> None:
     for queues, words in [
-        ({"0": 0}, "names no offset for queue 1"),
+        ({"0": 0}, "does not name queue 1"),
         ({"0": 0, "1": 0, "2": 0}, "names queue 2"),
         ({"0": 0, "1": 5}, "offset 5 of queue 1"),
     ]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketpy.admission import TOO_FEW_PAUSE_MS, Admission, limit_positions
+from pyspark_rocketpy.admission import HOLD_MS_MAX, TOO_FEW_PAUSE_MS, Admission, limit_positions
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
 from pyspark_rocketpy.options import SourceOptions
 from tests.unit.connector.test_planning import COUNTS
@@ -131,3 +131,4 @@ def test_k04_waiting_for_enough_messages_neither_spins_nor_oversleeps(clock: Clo
 def test_k04_without_poll_timeout_nothing_is_held(clock: Clock) -> None:
     assert admission(clock, pollTimeout="0s").hold_ms() == 0
     assert admission(clock, pollTimeout="250ms").hold_ms() == 250
+    assert admission(clock, pollTimeout="1h").hold_ms() == HOLD_MS_MAX
