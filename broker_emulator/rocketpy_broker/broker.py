@@ -28,6 +28,7 @@ from rocketpy_broker.services.offset_questions import OffsetQuestionService
 from rocketpy_broker.services.offsets import OffsetService
 from rocketpy_broker.services.persisting import persist_all
 from rocketpy_broker.services.pulling import PullService
+from rocketpy_broker.services.range_limits import RangeLimitService
 from rocketpy_broker.services.store_administration import StoreAdminService
 from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
 from rocketpy_broker.services.topics import TopicConfigManager
@@ -109,11 +110,12 @@ class Broker:
         appends = AppendService(self.store, self._topics, group_commit, config.limits)
         offsets = OffsetService(self.store, self._topics, self._groups, self._consumers)
         questions = OffsetQuestionService(self.store, self._topics, self.held, config.limits)
+        range_limits = RangeLimitService(self.store, self._topics)
         admin = AdminService(config, self.store, self._topics, self._consumers)
         store_admin = StoreAdminService(self.store, self._topics, self._cleaning)
         in_flight_max = config.limits.appends_in_flight_max
         return (
-            BrokerServicer(appends, self.pulls, offsets, questions, in_flight_max),
+            BrokerServicer(appends, self.pulls, offsets, questions, range_limits, in_flight_max),
             AdminServicer(admin, store_admin),
         )
 

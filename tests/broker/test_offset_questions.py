@@ -37,19 +37,13 @@ def names(response: broker_pb2.QueryOffsetsResponse) -> list[str]:
     return [topic.topic for topic in response.topics]
 
 
-async def held(running: RunningBroker, count: int) -> None:
-    """Let the loop run until so many calls are held."""
-    while len(running.broker.held) != count:  # noqa: ASYNC110 (nothing else tells)
-        await asyncio.sleep(0)
-
-
 async def hold(
     running: RunningBroker, **fields: Any
 ) -> asyncio.Future[broker_pb2.QueryOffsetsResponse]:
     """A question whose answer is known, held by the broker."""
     answer = await ask(running, **fields)
     call = asyncio.ensure_future(ask(running, known=known(answer), wait_ms_max=WAIT_MS, **fields))
-    await held(running, 1)
+    await running.held(1)
     return call
 
 
@@ -109,7 +103,7 @@ async def test_k05_a_held_question_is_answered_when_a_message_arrives(
         await running.append("T", 3, b"old")
         call = await hold(running, topics=["T"])
         await running.append("U", 3, b"of another topic")
-        await held(running, 1)
+        await running.held(1)
         assert not call.done()
         await running.append("T", 2, b"new")
         [topic] = (await call).topics
@@ -134,7 +128,7 @@ async def test_k05_a_held_question_is_answered_at_its_deadline(start_broker: Sta
         await running.create_topic("T")
         call = await hold(running, topics=["T"])
         running.clock.advance(WAIT_MS - 1)
-        await held(running, 1)
+        await running.held(1)
         assert not call.done()
         running.clock.advance(1)
         assert names(await call) == ["T"]
@@ -147,7 +141,7 @@ async def test_k05_a_held_pattern_is_answered_when_a_topic_comes_or_goes(
         await running.create_topic("orders-a")
         call = await hold(running, topic_pattern="orders-.*")
         await running.create_topic("other")
-        await held(running, 1)
+        await running.held(1)
         assert not call.done()
         await running.create_topic("orders-b")
         assert names(await call) == ["orders-a", "orders-b"]
@@ -185,7 +179,7 @@ async def test_k05_what_is_known_of_topics_not_asked_for_does_not_matter(
         said = known(await ask(running, topics=["T"]))
         said.append(broker_pb2.KnownOffset(topic="U", queue_id=0, max_offset=7))
         call = asyncio.ensure_future(ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS))
-        await held(running, 1)
+        await running.held(1)
         running.broker.held.stop()
         await call
 
@@ -212,7 +206,7 @@ async def test_k05_a_held_question_whose_client_went_away_is_dropped(
             broker_pb2.QueryOffsetsRequest(topics=["T"], known=said, wait_ms_max=WAIT_MS)
         )
         waiting = asyncio.ensure_future(call.code())
-        await held(running, 1)
+        await running.held(1)
         call.cancel()
-        await held(running, 0)
+        await running.held(0)
         await waiting
