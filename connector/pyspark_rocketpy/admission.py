@@ -76,7 +76,7 @@ class Admission:
         """`end`, or less where a limit says so; `limit_bytes` asks the broker for sizes."""
         if self._count_max is not None:
             end = limit_positions(begin, end, self._count_max)
-        ranges = _in_turn(ranges_between(begin, end), begin)
+        ranges = ranges_between(begin, end)
         if self._bytes_max is None or not ranges:
             return end
         limited = {topic: dict(queues) for topic, queues in end.items()}
