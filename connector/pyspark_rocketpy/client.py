@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
-from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
 from pyspark_rocketpy.offsets import Positions
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
@@ -32,6 +32,15 @@ if TYPE_CHECKING:
     AppendCall: TypeAlias = _CallIterator[broker_pb2.AppendResponse]
 
 SUCCESS, TOPIC_NOT_EXIST = 0, 17
+SYSTEM_BUSY, FLUSH_DISK_TIMEOUT = 2, 10
+# Transport faults that another try would meet again.
+LASTING_FAULTS = (
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+)
 MESSAGE_BYTES_MAX = 64 << 20
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 _RETRIES = {
@@ -65,6 +74,8 @@ class ClientConfig:
     endpoints: tuple[str, ...]
     connect_timeout_ms: int
     pull_timeout_ms: int = 30_000
+    # Bytes of one pull that may have come before they are asked for.
+    prefetch_bytes_max: int = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +116,7 @@ class BrokerClient:
         self._timeout = config.connect_timeout_ms / 1000
         connection = self._connect()
         self.limits = connection.limits
-        self._endpoint = connection.endpoint
+        self.endpoint = connection.endpoint
         self._channel = connection.channel
         self._broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
@@ -121,7 +132,8 @@ class BrokerClient:
         problems = []
         share = self._timeout / len(self._config.endpoints)
         for endpoint in self._config.endpoints:
-            channel = grpc.insecure_channel(endpoint, _CHANNEL_OPTIONS)
+            ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max)
+            channel = grpc.insecure_channel(endpoint, [*_CHANNEL_OPTIONS, ahead])
             stub = admin_pb2_grpc.AdminStub(channel)
             try:
                 info = stub.GetBrokerInfo(
@@ -144,7 +156,8 @@ class BrokerClient:
     def failed(self, error: grpc.RpcError) -> ConnectionFailedError:
         """The declared form of a transport fault."""
         return ConnectionFailedError(
-            f"{_problem(self._endpoint, error)}; see whether the broker still runs"
+            f"{_problem(self.endpoint, error)}; see whether the broker still runs",
+            is_lasting=error.code() in LASTING_FAULTS,
         )
 
     def query_offsets(self, topics: Sequence[str], group: str) -> Bounds:
@@ -207,9 +220,22 @@ class BrokerClient:
         return call
 
     def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
-        """One Append stream, without a deadline of its own."""
+        """One Append stream, without a deadline of its own: each answer is waited for with one."""
         call: AppendCall = self._broker.Append(requests)
         return call
+
+    def commit_batch(
+        self, request: broker_pb2.CommitBatchRequest, timeout_ms: int
+    ) -> broker_pb2.CommitBatchResponse:
+        """Make a prepared batch visible. Raises ConnectionFailedError, BrokerError."""
+        try:
+            response: broker_pb2.CommitBatchResponse = self._broker.CommitBatch(
+                request, timeout=timeout_ms / 1000
+            )
+        except grpc.RpcError as error:
+            raise self.failed(error) from error
+        check(response.status)
+        return response
 
 
 def _problem(endpoint: str, error: grpc.RpcError) -> str:
@@ -220,9 +246,12 @@ def _problem(endpoint: str, error: grpc.RpcError) -> str:
 
 
 def check(status: common_pb2.Status) -> None:
-    """Raises BrokerError for any status but success."""
+    """Raises BrokerError for any status but success, BrokerBusyError where it may pass."""
+    text = f"{status.remark} (response code {status.code})"
+    if status.code in {SYSTEM_BUSY, FLUSH_DISK_TIMEOUT}:
+        raise BrokerBusyError(text)
     if status.code != SUCCESS:
-        raise BrokerError(f"{status.remark} (response code {status.code})")
+        raise BrokerError(text)
 
 
 _clients: dict[ClientConfig, BrokerClient] = {}

@@ -25,6 +25,7 @@ from pyspark_rocketpy import positions
 from pyspark_rocketpy.client import Bounds, ClientConfig, client_for
 from pyspark_rocketpy.columns import arrow_schema
 from pyspark_rocketpy.errors import RocketpyError
+from pyspark_rocketpy.message_filter import MessageFilter
 from pyspark_rocketpy.offsets import (
     SEPARATOR,
     Offset,
@@ -36,7 +37,9 @@ from pyspark_rocketpy.offsets import (
 )
 from pyspark_rocketpy.options import SourceOptions
 from pyspark_rocketpy.planning import TaskPlan, limit_positions, plan_tasks, ranges_between
+from pyspark_rocketpy.pulling import PullConfig
 from pyspark_rocketpy.reading import ReadConfig, read_ranges
+from pyspark_rocketpy.retrying import RetryPolicy
 
 logger = logging.getLogger(__name__)
 PlannedPartition = InputPartition | None
@@ -57,8 +60,12 @@ class _Planner:
         self._options = options
         self._schema = schema
         self._client_config = ClientConfig(
-            options.endpoints, options.connect_timeout_ms, options.pull_timeout_ms
+            options.endpoints,
+            options.connect_timeout_ms,
+            options.pull_timeout_ms,
+            options.prefetch_bytes_max,
         )
+        self.wanted = MessageFilter(options.filter, options.keys)
 
     def bounds(self) -> Bounds:
         """What the broker has of our topics now."""
@@ -83,12 +90,16 @@ class _Planner:
         """The messages of one task; Spark gives None for a batch without partitions."""
         if not isinstance(partition, TaskPartition):
             return iter(())
-        config = ReadConfig(
+        options = self._options
+        pull = PullConfig(
             self._client_config,
-            self._options.consumer_group,
-            self._options.fetch_bytes_max,
-            self._options.fail_on_data_loss,
+            RetryPolicy(options.retry_times_max, options.retry_backoff_ms),
+            options.consumer_group,
+            options.fetch_bytes_max,
+            options.fail_on_data_loss,
+            self.wanted.tags_codes,
         )
+        config = ReadConfig(pull, self.wanted)
         return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
 
     def commit(self, reached: Positions) -> None:
