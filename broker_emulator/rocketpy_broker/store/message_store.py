@@ -26,6 +26,7 @@ from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
 from rocketpy_broker.store.manifest import Manifest
 from rocketpy_broker.store.message_lookup import MessageLookup
 from rocketpy_broker.store.opening import make_parts, manifest_of, recover
+from rocketpy_broker.store.queue_lookup import QueueLookup
 from rocketpy_broker.store.reader import Reader
 from rocketpy_broker.store.recovery import RecoveryResult
 from rocketpy_broker.store.statistics import StoreStatistics
@@ -74,6 +75,7 @@ class MessageStore:
         memory_bytes = int(config.memory_bytes * config.memory_ratio)
         self._reader = Reader(self._log, 0, memory_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self._index)
+        self.queue_lookup = QueueLookup(self._queues, self.messages)
         self._next_offsets: dict[QueueKey, int] = {}
         self._undispatched: deque[_Written] = deque()
         self._last_store_timestamp_ms = 0
