@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import grpc
 
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
-from pyspark_rocketpy.offsets import Positions
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -81,19 +80,6 @@ class ClientConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueBounds:
-    """One queue: minimum, maximum, and the group's committed offset (-1 for none)."""
-
-    min_offset: int
-    max_offset: int
-    committed_offset: int
-
-
-# topic -> queue id -> bounds; a topic that is not there is missing.
-Bounds = dict[str, dict[int, QueueBounds]]
-
-
-@dataclass(frozen=True, slots=True)
 class BrokerLimits:
     """Sizes in bytes."""
 
@@ -108,6 +94,7 @@ class _Connection:
     endpoint: str
     channel: grpc.Channel
     limits: BrokerLimits
+    broker_name: str
 
 
 class BrokerClient:
@@ -118,9 +105,10 @@ class BrokerClient:
         self._timeout = config.connect_timeout_ms / 1000
         connection = self._connect()
         self.limits = connection.limits
+        self.broker_name = connection.broker_name
         self.endpoint = connection.endpoint
         self._channel = connection.channel
-        self._broker = broker_pb2_grpc.BrokerStub(self._channel)
+        self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
         # Not the stub's, because its responses would be copied once more.
         self._pull = self._channel.unary_stream(
@@ -147,7 +135,7 @@ class BrokerClient:
                 problems.append(_problem(endpoint, error))
             else:
                 limits = BrokerLimits(info.body_bytes_max, info.request_bytes_max)
-                return _Connection(endpoint, channel, limits)
+                return _Connection(endpoint, channel, limits, info.broker_name)
         raise ConnectionFailedError(
             f"{'; '.join(problems)}; check option endpoints and that the broker runs"
         )
@@ -162,46 +150,6 @@ class BrokerClient:
             f"{_problem(self.endpoint, error)}; see whether the broker still runs",
             is_lasting=error.code() in LASTING_FAULTS,
         )
-
-    def query_offsets(self, topics: Sequence[str], group: str) -> Bounds:
-        """Bounds and committed offsets of every queue of the topics that exist.
-
-        Raises ConnectionFailedError, BrokerError.
-        """
-        request = broker_pb2.QueryOffsetsRequest(topics=topics, consumer_group=group)
-        try:
-            response = self._broker.QueryOffsets(
-                request, timeout=self._timeout, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise self.failed(error) from error
-        bounds: Bounds = {}
-        for topic in response.topics:
-            if topic.status.code != TOPIC_NOT_EXIST:
-                check(topic.status)
-                bounds[topic.topic] = {
-                    queue.queue_id: QueueBounds(
-                        queue.min_offset, queue.max_offset, queue.committed_offset
-                    )
-                    for queue in topic.queues
-                }
-        return bounds
-
-    def commit_offsets(self, group: str, positions: Positions) -> None:
-        """Report a group's progress. Raises ConnectionFailedError, BrokerError."""
-        offsets = [
-            broker_pb2.CommittedOffset(topic=topic, queue_id=queue_id, offset=offset)
-            for topic, queues in positions.items()
-            for queue_id, offset in queues.items()
-        ]
-        request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=offsets)
-        try:
-            response = self._broker.CommitOffsets(
-                request, timeout=self._timeout, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise self.failed(error) from error
-        check(response.status)
 
     def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
         """How many queues each topic has for writing. Raises BrokerError for an unknown one."""
@@ -224,7 +172,7 @@ class BrokerClient:
 
     def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
         """One Append stream, without a deadline of its own: each answer is waited for with one."""
-        call: AppendCall = self._broker.Append(requests)
+        call: AppendCall = self.broker.Append(requests)
         return call
 
     def commit_batch(
@@ -232,7 +180,7 @@ class BrokerClient:
     ) -> broker_pb2.CommitBatchResponse:
         """Make a prepared batch visible. Raises ConnectionFailedError, BrokerError."""
         try:
-            response: broker_pb2.CommitBatchResponse = self._broker.CommitBatch(
+            response: broker_pb2.CommitBatchResponse = self.broker.CommitBatch(
                 request, timeout=timeout_ms / 1000
             )
         except grpc.RpcError as error:

@@ -10,6 +10,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def monotonic_ms() -> int:
+    """A time that never goes back, milliseconds from some begin of this machine's."""
+    return time.monotonic_ns() // 1_000_000
+
+
 def sleep_ms(duration_ms: int) -> None:
     """Wait; tests replace it."""
     time.sleep(duration_ms / 1000)
