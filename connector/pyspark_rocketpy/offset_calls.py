@@ -7,7 +7,7 @@ Nothing is kept that a crash could lose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,9 +24,9 @@ from pyspark_rocketpy.client import (
 from pyspark_rocketpy.clock import sleep_ms
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
+from pyspark_rocketpy.retrying import RetryPolicy
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
-BACKOFF_MS_MAX = 5_000
 # Asking again would bring the same answer.
 _FINAL_CODES = (
     grpc.StatusCode.UNIMPLEMENTED,
@@ -35,21 +35,6 @@ _FINAL_CODES = (
     grpc.StatusCode.UNAUTHENTICATED,
 )
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often a question is asked again, and the wait before the first time in ms."""
-
-    times_max: int
-    backoff_ms: int
-
-    def waits_ms(self) -> Iterator[int]:
-        """The wait before each retry: doubling, up to BACKOFF_MS_MAX."""
-        wait_ms = self.backoff_ms
-        for _ in range(self.times_max):
-            yield min(wait_ms, BACKOFF_MS_MAX)
-            wait_ms = min(2 * wait_ms, BACKOFF_MS_MAX)
 
 
 @dataclass(frozen=True, slots=True)

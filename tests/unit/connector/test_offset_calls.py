@@ -10,7 +10,8 @@ import pytest
 
 from pyspark_rocketpy.client import BrokerClient, ClientConfig
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.offset_calls import BACKOFF_MS_MAX, OffsetCalls, RetryPolicy
+from pyspark_rocketpy.offset_calls import OffsetCalls
+from pyspark_rocketpy.retrying import BACKOFF_MS_MAX, RetryPolicy
 
 CONFIG = ClientConfig(("h:1",), 100)
 
