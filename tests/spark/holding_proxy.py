@@ -22,6 +22,8 @@ BYTES_MAX = 64 << 20
 THREADS = 32
 REACHED_SECONDS_MAX = 90.0
 HELD_SECONDS_MAX = 110.0
+# gRPC tells a call without a deadline by one that is very far away.
+DEADLINE_SECONDS_MAX = 1e6
 _OPTIONS = [
     ("grpc.max_receive_message_length", BYTES_MAX),
     ("grpc.max_send_message_length", BYTES_MAX),
@@ -56,6 +58,12 @@ class Hold:
     def release(self) -> None:
         """Let the call go on, and all that come later."""
         self.released.set()
+
+
+def _timeout(context: grpc.ServicerContext) -> float | None:
+    """What is left of the caller's deadline; None where it has none."""
+    left = context.time_remaining()
+    return left if left is not None and left < DEADLINE_SECONDS_MAX else None
 
 
 class HoldingProxy(grpc.GenericRpcHandler):
@@ -109,7 +117,7 @@ class HoldingProxy(grpc.GenericRpcHandler):
             self._pass(method, Moment.ASKED)
             forward: Any = self._channel.unary_unary(method)
             try:
-                answer: bytes = forward(request, timeout=context.time_remaining())
+                answer: bytes = forward(request, timeout=_timeout(context))
             except grpc.RpcError as error:
                 context.abort(error.code(), error.details() or "")
             self._pass(method, Moment.ANSWERED)
@@ -122,7 +130,7 @@ class HoldingProxy(grpc.GenericRpcHandler):
     ) -> Callable[[Any, grpc.ServicerContext], Iterator[bytes]]:
         def handle(request: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
             self._pass(method, Moment.ASKED)
-            call = forward(request, timeout=context.time_remaining())
+            call = forward(request, timeout=_timeout(context))
             context.add_callback(call.cancel)
             try:
                 for answer in call:
