@@ -63,7 +63,7 @@ class Hold:
 def _timeout(context: grpc.ServicerContext) -> float | None:
     """What is left of the caller's deadline; None where it has none."""
     left = context.time_remaining()
-    return left if left is not None and left < DEADLINE_SECONDS_MAX else None
+    return left if left < DEADLINE_SECONDS_MAX else None
 
 
 class HoldingProxy(grpc.GenericRpcHandler):
