@@ -25,9 +25,12 @@ from rocketpy_broker.services.cleaning import CleaningService
 from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
 from rocketpy_broker.services.delay_offsets import DelayOffsetManager
 from rocketpy_broker.services.group_commit import GroupCommit
+from rocketpy_broker.services.holding import HeldCalls
+from rocketpy_broker.services.offset_questions import OffsetQuestionService
 from rocketpy_broker.services.offsets import OffsetService
 from rocketpy_broker.services.persisting import persist_all
 from rocketpy_broker.services.pulling import PullService
+from rocketpy_broker.services.range_limits import RangeLimitService
 from rocketpy_broker.services.store_administration import StoreAdminService
 from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
 from rocketpy_broker.services.topics import TopicConfigManager
@@ -101,10 +104,13 @@ class Broker:
             self._delay_offsets,
             self._batch_ledger,
         )
+        self.held = HeldCalls(self._clock)
+        self.store.on_dispatch(self.held.wake)
+        self._topics.on_change(self.held.wake_for_topics)
         self.pulls = PullService(
             self.store,
             self._topics,
-            self._clock,
+            self.held,
             config.limits,
             slave_read_enable=config.slave_read_enable,
         )
@@ -117,11 +123,15 @@ class Broker:
     ) -> tuple[BrokerServicer, AdminServicer]:
         config = self._config
         offsets = OffsetService(self.store, self._topics, self._groups, self._consumers)
+        questions = OffsetQuestionService(self.store, self._topics, self.held, config.limits)
+        range_limits = RangeLimitService(self.store, self._topics)
         admin = AdminService(config, self.store, self._topics, self._consumers)
         store_admin = StoreAdminService(self.store, self._topics, self._cleaning)
         in_flight_max = config.limits.appends_in_flight_max
         return (
-            BrokerServicer(appends, batches, self.pulls, offsets, in_flight_max),
+            BrokerServicer(
+                appends, batches, self.pulls, offsets, questions, range_limits, in_flight_max
+            ),
             AdminServicer(admin, store_admin),
         )
 
@@ -183,7 +193,7 @@ class Broker:
             try:
                 await stopped.wait()
             finally:
-                self.pulls.stop()
+                self.held.stop()
                 await server.stop()
         persist_all(self._persisted)
 

@@ -51,7 +51,7 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
 
 
 async def give_way() -> None:
-    """Let others have their turn in the running loop. Takes no time of any clock."""
+    """Let everybody else in the loop have a turn; takes no time by any clock."""
     await asyncio.sleep(0)
 
 

@@ -41,13 +41,11 @@ class DefaultSource(DataSource):
 
     def _source_options(self) -> SourceOptions:
         _check_version()
-        from pyspark_rocketpy import positions
+        from pyspark_rocketpy import source_checks
         from pyspark_rocketpy.options import SourceOptions
 
         options = SourceOptions.parse(self.options)
-        if options.starting_offsets is not None:
-            positions.check_starting(options.starting_offsets)
-        positions.check_ending(options.ending_offsets)
+        source_checks.check(options)
         return options
 
     def _read_schema(self, schema: StructType) -> StructType:
@@ -65,7 +63,9 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> RocketpyStreamReader:
         """A streaming reader. Raises OptionError, ColumnError."""
         from pyspark_rocketpy.source import RocketpyStreamReader
+        from pyspark_rocketpy.source_checks import refuse_batch_options
 
+        refuse_batch_options(self.options)
         return RocketpyStreamReader(self._source_options(), self._read_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketpyWriter:

@@ -16,11 +16,13 @@ from pyspark_rocketpy.option_specs import (
     choice_spec,
     duration_ms,
     endpoints,
+    keys,
     names,
     number_spec,
     parse,
     pattern,
     switch_spec,
+    tags,
     text,
 )
 
@@ -97,11 +99,16 @@ SOURCE_OPTIONS = (
         "endingOffsets",
         "latest",
         f"latest, or JSON such as {_JSON_FORM}",
-        "where a batch ends",
+        "where a batch ends; streams refuse all options that set an end",
         text,
     ),
     number_spec(
-        "startingTimestamp", None, 0, 1 << 62, "begin with what was stored from this time on, ms"
+        "startingTimestamp",
+        None,
+        0,
+        1 << 62,
+        "begin with what was stored from this time on, ms since 1970; goes before "
+        "startingOffsetsByTimestamp, which goes before startingOffsets",
     ),
     OptionSpec(
         "startingOffsetsByTimestamp",
@@ -117,7 +124,12 @@ SOURCE_OPTIONS = (
         "what a queue without a message from that time on does",
     ),
     number_spec(
-        "endingTimestamp", None, 0, 1 << 62, "end a batch before what was stored at this time, ms"
+        "endingTimestamp",
+        None,
+        0,
+        1 << 62,
+        "end a batch before what was stored from this time on, ms since 1970, or at the end of a "
+        "queue without such; goes before endingOffsetsByTimestamp, and that before endingOffsets",
     ),
     OptionSpec(
         "endingOffsetsByTimestamp",
@@ -126,19 +138,26 @@ SOURCE_OPTIONS = (
         "the same for each queue of its own",
         text,
     ),
-    number_spec("maxOffsetsPerTrigger", None, 1, 1 << 62, "messages in one micro-batch, at most"),
+    number_spec(
+        "maxOffsetsPerTrigger",
+        None,
+        1,
+        1 << 62,
+        "messages in one micro-batch, at most; batches ignore all limits per trigger",
+    ),
     number_spec(
         "minOffsetsPerTrigger",
         None,
         1,
         1 << 62,
-        "messages that a micro-batch waits for, but not beyond maxTriggerDelay",
+        "messages that a micro-batch waits for, but not beyond maxTriggerDelay; the first one and "
+        "those of AvailableNow do not wait",
     ),
     OptionSpec(
         "maxTriggerDelay",
         "15m",
         "a number with ms, s, m or h",
-        "how long fewer than minOffsetsPerTrigger messages wait",
+        "how long after the last batch fewer than minOffsetsPerTrigger messages wait",
         duration_ms,
     ),
     number_spec(
@@ -156,21 +175,22 @@ SOURCE_OPTIONS = (
         "allocation",
         Allocation,
         None,
-        "how queues are given to tasks where there are more of them than minPartitions "
-        "(default: queues with little to read share a task)",
+        "how queues are given to tasks where there are more of them than minPartitions, or cores "
+        "of the driver if that is not set (default: queues with little to read share a task)",
     ),
     OptionSpec(
         "allocationConfig",
         None,
         'JSON such as [["topic:0","topic:1"],["topic:2"]]',
-        "the queues of each task, for allocation config",
+        "the queues of each task, for allocation config; names every queue once",
         text,
     ),
     OptionSpec(
         "machineRooms",
         None,
         "names with commas",
-        "rooms whose brokers are read, for allocation machineRoom",
+        "rooms whose brokers are read, for allocation machineRoom; a broker's room is the part of "
+        "its name before an @",
         names,
     ),
     OptionSpec(
@@ -178,7 +198,14 @@ SOURCE_OPTIONS = (
         None,
         "TagA || TagB, or *",
         "only messages with one of these tags; the broker leaves out the others",
-        text,
+        tags,
+    ),
+    OptionSpec(
+        "keys",
+        None,
+        "keys with commas",
+        "only messages with one of these keys; the tasks leave out the others",
+        keys,
     ),
     switch_spec(
         "pushDownFilters",
@@ -268,7 +295,8 @@ class SourceOptions:
     allocation: Allocation | None
     allocation_config: str | None
     machine_rooms: tuple[str, ...] | None
-    filter: str | None
+    filter: tuple[str, ...] | None
+    keys: tuple[str, ...] | None
     push_down_filters: bool
     fail_on_data_loss: bool
     commit_offsets: bool
@@ -315,4 +343,6 @@ class SinkOptions:
         parsed = cls(**parse(options, SINK_OPTIONS))  # type: ignore[arg-type]
         if (parsed.txn_app_id is None) != (parsed.txn_version is None):
             raise OptionError("set both options txnAppId and txnVersion, or none of them")
+        if parsed.txn_app_id is not None and parsed.delivery is not Delivery.EXACTLY_ONCE:
+            raise OptionError("txnAppId needs option delivery to be exactly-once, its default")
         return parsed

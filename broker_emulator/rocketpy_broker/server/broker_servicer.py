@@ -14,8 +14,10 @@ from rocketpy_broker.server import status
 from rocketpy_broker.services.appending import AppendService, Stored
 from rocketpy_broker.services.batch_log import Batch
 from rocketpy_broker.services.batches import BatchService
-from rocketpy_broker.services.offsets import CommittedOffset, OffsetService
+from rocketpy_broker.services.offset_questions import OffsetQuestionService
+from rocketpy_broker.services.offsets import CommittedOffset, OffsetService, QueueTime
 from rocketpy_broker.services.pulling import PullService, response_code
+from rocketpy_broker.services.range_limits import OffsetRange, RangeLimitService
 from rocketpy_broker.store.prepared import PreparedRange
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
 from rocketpy_broker.tasks import TaskScope
@@ -35,12 +37,16 @@ class BrokerServicer:
         batches: BatchService,
         pulls: PullService,
         offsets: OffsetService,
+        questions: OffsetQuestionService,
+        range_limits: RangeLimitService,
         appends_in_flight_max: int,
     ) -> None:
         self._appends = appends
         self._batches = batches
         self._pulls = pulls
         self._offsets = offsets
+        self._questions = questions
+        self._range_limits = range_limits
         self._appends_in_flight_max = appends_in_flight_max
 
     async def append(
@@ -120,13 +126,14 @@ class BrokerServicer:
                 request.offset_end,
                 request.response_bytes_max,
                 request.wait_ms_max,
+                request.tags_codes,
             )
         except BrokerError as error:
             yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
             return
         offset = command.offset
         async for result in self._pulls.pull(command):
-            code = response_code(result, offset)
+            code = response_code(result, offset, command.offset_end)
             yield _pull_response(result, code, self._pulls.suggested_broker_id(result))
             offset = result.next_offset
 
@@ -134,9 +141,17 @@ class BrokerServicer:
         self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
     ) -> broker_pb2.QueryOffsetsResponse:
         """Each topic by itself: a missing one does not hide the others."""
+        known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
+        try:
+            question = self._questions.question(
+                request.topics, request.topic_pattern, known, request.wait_ms_max
+            )
+        except BrokerError as error:
+            return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
+        topics = await self._questions.topics_when_new(question)
         return broker_pb2.QueryOffsetsResponse(
             status=status.success(),
-            topics=[self._topic_offsets(topic, request.consumer_group) for topic in request.topics],
+            topics=[self._topic_offsets(topic, request.consumer_group) for topic in topics],
         )
 
     def _topic_offsets(self, topic: str, group: str) -> broker_pb2.TopicOffsets:
@@ -156,6 +171,43 @@ class BrokerServicer:
                 )
                 for queue in queues
             ],
+        )
+
+    async def search_offsets(
+        self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.SearchOffsetsResponse:
+        """All queues or an error."""
+        times = [
+            QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
+            for entry in request.queues
+        ]
+        try:
+            found = await self._offsets.search(times)
+        except BrokerError as error:
+            return broker_pb2.SearchOffsetsResponse(status=status.failure(error))
+        return broker_pb2.SearchOffsetsResponse(
+            status=status.success(),
+            offsets=[
+                broker_pb2.FoundOffset(found=each.found, offset=each.offset) for each in found
+            ],
+        )
+
+    async def limit_ranges(
+        self, request: broker_pb2.LimitRangesRequest, _context: status.Context
+    ) -> broker_pb2.LimitRangesResponse:
+        """All ranges or an error."""
+        ranges = [
+            OffsetRange(QueueKey(part.topic, part.queue_id), part.begin, part.end)
+            for part in request.ranges
+        ]
+        try:
+            reached = await self._range_limits.limit(ranges, request.bytes_max)
+        except BrokerError as error:
+            return broker_pb2.LimitRangesResponse(status=status.failure(error))
+        return broker_pb2.LimitRangesResponse(
+            status=status.success(),
+            ends=[reach.end for reach in reached],
+            bytes=sum(reach.bytes for reach in reached),
         )
 
     async def commit_offsets(
@@ -194,6 +246,16 @@ class BrokerServicer:
                 self.query_offsets,
                 request_deserializer=broker_pb2.QueryOffsetsRequest.FromString,
                 response_serializer=broker_pb2.QueryOffsetsResponse.SerializeToString,
+            ),
+            "SearchOffsets": grpc.unary_unary_rpc_method_handler(
+                self.search_offsets,
+                request_deserializer=broker_pb2.SearchOffsetsRequest.FromString,
+                response_serializer=broker_pb2.SearchOffsetsResponse.SerializeToString,
+            ),
+            "LimitRanges": grpc.unary_unary_rpc_method_handler(
+                self.limit_ranges,
+                request_deserializer=broker_pb2.LimitRangesRequest.FromString,
+                response_serializer=broker_pb2.LimitRangesResponse.SerializeToString,
             ),
             "CommitOffsets": grpc.unary_unary_rpc_method_handler(
                 self.commit_offsets,

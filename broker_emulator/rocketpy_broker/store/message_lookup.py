@@ -36,6 +36,11 @@ class MessageLookup:
         found = self._decoded(physical_offset)
         return None if found is None else self._log.files.view(physical_offset, found.size)
 
+    def store_timestamp_ms(self, physical_offset: int) -> int | None:
+        """When the record at `physical_offset` was stored; None where no whole record begins."""
+        found = self._decoded(physical_offset)
+        return None if found is None else found.record.store_timestamp_ms
+
     def _decoded(self, physical_offset: int) -> DecodedRecord | None:
         segment = self._log.files.find(physical_offset)
         if segment is None or physical_offset >= self._log.end:

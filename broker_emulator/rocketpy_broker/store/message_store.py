@@ -16,17 +16,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
 from rocketpy_broker.store.cleaning import Cleaner, used_ratio
-from rocketpy_broker.store.dispatch import DispatchRequest, block_request
+from rocketpy_broker.store.dispatch import Written, block_request
 from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
 from rocketpy_broker.store.manifest import Manifest
 from rocketpy_broker.store.message_lookup import MessageLookup
 from rocketpy_broker.store.opening import make_parts, manifest_of, recover
 from rocketpy_broker.store.prepared import PreparedRecords
+from rocketpy_broker.store.queue_lookup import QueueLookup
 from rocketpy_broker.store.reader import Reader
 from rocketpy_broker.store.recovery import RecoveryResult
 from rocketpy_broker.store.statistics import StoreStatistics
@@ -49,15 +49,6 @@ logger = logging.getLogger(__name__)
 NOTHING_NEEDED = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """An append on its way to its queue; `end` is where it ends in the log."""
-
-    end: int
-    store_timestamp_ms: int
-    request: DispatchRequest
-
-
 class MessageStore:
     """The store of one broker. Call `open` once before anything else, `close` at the end."""
 
@@ -76,11 +67,12 @@ class MessageStore:
         memory_bytes = int(config.memory_bytes * config.memory_ratio)
         self._reader = Reader(self._log, 0, memory_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self._index)
+        self.queue_lookup = QueueLookup(self._queues, self.messages)
         self.prepared = PreparedRecords(self._log, self._queues)
         # Cleaning leaves records alone from this physical offset on.
         self.needed_from = NOTHING_NEEDED
         self._next_offsets: dict[QueueKey, int] = {}
-        self._undispatched: deque[_Written] = deque()
+        self._undispatched: deque[Written] = deque()
         self._last_store_timestamp_ms = 0
         self._refusal: str | None = "the store is not open"
         self._derived_sealed = False
@@ -219,7 +211,7 @@ class MessageStore:
         self._last_store_timestamp_ms = now_ms
         self._next_offsets[queue] = queue_offset + len(request.units)
         end = self._log.end
-        self._undispatched.append(_Written(end, now_ms, request))
+        self._undispatched.append(Written(end, now_ms, request))
         if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
             self._dispatch(end)
         took_ms = self._clock.monotonic_ms() - begin_ms
