@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.faults.sabotage import SERVICES, STORE, Sabotage
 
 IN_BATCHES = "tests/broker/test_batches.py::test_s08_"
+IN_HINDERED = "tests/broker/test_hindered_batches.py::test_s08_"
 IN_S08 = "tests/faults/test_s08_late_commit.py::test_s08_"
 
 BATCHES = (
@@ -27,28 +28,28 @@ BATCHES = (
             count = await self._finish(batch.writer_id)
             append(batch)
 """,
-        (IN_BATCHES + "what_stopped_half_way_is_finished_by_the_next_start",),
+        (IN_HINDERED + "what_stopped_half_way_is_finished_by_the_next_start",),
     ),
     Sabotage(
         "a start does not look how far a batch has got",
         SERVICES + "batches.py",
         "        self._find_progress()\n",
         "",
-        (IN_BATCHES + "what_stopped_half_way_is_finished_by_the_next_start",),
+        (IN_HINDERED + "what_stopped_half_way_is_finished_by_the_next_start",),
     ),
     Sabotage(
         "a batch is answered before its messages are stored",
         SERVICES + "batches.py",
         "        await self._group_commit.wait(pending.log_end)\n",
         "",
-        (IN_BATCHES + "a_disk_that_is_too_slow_is_an_answer_and_the_batch_gets_there",),
+        (IN_HINDERED + "a_disk_that_is_too_slow_is_an_answer_and_the_batch_gets_there",),
     ),
     Sabotage(
         "what a client gave up is never finished",
         SERVICES + "batches.py",
         "                        await self._try_to_finish(writer_id)\n",
         "                        pass\n",
-        (IN_BATCHES + "what_nobody_asks_for_any_more_is_finished_all_the_same",),
+        (IN_HINDERED + "what_nobody_asks_for_any_more_is_finished_all_the_same",),
     ),
     Sabotage(
         "blocks of another attempt are committed",

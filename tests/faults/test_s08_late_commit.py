@@ -18,8 +18,12 @@ from hypothesis import strategies as st
 
 from rocketpy_broker.services.batch_ledger import CONFIRM_MS, NO_BATCH
 from rocketpy_broker.services.batch_log import BATCHES_QUEUE
+from rocketpy_broker.services.exporting import ExportRequest, FileFormat, StoreExport
+from rocketpy_broker.store.check import StoreCheck
 from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.index_layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.read_only import StoreReadLock, StoreSizes
 from tests.faults.batch_use import (
     WEEK_MS,
     WRITER,
@@ -246,6 +250,25 @@ def test_s08_the_ledgers_file_knows_nothing_that_a_power_cut_can_take_back() -> 
         known = Desk(folder, FlushDiskType.ASYNC_FLUSH)
         known.ledger.load()
         assert known.ledger.last_batch(WRITER) == 0
+
+
+def test_s08_a_store_with_batches_has_no_fault_and_exports_each_message_once(
+    tmp_path: Path,
+) -> None:
+    with workshop() as folder:
+        desk = Desk(folder)
+        desk.open()
+        never = desk.prepare([b"never"], 8)
+        desk.write(0, 1)
+        assert desk.store.messages.at(never.offset) is None
+        desk.stop()
+        sizes = StoreSizes.of(folder)
+        with StoreReadLock(folder):
+            checking = StoreCheck(folder, sizes, IndexFormat(8, 16))
+            assert [str(finding) for finding in checking.run()] == []
+        wanted = ExportRequest([QUEUE.topic], tmp_path / "out", FileFormat.ARROW)
+        with StoreExport(folder, sizes, wanted) as export:
+            assert export.run().message_count == 6
 
 
 def test_s08_an_idle_writer_is_forgotten_but_not_by_a_clock_that_jumps() -> None:
