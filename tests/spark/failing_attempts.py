@@ -53,7 +53,7 @@ def main() -> None:
         rows = spark.readStream.format("rocketpy").options(**source).load()
         writer = troubled(rows).writeStream.format("rocketpy").options(**OPTIONS)
         writer = writer.option("checkpointLocation", f"{FOLDER}/checkpoint")
-        assert writer.trigger(availableNow=True).start().awaitTermination(100)
+        assert writer.trigger(availableNow=True).start().awaitTermination(270)
     spark.stop()
 
 

@@ -38,9 +38,9 @@ def stream(source: Topic, target: Topic, folder: Path, **options: object) -> Str
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("how", "kind"),
-    [("raise", "batch"), ("kill", "batch"), ("kill", "stream"), ("slow", "batch")],
+    ("how", "kind"), [("raise", "batch"), ("kill", "stream"), ("slow", "batch")]
 )
 def test_s2_attempts_that_fail_never_show(
     spark: SparkSession, tmp_path: Path, how: str, kind: str
@@ -53,7 +53,7 @@ def test_s2_attempts_that_fail_never_show(
         os.mkfifo(tmp_path / "pipe")
         program = [sys.executable, str(PROGRAM), how, kind, broker.endpoint, "target"]
         done = subprocess.run(
-            [*program, str(tmp_path)], capture_output=True, text=True, check=False, timeout=110
+            [*program, str(tmp_path)], capture_output=True, text=True, check=False, timeout=280
         )
         assert done.returncode == 0, done.stderr[-3_000:]
         assert target.bodies() == numbers(20_000)
