@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pyspark_rocketpy.clock import monotonic_ms, pause_ms
+from pyspark_rocketpy.clock import monotonic_ms, sleep_ms
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueRange
 from pyspark_rocketpy.options import SourceOptions
 from pyspark_rocketpy.planning import ranges_between
@@ -29,7 +29,7 @@ class Admission:
         options: SourceOptions,
         *,
         now: Callable[[], int] = monotonic_ms,
-        pause: Callable[[int], None] = pause_ms,
+        pause: Callable[[int], None] = sleep_ms,
     ) -> None:
         self._count_min = options.min_offsets_per_trigger
         self._count_max = options.max_offsets_per_trigger

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
-from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     AppendCall: TypeAlias = _CallIterator[broker_pb2.AppendResponse]
 
 SUCCESS, TOPIC_NOT_EXIST = 0, 17
+SYSTEM_BUSY, FLUSH_DISK_TIMEOUT = 2, 10
+# Transport faults that another try would meet again.
+LASTING_FAULTS = (
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+)
 MESSAGE_BYTES_MAX = 64 << 20
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 _RETRIES = {
@@ -54,6 +63,8 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Two clients of one process may talk to brokers that took each other's port.
     ("grpc.use_local_subchannel_pool", 1),
+    # With probing, gRPC chooses by itself how much it takes in ahead, some MiB.
+    ("grpc.http2.bdp_probe", 0),
 ]
 
 
@@ -64,6 +75,8 @@ class ClientConfig:
     endpoints: tuple[str, ...]
     connect_timeout_ms: int
     pull_timeout_ms: int = 30_000
+    # Bytes of one pull that may have come before they are asked for.
+    prefetch_bytes_max: int = 96 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +106,7 @@ class BrokerClient:
         connection = self._connect()
         self.limits = connection.limits
         self.broker_name = connection.broker_name
-        self._endpoint = connection.endpoint
+        self.endpoint = connection.endpoint
         self._channel = connection.channel
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
@@ -109,7 +122,9 @@ class BrokerClient:
         problems = []
         share = self._timeout / len(self._config.endpoints)
         for endpoint in self._config.endpoints:
-            channel = grpc.insecure_channel(endpoint, _CHANNEL_OPTIONS)
+            # gRPC was seen to take in half as much again as it is told.
+            ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max * 2 // 3)
+            channel = grpc.insecure_channel(endpoint, [*_CHANNEL_OPTIONS, ahead])
             stub = admin_pb2_grpc.AdminStub(channel)
             try:
                 info = stub.GetBrokerInfo(
@@ -132,7 +147,8 @@ class BrokerClient:
     def failed(self, error: grpc.RpcError) -> ConnectionFailedError:
         """The declared form of a transport fault."""
         return ConnectionFailedError(
-            f"{_problem(self._endpoint, error)}; see whether the broker still runs"
+            f"{_problem(self.endpoint, error)}; see whether the broker still runs",
+            is_lasting=error.code() in LASTING_FAULTS,
         )
 
     def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
@@ -155,9 +171,22 @@ class BrokerClient:
         return call
 
     def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
-        """One Append stream, without a deadline of its own."""
+        """One Append stream, without a deadline of its own: each answer is waited for with one."""
         call: AppendCall = self.broker.Append(requests)
         return call
+
+    def commit_batch(
+        self, request: broker_pb2.CommitBatchRequest, timeout_ms: int
+    ) -> broker_pb2.CommitBatchResponse:
+        """Make a prepared batch visible. Raises ConnectionFailedError, BrokerError."""
+        try:
+            response: broker_pb2.CommitBatchResponse = self.broker.CommitBatch(
+                request, timeout=timeout_ms / 1000
+            )
+        except grpc.RpcError as error:
+            raise self.failed(error) from error
+        check(response.status)
+        return response
 
 
 def _problem(endpoint: str, error: grpc.RpcError) -> str:
@@ -168,9 +197,12 @@ def _problem(endpoint: str, error: grpc.RpcError) -> str:
 
 
 def check(status: common_pb2.Status) -> None:
-    """Raises BrokerError for any status but success."""
+    """Raises BrokerError for any status but success, BrokerBusyError where it may pass."""
+    text = f"{status.remark} (response code {status.code})"
+    if status.code in {SYSTEM_BUSY, FLUSH_DISK_TIMEOUT}:
+        raise BrokerBusyError(text)
     if status.code != SUCCESS:
-        raise BrokerError(f"{status.remark} (response code {status.code})")
+        raise BrokerError(text)
 
 
 _clients: dict[ClientConfig, BrokerClient] = {}

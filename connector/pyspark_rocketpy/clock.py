@@ -1,4 +1,4 @@
-"""The connector's one look at the time. Holds no state."""
+"""The connector's one look at the time, and its one wait. Holds no state."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def pause_ms(duration_ms: int) -> None:
-    """Do nothing for so many milliseconds."""
+def sleep_ms(duration_ms: int) -> None:
+    """Wait; tests replace it."""
     time.sleep(duration_ms / 1000)

@@ -54,6 +54,24 @@ def endpoints(value: str) -> tuple[str, ...]:
     return found
 
 
+def tags(value: str) -> tuple[str, ...] | None:
+    """`TagA || TagB` as RocketMQ reads it, each tag once; None for `*`. Raises ValueError."""
+    parts = tuple(dict.fromkeys(part.strip() for part in value.split("||")))
+    if parts == ("*",):
+        return None
+    if not all(parts) or "*" in parts:
+        raise ValueError
+    return parts
+
+
+def keys(value: str) -> tuple[str, ...]:
+    """Different keys, none with a blank inside, for blanks part a message's keys."""
+    parts = names(value)
+    if any(" " in part for part in parts):
+        raise ValueError
+    return parts
+
+
 def _switch(value: str) -> bool:
     return {"true": True, "false": False}[value.strip().lower()]
 

@@ -16,11 +16,13 @@ from pyspark_rocketpy.option_specs import (
     choice_spec,
     duration_ms,
     endpoints,
+    keys,
     names,
     number_spec,
     parse,
     pattern,
     switch_spec,
+    tags,
     text,
 )
 
@@ -196,7 +198,14 @@ SOURCE_OPTIONS = (
         None,
         "TagA || TagB, or *",
         "only messages with one of these tags; the broker leaves out the others",
-        text,
+        tags,
+    ),
+    OptionSpec(
+        "keys",
+        None,
+        "keys with commas",
+        "only messages with one of these keys; the tasks leave out the others",
+        keys,
     ),
     switch_spec(
         "pushDownFilters",
@@ -286,7 +295,8 @@ class SourceOptions:
     allocation: Allocation | None
     allocation_config: str | None
     machine_rooms: tuple[str, ...] | None
-    filter: str | None
+    filter: tuple[str, ...] | None
+    keys: tuple[str, ...] | None
     push_down_filters: bool
     fail_on_data_loss: bool
     commit_offsets: bool

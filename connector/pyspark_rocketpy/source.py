@@ -26,7 +26,8 @@ from pyspark_rocketpy.boundaries import Boundary
 from pyspark_rocketpy.client import ClientConfig
 from pyspark_rocketpy.columns import arrow_schema
 from pyspark_rocketpy.errors import OptionError, RocketpyError
-from pyspark_rocketpy.offset_calls import OffsetCalls, RetryPolicy, Subscription
+from pyspark_rocketpy.message_filter import MessageFilter
+from pyspark_rocketpy.offset_calls import OffsetCalls, Subscription
 from pyspark_rocketpy.offsets import (
     Bounds,
     Offset,
@@ -38,7 +39,9 @@ from pyspark_rocketpy.offsets import (
 )
 from pyspark_rocketpy.options import SourceOptions
 from pyspark_rocketpy.planning import TaskPlan, TaskRules, plan_tasks, ranges_between
+from pyspark_rocketpy.pulling import PullConfig
 from pyspark_rocketpy.reading import ReadConfig, read_ranges
+from pyspark_rocketpy.retrying import RetryPolicy
 
 logger = logging.getLogger(__name__)
 PlannedPartition = InputPartition | None
@@ -61,13 +64,17 @@ class _Planner:
         self._options = options
         self._schema = schema
         self._client_config = ClientConfig(
-            options.endpoints, options.connect_timeout_ms, options.pull_timeout_ms
+            options.endpoints,
+            options.connect_timeout_ms,
+            options.pull_timeout_ms,
+            options.prefetch_bytes_max,
         )
+        self.wanted = MessageFilter(options.filter, options.keys)
         self._subscription = Subscription(
             options.topics, options.topic_pattern, options.consumer_group
         )
-        retries = RetryPolicy(options.retry_times_max, options.retry_backoff_ms)
-        self.calls = OffsetCalls(self._client_config, retries)
+        self._retries = RetryPolicy(options.retry_times_max, options.retry_backoff_ms)
+        self.calls = OffsetCalls(self._client_config, self._retries)
 
     def bounds(self, known: Bounds | None = None, hold_ms: int = 0) -> Bounds:
         """What the broker has of our topics, now or when it is no more what is known."""
@@ -99,12 +106,16 @@ class _Planner:
         """The messages of one task; Spark gives None for a batch without partitions."""
         if not isinstance(partition, TaskPartition):
             return iter(())
-        config = ReadConfig(
+        options = self._options
+        pull = PullConfig(
             self._client_config,
-            self._options.consumer_group,
-            self._options.fetch_bytes_max,
-            self._options.fail_on_data_loss,
+            self._retries,
+            options.consumer_group,
+            options.fetch_bytes_max,
+            options.fail_on_data_loss,
+            self.wanted.tags_codes,
         )
+        config = ReadConfig(pull, self.wanted)
         return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
 
     def commit(self, reached: Positions) -> bool:

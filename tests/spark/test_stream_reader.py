@@ -11,11 +11,13 @@ import grpc
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_rocketpy import clock
 from pyspark_rocketpy.client import ClientConfig
 from pyspark_rocketpy.columns import source_schema
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError
-from pyspark_rocketpy.offset_calls import OffsetCalls, RetryPolicy, Subscription
+from pyspark_rocketpy.offset_calls import OffsetCalls, Subscription
 from pyspark_rocketpy.options import SourceOptions
+from pyspark_rocketpy.retrying import RetryPolicy
 from pyspark_rocketpy.source import RocketpyStreamReader, TaskPartition
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
@@ -178,7 +180,9 @@ def test_progress_that_cannot_be_reported_is_no_error_and_is_reported_later(
         assert bounds["T"][0].committed_offset == 1
 
 
-def test_k03_a_question_outlives_a_broker_that_is_away_for_a_while(tmp_path: Path) -> None:
+def test_k03_a_question_outlives_a_broker_that_is_away_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with LocalBroker(tmp_path) as broker:
         broker.create_topic("T", queues=1)
         pauses: list[int] = []
@@ -189,7 +193,8 @@ def test_k03_a_question_outlives_a_broker_that_is_away_for_a_while(tmp_path: Pat
                 broker.start()
 
         config = ClientConfig((broker.endpoint,), 300)
-        calls = OffsetCalls(config, RetryPolicy(16, 1), pause=start_at_the_second)
+        calls = OffsetCalls(config, RetryPolicy(16, 1))
+        monkeypatch.setattr(clock, "sleep_ms", start_at_the_second)
         subscription = Subscription(("T",), None, "")
         before = calls.bounds(subscription)
         broker.kill()
@@ -210,11 +215,14 @@ def test_k03_another_endpoint_answers_when_one_has_gone(tmp_path: Path) -> None:
         assert calls.bounds(subscription)["T"][0].max_offset == 1
 
 
-def test_a_broker_that_never_answered_is_told_at_once(tmp_path: Path) -> None:
+def test_a_broker_that_never_answered_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with LocalBroker(tmp_path) as broker:
         endpoint = broker.endpoint
     pauses: list[int] = []
-    calls = OffsetCalls(ClientConfig((endpoint,), 300), RetryPolicy(16, 1), pause=pauses.append)
+    monkeypatch.setattr(clock, "sleep_ms", pauses.append)
+    calls = OffsetCalls(ClientConfig((endpoint,), 300), RetryPolicy(16, 1))
     with pytest.raises(ConnectionFailedError, match=endpoint):
         calls.bounds(Subscription(("T",), None, ""))
     assert pauses == []
