@@ -130,6 +130,42 @@ def test_k01_a_batch_that_is_run_again_reads_a_new_topic_from_the_same_begin(
     assert planned(source, end, end) == []
 
 
+def test_s5_a_removed_topic_leaves_the_offset_at_once_and_is_counted(
+    rocketpy_broker: LocalBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever minOffsetsPerTrigger says, so that it is told once."""
+    enough = {"minOffsetsPerTrigger": 5, "maxTriggerDelay": "1h", "failOnDataLoss": "false"}
+    send(rocketpy_broker, topic, b"a")
+    source = reader(rocketpy_broker, topic, **enough)
+    limit = source.getDefaultReadLimit()
+    end = source.latestOffset(source.initialOffset(), limit)
+    send(rocketpy_broker, topic, b"b", b"c")
+    assert source.latestOffset(end, limit) is end, "two are too few"
+    rocketpy_broker.delete_topic(topic)
+    after = source.latestOffset(end, limit)
+    assert after["offsetTable"] == {}
+    assert f"offsets [1, 3) of queue 0 of topic '{topic}' are gone" in caplog.text
+    assert "2 messages are passed over" in caplog.text
+    assert source.latestOffset(after, limit) is after
+
+
+def test_s5_available_now_ends_where_a_topic_was_removed(
+    rocketpy_broker: LocalBroker, topic: str
+) -> None:
+    send(rocketpy_broker, topic, b"a")
+    source = reader(rocketpy_broker, topic)
+    end = source.latestOffset(source.initialOffset(), source.getDefaultReadLimit())
+    rocketpy_broker.delete_topic(topic)
+    strict = reader(rocketpy_broker, topic)
+    allowed = reader(rocketpy_broker, topic, failOnDataLoss="false")
+    for restarted in (strict, allowed):
+        restarted.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match=f"offset 1 on of queue 0 of topic '{topic}'"):
+        strict.latestOffset(end, strict.getDefaultReadLimit())
+    after = allowed.latestOffset(end, allowed.getDefaultReadLimit())
+    assert allowed.latestOffset(after, allowed.getDefaultReadLimit()) is after
+
+
 def lose_head(broker: LocalBroker, data: Path) -> None:
     """Take away every log segment that is not one of the last two."""
     broker.stop()
