@@ -21,19 +21,11 @@ from pyspark_rocketpy.client import (
     client_for,
     forget_client,
 )
-from pyspark_rocketpy.clock import sleep_ms
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
-from pyspark_rocketpy.retrying import RetryPolicy
+from pyspark_rocketpy.retrying import Retries, RetryPolicy
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
-# Asking again would bring the same answer.
-_FINAL_CODES = (
-    grpc.StatusCode.UNIMPLEMENTED,
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
-)
 _T = TypeVar("_T")
 
 
@@ -64,29 +56,23 @@ class OffsetCalls:
         retries: RetryPolicy,
         *,
         client_of: Callable[[ClientConfig], BrokerClient] = client_for,
-        pause: Callable[[int], None] = sleep_ms,
     ) -> None:
         self._config = config
         self._retries = retries
         self._timeout = config.connect_timeout_ms / 1000
         self._client_of = client_of
-        self._pause = pause
         self._answered = False
 
     def _ask(self, question: Callable[[BrokerClient], _T]) -> _T:
         """The answer to a question, asked as often as the retries allow."""
-        waits_ms = self._retries.waits_ms()
+        retries = Retries(self._config, self._retries)
         while True:
             try:
                 answer = self._ask_once(question)
             except ConnectionFailedError as error:
-                final = isinstance(error.__cause__, grpc.RpcError) and (
-                    error.__cause__.code() in _FINAL_CODES
-                )
-                wait_ms = next(waits_ms, None)
-                if final or wait_ms is None or not self._answered:
+                if not self._answered:
                     raise
-                self._pause(wait_ms)
+                retries.pause(error)
             else:
                 self._answered = True
                 return answer

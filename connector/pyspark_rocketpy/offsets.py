@@ -98,8 +98,13 @@ def begin_of(start: Offset, end: Offset) -> Positions:
         begin = _positions(end["base"])
     else:
         begin = positions_of(end)
+    ends = positions_of(end)
     for topic, queues in _positions(end.get("new", {})).items():
-        begin[topic] = {**begin.get(topic, {}), **queues}
+        for queue_id, offset in queues.items():
+            known = begin.setdefault(topic, {}).get(queue_id)
+            # A queue that was made anew ends before the place that was reached in the old one.
+            if known is None or known > ends[topic][queue_id]:
+                begin[topic][queue_id] = offset
     return begin
 
 

@@ -5,7 +5,7 @@ Holds no state but the count of failures of one call or stream; the waits go by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -28,13 +28,6 @@ class RetryPolicy:
 
     times_max: int
     backoff_ms: int
-
-    def waits_ms(self) -> Iterator[int]:
-        """The wait before each retry: doubling, up to BACKOFF_MS_MAX."""
-        wait_ms = self.backoff_ms
-        for _ in range(self.times_max):
-            yield min(wait_ms, BACKOFF_MS_MAX)
-            wait_ms = min(2 * wait_ms, BACKOFF_MS_MAX)
 
 
 class Retries:

@@ -175,7 +175,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Pin the end: what arrives from now on is for the next run."""
-        self._available_now_end = positions.latest_positions(self._planner.existing())
+        self._available_now_end = positions.latest_positions(self._planner.bounds())
 
     def initialOffset(self) -> Offset:
         """The query's first position. Asked twice, and answered alike within one run."""
@@ -201,7 +201,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = positions.vanished(begin, bounds, seen)
         losses.settle(lost, fail_on_data_loss=self._options.fail_on_data_loss)
         self._seen, self._planned = bounds, begin
-        if runs_on and self._admission.put_off(begin, bounds):
+        if runs_on and not lost and self._admission.put_off(begin, bounds):
             self._idle = True
             return start
         end = self._end_of(begin, bounds, limited=limit == _OWN_LIMITS)

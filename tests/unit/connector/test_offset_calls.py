@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import grpc
 import pytest
 
-from pyspark_rocketpy.client import BrokerClient, ClientConfig
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.client import LASTING_FAULTS, BrokerClient, ClientConfig
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offset_calls import OffsetCalls
 from pyspark_rocketpy.retrying import BACKOFF_MS_MAX, RetryPolicy
@@ -43,8 +44,8 @@ class FlakyBroker:
             raise Fault(self.faults.pop(0))
         return "broker-a"
 
-    def failed(self, _error: Any) -> ConnectionFailedError:
-        return ConnectionFailedError("away")
+    def failed(self, error: Fault) -> ConnectionFailedError:
+        return ConnectionFailedError("away", is_lasting=error.code() in LASTING_FAULTS)
 
 
 @pytest.fixture
@@ -53,15 +54,17 @@ def broker() -> FlakyBroker:
 
 
 @pytest.fixture
-def paused() -> list[int]:
-    return []
+def paused(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The waits so far, which pass at once."""
+    waits_ms: list[int] = []
+    monkeypatch.setattr(clock, "sleep_ms", waits_ms.append)
+    return waits_ms
 
 
 @pytest.fixture
 def calls(broker: FlakyBroker, paused: list[int]) -> Callable[[int], OffsetCalls]:
     def make(times_max: int) -> OffsetCalls:
-        retries = RetryPolicy(times_max, 100)
-        return OffsetCalls(CONFIG, retries, client_of=broker.of, pause=paused.append)
+        return OffsetCalls(CONFIG, RetryPolicy(times_max, 100), client_of=broker.of)
 
     return make
 
