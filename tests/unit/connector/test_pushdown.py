@@ -69,13 +69,14 @@ def rows(begin: Positions, end: Positions) -> list[dict[str, Any]]:
     ]
 
 
+def passes(row: dict[str, Any], one: Any) -> bool:
+    """Whether Spark lets a row pass a comparison."""
+    return COMPARISONS[type(one)](row[one.attribute[0]], one.value)
+
+
 def passing(found: list[dict[str, Any]], filters: list[Filter]) -> list[dict[str, Any]]:
-    """The rows that Spark lets pass."""
-    return [
-        row
-        for row in found
-        if all(COMPARISONS[type(one)](row[one.attribute[0]], one.value) for one in filters)  # type: ignore[attr-defined]
-    ]
+    """The rows that pass all filters."""
+    return [row for row in found if all(passes(row, one) for one in filters)]
 
 
 def narrowed(*filters: Filter) -> tuple[Positions, Positions]:
