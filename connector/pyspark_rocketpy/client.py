@@ -44,6 +44,8 @@ MESSAGE_BYTES_MAX = 64 << 20
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 _RETRIES = {
     "methodConfig": [
+        # The appender sends blocks again itself.
+        {"name": [{"service": "rocketpy.v1.Broker", "method": "Append"}]},
         {
             "name": [{"service": "rocketpy.v1.Broker"}, {"service": "rocketpy.v1.Admin"}],
             "retryPolicy": {
@@ -53,7 +55,7 @@ _RETRIES = {
                 "backoffMultiplier": 2,
                 "retryableStatusCodes": ["UNAVAILABLE"],
             },
-        }
+        },
     ]
 }
 _CHANNEL_OPTIONS = [
@@ -105,8 +107,8 @@ class BrokerClient:
         self._timeout = config.connect_timeout_ms / 1000
         connection = self._connect()
         self.limits = connection.limits
-        self.broker_name = connection.broker_name
         self.endpoint = connection.endpoint
+        self.broker_name = connection.broker_name
         self._channel = connection.channel
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)

@@ -347,4 +347,6 @@ class SinkOptions:
         parsed = cls(**parse(options, SINK_OPTIONS))  # type: ignore[arg-type]
         if (parsed.txn_app_id is None) != (parsed.txn_version is None):
             raise OptionError("set both options txnAppId and txnVersion, or none of them")
+        if parsed.txn_app_id is not None and parsed.delivery is not Delivery.EXACTLY_ONCE:
+            raise OptionError("txnAppId needs option delivery to be exactly-once, its default")
         return parsed

@@ -144,7 +144,7 @@ def test_a_broker_that_stops_in_a_query_is_one_clear_error(
         ("body int", (1,), ["column 'body'", "int", "binary or string"]),
         ("tags string", ("x",), ["column body is missing"]),
         ("body string, tags int", ("x", 1), ["column 'tags'", "int", "string"]),
-        ("body string, queueId long", ("x", 1), ["column 'queueId'", "bigint", "int"]),
+        ("body string, queueId string", ("x", "1"), ["column 'queueId'", "cast(queueId as"]),
         ("body string", (None,), ["column body is null in row 0"]),
         ("body string, queueId int", ("x", 9), ["queueId is 9", "queues 0 to 1"]),
         ("body string, queueId int", ("x", -2), ["queueId is -2"]),
@@ -179,7 +179,8 @@ def test_an_oversize_message_is_named_and_nothing_of_its_batch_is_stored(topic: 
     ("options", "words"),
     [
         ({"topics": "a"}, ["unknown option topics"]),
-        ({"delivery": "exactly-once"}, ["delivery", "exactly-once", "at-least-once"]),
+        ({"delivery": "twice"}, ["delivery", "exactly-once", "at-least-once"]),
+        ({"txnAppId": "job"}, ["txnAppId", "txnVersion"]),
         ({"batchBytesMax": 10}, ["batchBytesMax", "'10'", "1024 to"]),
         ({"topic": None}, ["no topic"]),
     ],

@@ -99,6 +99,9 @@ def test_k05_nothing_is_found_before_the_queues_minimum(
     begin = store.range_of(QUEUE).min_offset
     assert begin > 0
     searched(store, times, begin)
+    stretch = store.queue_lookup.stretch(QUEUE, 0, 120)
+    assert stretch is not None
+    assert stretch.begin == begin
 
 
 def test_k05_blank_units_are_no_messages(

@@ -1,21 +1,19 @@
-"""A gRPC server that answers pulls as a test says: with any records, any statuses, endlessly.
+"""A broker that does what a script says: stores, refuses, breaks off, or says nothing.
 
-It never checks a request, stores nothing, and breaks a call only where the test makes it.
+It may lose connections and answers at any block and any commit. It never stores half a block, never
+answers out of order, and keeps everything in memory.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from types import TracebackType
 
 import grpc
-import numpy as np
 
 from pyspark_rocketpy.client import ClientConfig, forget_client
-from rocketpy_proto.record import Host, RecordBlock
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -23,85 +21,129 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2_grpc,
     common_pb2,
 )
-from tests.blocks import wire_block
+from tests.blocks import bodies_of
 
-STORE_HOST = Host.parse("127.0.0.1:10911")
-Answers = Callable[
-    [broker_pb2.PullRequest, grpc.ServicerContext], Iterator[broker_pb2.PullResponse]
-]
-
-
-def stored(offset: int, bodies: Sequence[bytes], *, tags: str | None = None) -> RecordBlock:
-    """Records as a broker holds them in queue 0 of topic T, from `offset` on."""
-    block = wire_block("T", bodies, tags=tags).parsed()
-    block.patch_stored(
-        queue_offset_first=offset,
-        physical_offset_first=1000 * offset,
-        store_timestamp_ms=1_700_000_000_000 + offset,
-        store_host=STORE_HOST,
-        queue_id=0,
-    )
-    return block
+# What may happen to a block or a commit.
+STORE, BUSY, FLUSH_TIMEOUT, REFUSE = "store", "busy", "flush timeout", "refuse"
+LOSE, LOSE_ANSWER, SILENCE, LASTING = "lose", "lose the answer", "silence", "lasting"
+CODES = {STORE: 0, BUSY: 2, FLUSH_TIMEOUT: 10, REFUSE: 13}
+STORING = (STORE, FLUSH_TIMEOUT, LOSE_ANSWER)
+QUEUES = 4
 
 
-def response(*blocks: RecordBlock, next_offset: int) -> broker_pb2.PullResponse:
-    """Records that were found."""
-    sizes = np.concatenate([block.sizes for block in blocks]).astype(">i4")
-    return broker_pb2.PullResponse(
-        pull_status=broker_pb2.FOUND,
-        next_offset=next_offset,
-        record_sizes=sizes.tobytes(),
-        records=b"".join(block.data.tobytes() for block in blocks),
-    )
+class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer):
+    """Serves from `start` to `stop`; `script` is used up, then everything is stored."""
 
+    def __init__(self, *script: str, request_bytes_max: int = 32 << 20) -> None:
+        self.script = list(script)
+        self.stored: list[broker_pb2.AppendRequest] = []
+        self.commits: list[broker_pb2.CommitBatchRequest] = []
+        self.last_batches: dict[str, int] = {}
+        self.calls = 0
+        self._request_bytes_max = request_bytes_max
+        self._end = 1_000
+        self._server: grpc.Server | None = None
+        self.port = 0
 
-def status(
-    code: int, pull_status: broker_pb2.PullStatus, next_offset: int
-) -> broker_pb2.PullResponse:
-    """A response without records."""
-    return broker_pb2.PullResponse(
-        status=common_pb2.Status(code=code), pull_status=pull_status, next_offset=next_offset
-    )
+    def __enter__(self) -> ScriptedBroker:
+        self.start()
+        return self
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        forget_client(self.config)
 
-@dataclass
-class ScriptedBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
-    """What was asked, and how many calls are still served."""
+    def start(self) -> None:
+        """Begin to serve, on the same port as before if there was one."""
+        # Streams that are to stay silent hold a thread each.
+        self._server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
+        admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)
+        broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self._server.start()
 
-    answers: Answers
-    port: int = 0
-    requests: list[broker_pb2.PullRequest] = field(default_factory=list)
-    calls_ended: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    def stop(self) -> None:
+        """Break off every call."""
+        if self._server is not None:
+            self._server.stop(None).wait()
 
     @property
     def config(self) -> ClientConfig:
-        """How to reach it."""
+        """For a client of this broker."""
         return ClientConfig((f"127.0.0.1:{self.port}",), 5_000)
 
-    def GetBrokerInfo(  # noqa: N802 (a name of the contract)
-        self, _request: admin_pb2.GetBrokerInfoRequest, _context: grpc.ServicerContext
+    def bodies(self, queue_id: int | None = None) -> list[bytes]:
+        """What is stored, also more than once."""
+        return [
+            body
+            for block in self.stored
+            if queue_id is None or block.queue_id == queue_id
+            for body in bodies_of(block.records, block.record_sizes)
+        ]
+
+    def _next(self) -> str:
+        self.calls += 1
+        return self.script.pop(0) if self.script else STORE
+
+    def _break_off(self, event: str, context: grpc.ServicerContext) -> None:
+        if event in {LOSE, LOSE_ANSWER}:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the script says so")
+        if event == LASTING:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the script says so")
+        if event == SILENCE:
+            gone = threading.Event()
+            context.add_callback(gone.set)
+            gone.wait()
+            context.abort(grpc.StatusCode.CANCELLED, "nobody listens")
+
+    def GetBrokerInfo(  # noqa: N802 (a method of the contract)
+        self, request: admin_pb2.GetBrokerInfoRequest, context: grpc.ServicerContext
     ) -> admin_pb2.GetBrokerInfoResponse:
-        return admin_pb2.GetBrokerInfoResponse(body_bytes_max=1 << 22, request_bytes_max=1 << 25)
+        return admin_pb2.GetBrokerInfoResponse(
+            body_bytes_max=4 << 20, request_bytes_max=self._request_bytes_max
+        )
 
-    def Pull(  # noqa: N802 (a name of the contract)
-        self, request: broker_pb2.PullRequest, context: grpc.ServicerContext
-    ) -> Iterator[broker_pb2.PullResponse]:
-        self.requests.append(request)
-        context.add_callback(self.calls_ended.release)
-        return self.answers(request, context)
+    def ListTopics(  # noqa: N802 (a method of the contract)
+        self, request: admin_pb2.ListTopicsRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ListTopicsResponse:
+        configs = [
+            admin_pb2.TopicConfig(topic=topic, write_queue_nums=QUEUES) for topic in request.topics
+        ]
+        return admin_pb2.ListTopicsResponse(configs=configs)
 
+    def Append(  # noqa: N802 (a method of the contract)
+        self, requests: Iterator[broker_pb2.AppendRequest], context: grpc.ServicerContext
+    ) -> Iterator[broker_pb2.AppendResponse]:
+        for request in requests:
+            event = self._next()
+            if event in STORING:
+                self.stored.append(request)
+                self._end += len(request.records)
+            self._break_off(event, context)
+            yield broker_pb2.AppendResponse(
+                status=common_pb2.Status(code=CODES[event], remark=f"scripted: {event}"),
+                queue_id=request.queue_id,
+                physical_offset=self._end - len(request.records),
+                record_count=len(request.record_sizes) // 4,
+            )
 
-@contextmanager
-def scripted_broker(answers: Answers) -> Iterator[ScriptedBroker]:
-    """A server on a free port; its clients are forgotten at the end."""
-    broker = ScriptedBroker(answers)
-    server = grpc.server(ThreadPoolExecutor(4))
-    broker_pb2_grpc.add_BrokerServicer_to_server(broker, server)
-    admin_pb2_grpc.add_AdminServicer_to_server(broker, server)
-    broker.port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield broker
-    finally:
-        forget_client(broker.config)
-        server.stop(None).wait()
+    def CommitBatch(  # noqa: N802 (a method of the contract)
+        self, request: broker_pb2.CommitBatchRequest, context: grpc.ServicerContext
+    ) -> broker_pb2.CommitBatchResponse:
+        event = self._next()
+        last = self.last_batches.get(request.writer_id, -1)
+        if event in STORING and request.batch_id > last:
+            self.commits.append(request)
+            self.last_batches[request.writer_id] = request.batch_id
+        self._break_off(event, context)
+        late = request.batch_id <= last
+        return broker_pb2.CommitBatchResponse(
+            status=common_pb2.Status(code=CODES[event], remark=f"scripted: {event}"),
+            outcome=broker_pb2.ALREADY_COMMITTED if late else broker_pb2.COMMITTED,
+            batch_id=max(last, request.batch_id),
+        )

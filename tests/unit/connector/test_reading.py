@@ -21,7 +21,7 @@ from pyspark_rocketpy.reading import ReadConfig, read_ranges
 from pyspark_rocketpy.retrying import RetryPolicy
 from rocketpy_proto.record import COLUMN_TYPES, columns
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.unit.connector.scripted_broker import (
+from tests.unit.connector.scripted_pulls import (
     Answers,
     response,
     scripted_broker,
