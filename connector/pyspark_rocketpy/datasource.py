@@ -56,9 +56,11 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> RocketpyBatchReader:
         """A batch reader. Raises OptionError, ColumnError."""
-        from pyspark_rocketpy.source import RocketpyBatchReader
+        from pyspark_rocketpy.source import RocketpyBatchReader, RocketpyPushDownReader
 
-        return RocketpyBatchReader(self._source_options(), self._read_schema(schema))
+        options = self._source_options()
+        kind = RocketpyPushDownReader if options.push_down_filters else RocketpyBatchReader
+        return kind(options, self._read_schema(schema))
 
     def streamReader(self, schema: StructType) -> RocketpyStreamReader:
         """A streaming reader. Raises OptionError, ColumnError."""

@@ -168,7 +168,12 @@ def _field(name: str) -> str:
 def option_table(specs: tuple[OptionSpec, ...]) -> str:
     """The options as a Markdown table, for the documentation."""
     rows = [
-        f"| `{spec.name}` | {spec.default or ''} | {spec.accepted} | {spec.meaning} |"
+        f"| `{spec.name}` | {spec.default or ''} | {_cell(spec.accepted)} | {spec.meaning} |"
         for spec in specs
     ]
     return "\n".join(["| option | default | accepted | meaning |", "|---|---|---|---|", *rows])
+
+
+def _cell(content: str) -> str:
+    """A text that may hold a table's own bars."""
+    return content.replace("|", "\\|")

@@ -217,7 +217,11 @@ SOURCE_OPTIONS = (
     switch_spec("commitOffsets", "true", "whether progress is reported to the broker"),
     OptionSpec("columns", None, "column names with commas", "the columns to read", names),
     number_spec(
-        "fetchBytesMax", 4 << 20, 1_024, 8 << 20, "bytes of one response, which is one Arrow batch"
+        "fetchBytesMax",
+        4 << 20,
+        1_024,
+        8 << 20,
+        "bytes of one response, and of one Arrow batch's records",
     ),
     number_spec(
         "prefetchBytesMax", 32 << 20, 1_024, 64 << 20, "bytes that a task fetches ahead, at most"

@@ -8,11 +8,11 @@ broker is for other tools to see. Source: spec/spark_python_datasource.md sectio
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxRows,
@@ -40,6 +40,7 @@ from pyspark_rocketpy.offsets import (
 from pyspark_rocketpy.options import SourceOptions
 from pyspark_rocketpy.planning import TaskPlan, TaskRules, plan_tasks, ranges_between
 from pyspark_rocketpy.pulling import PullConfig
+from pyspark_rocketpy.pushdown import Narrowing
 from pyspark_rocketpy.reading import ReadConfig, read_ranges
 from pyspark_rocketpy.retrying import RetryPolicy
 
@@ -134,6 +135,7 @@ class RocketpyBatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._planner = _Planner(options, schema)
+        self._narrowing = Narrowing()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raises OffsetError, OptionError, DataLossError, ConnectionFailedError."""
@@ -147,11 +149,23 @@ class RocketpyBatchReader(DataSourceReader):
         begin = self._planner.resolve(starting, bounds)
         end = self._planner.resolve(ending, bounds)
         boundaries.require_order(starting, begin, ending, end)
-        return self._planner.plan(begin, end)
+        narrow = self._narrowing.applied(begin, end, bounds, self._planner.calls.search)
+        return self._planner.plan(*narrow)
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         return self._planner.read(partition)
+
+
+class RocketpyPushDownReader(RocketpyBatchReader):
+    """Takes Spark's filters. A class of its own, since Spark refuses it while its switch is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Use what narrows the batch; all filters are given back for Spark to evaluate."""
+        self._narrowing = Narrowing.of(filters)
+        tags = self._narrowing.tags_of(self._options.filter)
+        self._planner.wanted = MessageFilter(tags, self._options.keys)
+        return filters
 
 
 class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
