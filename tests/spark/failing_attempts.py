@@ -2,9 +2,8 @@
 
     python failing_attempts.py HOW KIND ENDPOINT TARGET FOLDER
 
-HOW is `raise` (an attempt fails when the sink has had all its rows), `kill` (its Python workers are
-killed then, the sink's too), or `slow` (it hangs until a speculative one has caught up). KIND is
-`batch`, or `stream`, which reads the topic `source`.
+HOW is `raise` (an attempt fails when the sink has had all its rows) or `kill` (its Python workers
+are killed then, the sink's too). KIND is `batch`, or `stream`, which reads the topic `source`.
 """
 
 from __future__ import annotations
@@ -22,18 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 ROWS, PARTITIONS = 20_000, 4
 HOW, KIND, ENDPOINT, TARGET, FOLDER = sys.argv[1:]
 OPTIONS = {"endpoints": ENDPOINT, "topic": TARGET, "batchBytesMax": "20000"}
-# Speculation needs executors of their own.
-MASTER = "local-cluster[2,1,512]" if HOW == "slow" else "local[2,20]"
+MASTER = "local[2,20]"
 CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
-    "spark.executor.memory": "512m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.quantile": "0.25",
-    "spark.speculation.minTaskRuntime": "100ms",
 }
 
 
@@ -59,7 +52,7 @@ def main() -> None:
 
 def troubled(rows: DataFrame) -> DataFrame:
     """The same rows, through attempts of which the first ones fail."""
-    return rows.mapInArrow({"raise": failing, "kill": dying, "slow": hanging}[HOW], rows.schema)
+    return rows.mapInArrow({"raise": failing, "kill": dying}[HOW], rows.schema)
 
 
 def attempt() -> int:
@@ -92,17 +85,6 @@ def kill_if_child(process: Path, parent: int) -> None:
         return  # It has ended meanwhile.
     if int(fields[1]) == parent:
         os.kill(int(process.name), signal.SIGKILL)
-
-
-def hanging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Hand over all rows; partition 0's first attempt then waits for the speculative one."""
-    yield from batches
-    context = TaskContext.get()
-    assert context is not None
-    if context.partitionId() == 0:
-        # A pipe opens when both sides have come.
-        with Path(f"{FOLDER}/pipe").open("rb" if context.attemptNumber() == 0 else "wb"):
-            pass
 
 
 main()
