@@ -24,7 +24,7 @@ def finish(copying: Copying) -> None:
         running.wait()
 
 
-def test_s7_an_older_checkpoint_put_back_writes_nothing_again(
+def test_s7_an_older_checkpoint_put_back_is_refused_and_writes_nothing(
     new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
 ) -> None:
     source, target = new_topic(), new_topic()
@@ -38,7 +38,9 @@ def test_s7_an_older_checkpoint_put_back_writes_nothing_again(
         hold.release()
         finish(copying)
         check_copied(source, target, sent)
-        finish(replace(copying, checkpoint=str(tmp_path / "older")))
+        older = replace(copying, checkpoint=str(tmp_path / "older"), available_now=True)
+        with driver(older) as running, pytest.raises(AssertionError, match="ROCKETPY_COMMIT"):
+            running.wait()
     check_copied(source, target, sent)
 
 
