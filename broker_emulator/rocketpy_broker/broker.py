@@ -19,6 +19,8 @@ from rocketpy_broker.server.broker_servicer import BrokerServicer
 from rocketpy_broker.server.grpc_server import GrpcServer
 from rocketpy_broker.services.administration import AdminService
 from rocketpy_broker.services.appending import AppendService
+from rocketpy_broker.services.batch_ledger import BatchLedger
+from rocketpy_broker.services.batches import BatchService
 from rocketpy_broker.services.cleaning import CleaningService
 from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
 from rocketpy_broker.services.delay_offsets import DelayOffsetManager
@@ -88,7 +90,15 @@ class Broker:
         self._consumers = ConsumerOffsetManager(folder, self._clock)
         self._delay_offsets = DelayOffsetManager(folder, self._clock)
         self._timer_checkpoint = TimerCheckpointFile(folder / "timercheck")
-        self._persisted = (self._groups, self._consumers, self._delay_offsets)
+        self._batch_ledger = BatchLedger(
+            folder, self._clock, lambda: self.store.flushed_end, config.writer_idle_ms_max
+        )
+        self._persisted = (
+            self._groups,
+            self._consumers,
+            self._delay_offsets,
+            self._batch_ledger,
+        )
         self.pulls = PullService(
             self.store,
             self._topics,
@@ -97,17 +107,19 @@ class Broker:
             slave_read_enable=config.slave_read_enable,
         )
         self.group_commit: GroupCommit | None = None
+        self.batches: BatchService | None = None
         self._cleaning = CleaningService(self.store, self._clock, config)
 
-    def _servicers(self, group_commit: GroupCommit) -> tuple[BrokerServicer, AdminServicer]:
+    def _servicers(
+        self, appends: AppendService, batches: BatchService
+    ) -> tuple[BrokerServicer, AdminServicer]:
         config = self._config
-        appends = AppendService(self.store, self._topics, group_commit, config.limits)
         offsets = OffsetService(self.store, self._topics, self._groups, self._consumers)
         admin = AdminService(config, self.store, self._topics, self._consumers)
         store_admin = StoreAdminService(self.store, self._topics, self._cleaning)
         in_flight_max = config.limits.appends_in_flight_max
         return (
-            BrokerServicer(appends, self.pulls, offsets, in_flight_max),
+            BrokerServicer(appends, batches, self.pulls, offsets, in_flight_max),
             AdminServicer(admin, store_admin),
         )
 
@@ -123,6 +135,7 @@ class Broker:
             self._consumers.load()
             self._delay_offsets.load(self.store.range_of)
             self._timer_checkpoint.load()
+            self._batch_ledger.load()
             group_commit = self.group_commit = GroupCommit(
                 self.store,
                 self._clock,
@@ -142,10 +155,24 @@ class Broker:
         stopped: asyncio.Event,
         ready: asyncio.Future[Ready],
     ) -> None:
-        server = GrpcServer(self._config, *self._servicers(group_commit))
+        limits = self._config.limits
+        appends = AppendService(self.store, self._topics, group_commit, limits)
+        batches = self.batches = BatchService(
+            self.store,
+            self._topics,
+            self._batch_ledger,
+            appends,
+            group_commit,
+            self._clock,
+            limits,
+        )
+        server = GrpcServer(self._config, *self._servicers(appends, batches))
         async with TaskScope() as scope:
             scope.start(group_commit.run())
             scope.start(group_commit.flush_derived_loop())
+            # Clients come when every decided batch is visible.
+            await batches.recover()
+            scope.start(batches.run())
             scope.start(self._persist_loop())
             scope.start(self._cleaning.run())
             port = await server.start()

@@ -12,8 +12,11 @@ from rocketpy_broker.errors import BrokerError, FlushTimeoutError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server import status
 from rocketpy_broker.services.appending import AppendService, Stored
+from rocketpy_broker.services.batch_log import Batch
+from rocketpy_broker.services.batches import BatchService
 from rocketpy_broker.services.offsets import CommittedOffset, OffsetService
 from rocketpy_broker.services.pulling import PullService, response_code
+from rocketpy_broker.store.prepared import PreparedRange
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.pull_wire import PullResponseParts, serialize
@@ -29,11 +32,13 @@ class BrokerServicer:
     def __init__(
         self,
         appends: AppendService,
+        batches: BatchService,
         pulls: PullService,
         offsets: OffsetService,
         appends_in_flight_max: int,
     ) -> None:
         self._appends = appends
+        self._batches = batches
         self._pulls = pulls
         self._offsets = offsets
         self._appends_in_flight_max = appends_in_flight_max
@@ -57,7 +62,11 @@ class BrokerServicer:
             await self._appends.room()
             try:
                 outcome: Appended = self._appends.append(
-                    request.topic, request.queue_id, request.records, request.record_sizes
+                    request.topic,
+                    request.queue_id,
+                    request.records,
+                    request.record_sizes,
+                    request.prepared_token,
                 )
             except BrokerError as error:
                 outcome = error
@@ -83,6 +92,21 @@ class BrokerServicer:
             physical_offset=result.physical_offset,
             record_count=result.record_count,
             store_timestamp_ms=result.store_timestamp_ms,
+        )
+
+    async def commit_batch(
+        self, request: broker_pb2.CommitBatchRequest, _context: status.Context
+    ) -> broker_pb2.CommitBatchResponse:
+        """Answered when every message of the batch is visible."""
+        try:
+            result = await self._batches.commit(_batch(request))
+        except BrokerError as error:
+            return broker_pb2.CommitBatchResponse(status=status.failure(error))
+        return broker_pb2.CommitBatchResponse(
+            status=status.success(),
+            outcome=broker_pb2.COMMITTED if result.is_new else broker_pb2.ALREADY_COMMITTED,
+            batch_id=result.batch_id,
+            record_count=result.record_count,
         )
 
     async def pull(
@@ -161,6 +185,11 @@ class BrokerServicer:
                 request_deserializer=broker_pb2.PullRequest.FromString,
                 response_serializer=serialize,
             ),
+            "CommitBatch": grpc.unary_unary_rpc_method_handler(
+                self.commit_batch,
+                request_deserializer=broker_pb2.CommitBatchRequest.FromString,
+                response_serializer=broker_pb2.CommitBatchResponse.SerializeToString,
+            ),
             "QueryOffsets": grpc.unary_unary_rpc_method_handler(
                 self.query_offsets,
                 request_deserializer=broker_pb2.QueryOffsetsRequest.FromString,
@@ -172,6 +201,23 @@ class BrokerServicer:
                 response_serializer=broker_pb2.CommitOffsetsResponse.SerializeToString,
             ),
         }
+
+
+def _batch(request: broker_pb2.CommitBatchRequest) -> Batch:
+    return Batch(
+        request.writer_id,
+        request.batch_id,
+        request.prepared_token,
+        tuple(
+            PreparedRange(
+                QueueKey(wanted.topic, wanted.queue_id),
+                wanted.physical_offset,
+                wanted.length,
+                wanted.record_count,
+            )
+            for wanted in request.ranges
+        ),
+    )
 
 
 def _pull_response(

@@ -12,7 +12,12 @@ import numpy as np
 
 from rocketpy_broker.store.commit_log import CommitLog
 from rocketpy_broker.store.index_dispatch import IndexDispatch
-from rocketpy_proto.record import DecodedRecord, MalformedRecordError, decode_record
+from rocketpy_proto.record import (
+    DecodedRecord,
+    MalformedRecordError,
+    decode_record,
+    has_queue_offset,
+)
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY
 
 
@@ -24,7 +29,10 @@ class MessageLookup:
         self._index = index
 
     def at(self, physical_offset: int) -> memoryview | None:
-        """The bytes of the record at `physical_offset`; None where no whole record begins."""
+        """The bytes of the message at `physical_offset`; None where none begins.
+
+        A prepared record is no message yet.
+        """
         found = self._decoded(physical_offset)
         return None if found is None else self._log.files.view(physical_offset, found.size)
 
@@ -39,7 +47,9 @@ class MessageLookup:
             return None
         places, sizes = np.array([position]), np.array([decoded.size], np.int32)
         is_whole = not self._log.compare(segment, places, sizes).damaged.any()
-        return decoded if is_whole and decoded.record.physical_offset == physical_offset else None
+        is_message = has_queue_offset(decoded.record.sys_flag)
+        is_here = decoded.record.physical_offset == physical_offset
+        return decoded if is_whole and is_message and is_here else None
 
     def by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
@@ -49,12 +59,13 @@ class MessageLookup:
         Times are store timestamps in ms, both included. At most 64, as in RocketMQ.
         """
         found = []
-        for offset in self._index.query(topic, key, begin_ms, end_ms, count_max).tolist():
+        # A committed message is entered twice: as a prepared record, which is passed over here.
+        for offset in self._index.query(topic, key, begin_ms, end_ms, 2 * count_max).tolist():
             decoded = self._decoded(offset)
             # Keys of the same hash lie together in the index.
             if decoded is not None and _has_key(decoded, topic, key):
                 found.append(self._log.files.view(offset, decoded.size))
-        return found
+        return found[-count_max:]
 
 
 def _has_key(decoded: DecodedRecord, topic: str, key: str) -> bool:

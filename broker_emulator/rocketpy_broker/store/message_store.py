@@ -26,6 +26,7 @@ from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
 from rocketpy_broker.store.manifest import Manifest
 from rocketpy_broker.store.message_lookup import MessageLookup
 from rocketpy_broker.store.opening import make_parts, manifest_of, recover
+from rocketpy_broker.store.prepared import PreparedRecords
 from rocketpy_broker.store.reader import Reader
 from rocketpy_broker.store.recovery import RecoveryResult
 from rocketpy_broker.store.statistics import StoreStatistics
@@ -45,6 +46,7 @@ from rocketpy_broker.store.values import (
 from rocketpy_proto.record import Host, RecordBlock
 
 logger = logging.getLogger(__name__)
+NOTHING_NEEDED = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,9 @@ class MessageStore:
         memory_bytes = int(config.memory_bytes * config.memory_ratio)
         self._reader = Reader(self._log, 0, memory_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self._index)
+        self.prepared = PreparedRecords(self._log, self._queues)
+        # Cleaning leaves records alone from this physical offset on.
+        self.needed_from = NOTHING_NEEDED
         self._next_offsets: dict[QueueKey, int] = {}
         self._undispatched: deque[_Written] = deque()
         self._last_store_timestamp_ms = 0
@@ -281,7 +286,8 @@ class MessageStore:
             written = self._undispatched[0]
             request = written.request
             try:
-                self._queues.grown(request.queue).append(request.queue_offset, request.units)
+                if len(request.units):
+                    self._queues.grown(request.queue).append(request.queue_offset, request.units)
                 self._index.put_later(request.keys, request.key_offsets, written.store_timestamp_ms)
             except OSError as error:
                 logger.warning("queue %s cannot grow, its messages wait: %s", request.queue, error)
@@ -289,7 +295,12 @@ class MessageStore:
             self._undispatched.popleft()
             self._dispatched_end = written.end
             self._dispatched_timestamp_ms = written.store_timestamp_ms
-            self._listener(request.queue)
+            if len(request.units):
+                self._listener(request.queue)
+
+    def is_dispatched(self, end: int) -> bool:
+        """Whether readers see everything that was appended below physical offset `end`."""
+        return not self._undispatched or self._undispatched[0].end > end
 
     def flush_derived(self) -> None:
         """Make queues, index and checksums durable, and the checkpoint after them. Blocks.
@@ -372,7 +383,7 @@ class MessageStore:
         decision = self._cleaner.decide([part.changed_ms() for part in segments], manual=manual)
         self._disk_full = decision.disk_full
         # What is still on its way to the disk or to its queue stays.
-        safe_end = min(self._log.flushed, self._dispatched_end)
+        safe_end = min(self._log.flushed, self._dispatched_end, self.needed_from)
         removable = sum(segment.end <= safe_end for segment in segments)
         return min(decision.segment_count, removable)
 
