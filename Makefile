@@ -53,8 +53,8 @@ test: $(INSTALLED) java tools ## Run the tests
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m "not torture and not interop" $(ARGS)
 
-test-matrix: java $(SPARKS:%=.venv-pyspark-%/installed) ## Run the connector's tests with PySpark 4.2 and 4.3
-test-matrix: .venv-pyspark-$(SPARK_TOO_OLD)/installed
+test-matrix: ## Run the connector's tests with PySpark 4.2 and 4.3
+test-matrix: java $(patsubst %,.venv-pyspark-%/installed,$(SPARKS) $(SPARK_TOO_OLD))
 	@$(USE_JAVA)
 	for version in $(SPARKS) $(SPARK_TOO_OLD); do
 		echo "make: PySpark $$version"
