@@ -41,6 +41,7 @@ PER_BATCH = max(PAYMENTS // 10, 1)
 
 folder = Path(here.enter_context(TemporaryDirectory(prefix="exactly-once-")))
 broker = here.enter_context(LocalBroker())
+endpoint = broker.endpoint
 for topic in ("payments", "bookings", "large", "all"):
     broker.create_topic(topic, queues=4)
 
@@ -56,7 +57,7 @@ for topic in ("payments", "bookings", "large", "all"):
 
 def options(topic: str) -> dict[str, str]:
     """How the connector finds a topic."""
-    return {"endpoints": broker.endpoint, "topic": topic}
+    return {"endpoints": endpoint, "topic": topic}
 
 
 spark.range(PAYMENTS).selectExpr(
