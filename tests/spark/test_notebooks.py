@@ -103,8 +103,11 @@ def test_a_notebook_has_databricks_source_format(notebook: str) -> None:
         assert lines, "a cell is empty"
         is_magic = lines[0].startswith("# MAGIC %")
         assert all(line.startswith("# MAGIC") == is_magic for line in lines), cell
-    installed = text.index("# MAGIC %pip install 'pyspark-rocketpy[broker]'")
-    assert installed < text.index("# MAGIC %restart_python") < text.index("\nimport ")
+    lines = text.splitlines()
+    first_import = next(n for n, line in enumerate(lines) if line.startswith(("import ", "from ")))
+    before = [line for line in lines[:first_import] if line.startswith("# MAGIC %")]
+    assert before[1].startswith("# MAGIC %pip install 'pyspark-rocketpy[broker]'")
+    assert before[2:] == ["# MAGIC %restart_python"]
 
 
 def test_every_notebook_is_tested_and_in_the_readme() -> None:
