@@ -51,6 +51,16 @@ class Ready:
     recovery: RecoveryResult
 
 
+def _store_config(config: BrokerConfig) -> StoreConfig:
+    return StoreConfig(
+        config.data,
+        config.commit_log_segment_bytes,
+        config.consume_queue_file_bytes,
+        config.flush_disk_type,
+        clean_policy=config.clean_policy,
+    )
+
+
 def _store_host(config: BrokerConfig, port: int) -> Host:
     """The address written into records; an IPv4 one, as RocketMQ's default."""
     try:
@@ -69,15 +79,7 @@ class Broker:
         self._clock = clock or SystemClock()
         folder = config.data / "config"
         self.store = MessageStore(
-            StoreConfig(
-                config.data,
-                config.commit_log_segment_bytes,
-                config.consume_queue_file_bytes,
-                config.flush_disk_type,
-                clean_policy=config.clean_policy,
-            ),
-            self._clock,
-            _store_host(config, config.port),
+            _store_config(config), self._clock, _store_host(config, config.port)
         )
         self._topics = TopicConfigManager(
             folder, self._clock, config.cluster_name, config.broker_name, config.system_topics

@@ -50,6 +50,11 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
         timer.cancel()
 
 
+async def give_way() -> None:
+    """Let others have their turn in the running loop. Takes no time of any clock."""
+    await asyncio.sleep(0)
+
+
 class SystemClock:
     """The machine's time."""
 

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batch_log import BATCHES_QUEUE
-from rocketpy_broker.services.batches import RETRY_MS
 from rocketpy_broker.store import prepared
 from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import encode_offset_message_id
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.batches import TOKEN, WRITER, bodies, commit, prepare
@@ -259,63 +256,6 @@ async def test_b02_the_batches_topic_is_neither_listed_nor_made_nor_written_by_c
         assert pulled.status.code != ResponseCode.SUCCESS
         await running.admin.CleanUnusedTopics(admin_pb2.CleanUnusedTopicsRequest())
         assert decisions(running) == 2
-
-
-@pytest.fixture
-def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
-    """Lets the store take so many more appends, or any number."""
-    append = MessageStore.append
-    left: list[int | None] = [None]
-
-    def counted(store: MessageStore, *arguments: object) -> object:
-        if left[0] == 0:
-            raise StoreClosedError("no room")
-        left[0] = left[0] and left[0] - 1
-        return append(store, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(MessageStore, "append", counted)
-
-    def give(count: int | None) -> None:
-        left[0] = count
-
-    return give
-
-
-async def test_s08_what_stopped_half_way_is_finished_before_the_writer_gets_an_answer(
-    start_broker: StartBroker,
-    room_for: Callable[[int | None], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(prepared, "PART_BYTES", 1)
-    async with start_broker() as running:
-        await running.create_topic("T")
-        wanted = await prepare(running, 0, b"a", b"b", b"c")
-        room_for(2)
-        answer = await commit(running, 0, wanted)
-        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert await bodies(running) == [b"a"]
-        assert (await commit(running, 0, wanted)).status.code != ResponseCode.SUCCESS
-        room_for(None)
-        assert (await commit(running, 0, wanted)).outcome == ALREADY
-        assert await bodies(running) == [b"a", b"b", b"c"]
-
-
-async def test_s08_what_nobody_asks_for_any_more_is_finished_all_the_same(
-    start_broker: StartBroker, room_for: Callable[[int | None], None]
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        wanted = [await prepare(running, 0, b"a"), await prepare(running, 0, b"b")]
-        room_for(2)
-        await commit(running, 0, *wanted)
-        running.clock.advance(RETRY_MS)
-        assert await bodies(running) == [b"a"]
-        assert running.broker.store.needed_from == wanted[0].physical_offset
-        room_for(None)
-        running.clock.advance(RETRY_MS)
-        [pulled] = await running.pull(topic="T", queue_id=0, offset=1, wait_ms_max=60_000)
-        assert pulled.next_offset == 2
-        assert await bodies(running) == [b"a", b"b"]
 
 
 async def test_s08_the_ledger_survives_a_clean_stop_and_the_loss_of_its_log(

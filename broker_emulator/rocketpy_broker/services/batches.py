@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.clock import Clock, sleep
+from rocketpy_broker.clock import Clock, give_way, sleep
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import (
     ParameterIllegalError,
@@ -145,7 +145,7 @@ class BatchService:
                 block = self._store.prepared.check_part(wanted, offset, batch.prepared_token)
                 offset += len(block.data)
                 count += len(block)
-                await asyncio.sleep(0)
+                await give_way()
             if count != wanted.record_count:
                 raise RecordIllegalError(
                     f"{count} prepared records lie at {wanted.offset} to {wanted.end} of the log, "
@@ -197,11 +197,12 @@ class BatchService:
                 "and commit it again"
             )
         del self._pending[writer_id]
+        # Before the completion, which nobody flushes: the ledger must not count on it.
+        self._note_progress()
         if pending.ranges:
             # Without it the next start looks for what is missing, and finds nothing.
             with contextlib.suppress(StoreError):
                 self._log.append_completion(pending.decision.batch)
-        self._note_progress()
         return pending.record_count
 
     async def _roll_forward(self, pending: _Pending) -> None:
@@ -214,7 +215,7 @@ class BatchService:
                 pending.log_end = result.end_offset
                 pending.record_count += result.record_count
             pending.go_to(pending.index, part.end)
-            await asyncio.sleep(0)
+            await give_way()
 
     async def run(self) -> None:
         """Finish, for ever, what nobody asks for any more: its client is gone, or the disk was."""

@@ -33,6 +33,7 @@ from rocketpy_proto.record import (
     RecordBlock,
     decode_record,
 )
+from rocketpy_proto.record.layout import FIXED_BYTES
 
 SCAN_BYTES_MAX = 16 << 20
 _SCAN_ROWS_MAX = 1 << 16
@@ -82,6 +83,7 @@ class LogScanner:
         self._log = log
         self._trust = trust
         self._bytes_max = bytes_max
+        self._rows_max = min(bytes_max // FIXED_BYTES + 1, _SCAN_ROWS_MAX)
         self.end = 0
 
     def scan(self, begin: int) -> Iterator[Stretch | Damage]:
@@ -116,7 +118,7 @@ class LogScanner:
         """Sizes of the next records, by their checksums' entries or else by walking them."""
         checksums = self._checksums(segment)
         if checksums is not None:
-            entries = checksums.entries_from(position)[:_SCAN_ROWS_MAX]
+            entries = checksums.entries_from(position)[: self._rows_max]
             sizes = entries["size"].astype(np.int64)
             expected = position + np.cumsum(sizes) - sizes
             good = is_sound(entries) & (entries["position"] == expected)
