@@ -1,7 +1,7 @@
 """The Spark sink against a Python writer that discards what it gets.
 
 A batch job writes rows that the JVM makes; local[2], the broker on the same machine, once with
-ASYNC_FLUSH and once with SYNC_FLUSH. Each round writes on behind the last one.
+ASYNC_FLUSH and once with SYNC_FLUSH, at-least-once. Each round writes on behind the last one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run_case(frame: DataFrame, flush: FlushDiskType, body_bytes: int, count: int
     """Ratio of our rows a second to the discarding writer's."""
     with LocalBroker(flush=flush, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(TOPIC, queues=QUEUES)
-        options = {"endpoints": broker.endpoint, "topic": TOPIC}
+        options = {"endpoints": broker.endpoint, "topic": TOPIC, "delivery": "at-least-once"}
 
         def ours() -> None:
             frame.write.format("rocketpy").options(**options).mode("append").save()

@@ -190,7 +190,7 @@ def test_a_message_tells_nothing_unless_asked() -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "", None]), min_size=1, max_size=60))
-def test_p06_a_group_stays_in_one_queue_in_its_order(groups: list[str | None]) -> None:
+def test_k07_a_group_stays_in_one_queue_in_its_order(groups: list[str | None]) -> None:
     batch = pa.record_batch(
         {
             "body": pa.array([str(number).encode() for number in range(len(groups))]),
@@ -208,7 +208,7 @@ def test_p06_a_group_stays_in_one_queue_in_its_order(groups: list[str | None]) -
         assert in_order == wanted * 2
 
 
-def test_order_within_a_group_survives_broken_streams(waits_ms: list[int]) -> None:
+def test_k07_order_within_a_group_survives_broken_streams(waits_ms: list[int]) -> None:
     batch = pa.record_batch(
         {
             "body": pa.array([b"%03d" % number for number in range(200)]),
