@@ -232,15 +232,16 @@ def delay_chart() -> Figure:
 
 def lag_chart() -> Figure:
     """Flights that were unread behind each batch, one line a queue."""
-    lines: dict[str, list[int]] = {}
-    for _, batch in sorted(batches.items()):
-        latest = batch["sources"][0]["latestOffset"]
+    lines: dict[str, dict[int, int]] = {}
+    for number, batch in sorted(batches.items()):
+        # A batch that only moves the watermark on, or that is run again, has none.
+        latest = batch["sources"][0]["latestOffset"] or {"lag": {"flights": {}}}
         for queue, lag in latest["lag"]["flights"].items():
-            lines.setdefault(queue, []).append(lag)
+            lines.setdefault(queue, {})[number] = lag
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     for queue, lags in sorted(lines.items()):
-        axes.step(range(len(lags)), lags, where="post", label=f"queue {queue}")
+        axes.step(list(lags), list(lags.values()), where="post", label=f"queue {queue}")
     axes.set(title="How far the stream is behind", xlabel="batch", ylabel="unread flights")
     axes.grid(alpha=0.3)
     axes.legend()
