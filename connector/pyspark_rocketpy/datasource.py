@@ -9,9 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyspark
-from pyspark.sql.datasource import DataSource
 
 from pyspark_rocketpy.errors import ColumnError, OptionError, VersionError
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ModuleNotFoundError as error:  # It came with PySpark 4.0.
+    raise VersionError.of(pyspark.__version__) from error
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -56,6 +60,7 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> RocketpyBatchReader:
         """A batch reader. Raises OptionError, ColumnError."""
+        _check_version()
         from pyspark_rocketpy.source import RocketpyBatchReader, RocketpyPushDownReader
 
         options = self._source_options()
@@ -64,6 +69,7 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> RocketpyStreamReader:
         """A streaming reader. Raises OptionError, ColumnError."""
+        _check_version()
         from pyspark_rocketpy.source import RocketpyStreamReader
         from pyspark_rocketpy.source_checks import refuse_batch_options
 
@@ -72,6 +78,7 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketpyWriter:
         """A batch writer. Raises OptionError, ColumnError."""
+        _check_version()
         from pyspark_rocketpy.sink import RocketpyWriter
 
         if overwrite:
@@ -80,6 +87,7 @@ class DefaultSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketpyStreamWriter:
         """A streaming writer. Raises OptionError, ColumnError."""
+        _check_version()
         from pyspark_rocketpy.sink import RocketpyStreamWriter
 
         if overwrite:
@@ -101,9 +109,7 @@ class DefaultSource(DataSource):
 
 
 def _check_version() -> None:
+    """Before the modules that need a new PySpark to be imported. Raises VersionError."""
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < PYSPARK_MIN:
-        raise VersionError(
-            f"PySpark {pyspark.__version__} is too old, at least 4.2 is needed; "
-            "install it with: pip install 'pyspark>=4.2'"
-        )
+        raise VersionError.of(pyspark.__version__)

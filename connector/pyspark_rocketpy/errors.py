@@ -89,6 +89,14 @@ class VersionError(RocketpyError):
 
     code = "ROCKETPY_VERSION"
 
+    @classmethod
+    def of(cls, version: str) -> VersionError:
+        """The error for a PySpark of this version."""
+        return cls(
+            f"PySpark {version} is too old, at least 4.2 is needed; "
+            "install it with: pip install 'pyspark>=4.2'"
+        )
+
 
 def loss_advice(option: str = "failOnDataLoss") -> str:
     """What to do about lost data; the end of every DataLossError."""
