@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -41,11 +41,6 @@ class Driver:
         """What it has said so far."""
         return self._log.read_text(encoding="utf-8")
 
-    def python_workers(self) -> list[psutil.Process]:
-        """The workers that its tasks and planners run in."""
-        found = psutil.Process(self._process.pid).children(recursive=True)
-        return [one for one in found if "pyspark.daemon" in " ".join(_command(one))]
-
     def kill(self) -> None:
         """End it and all that it has started, at once."""
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -65,13 +60,6 @@ class Driver:
             self.kill()
             raise AssertionError(f"the driver did not end: {self.log_text()[-3000:]}") from None
         assert code == 0, self.log_text()[-3000:]
-
-
-def _command(process: psutil.Process) -> Sequence[str]:
-    with contextlib.suppress(psutil.Error):
-        command: list[str] = process.cmdline()
-        return command
-    return ()
 
 
 @contextmanager

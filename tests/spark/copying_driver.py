@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 STARTED, ENDED = "started", "ended"
@@ -23,7 +20,7 @@ BATCH_ROWS = 40
 
 @dataclass(frozen=True)
 class Copying:
-    """What to copy, and how. `fails_first`: every task fails at its first attempt, half way."""
+    """What to copy, and how."""
 
     endpoint: str
     source: str
@@ -31,8 +28,6 @@ class Copying:
     checkpoint: str
     master: str = "local[2]"
     available_now: bool = False
-    fails_first: bool = False
-    speculation: bool = False
 
 
 def session(copying: Copying) -> SparkSession:
@@ -43,27 +38,11 @@ def session(copying: Copying) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.speculation": str(copying.speculation).lower(),
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.minTaskRuntime": "100ms",
     }.items():
         builder = builder.config(name, value)
     started = builder.getOrCreate()
     started.sparkContext.setLogLevel("OFF")
     return started
-
-
-def fail_half_way(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass on half of the first batch, and then fail, if this is a task's first attempt."""
-    context = TaskContext.get()
-    first = context is not None and context.attemptNumber() == 0
-    for batch in batches:
-        if first:
-            yield batch.slice(0, (batch.num_rows + 1) // 2)
-            raise RuntimeError("every first attempt fails")
-        yield batch
 
 
 def main() -> None:
@@ -78,8 +57,6 @@ def main() -> None:
         .load()
         .select("body", "queueId")
     )
-    if copying.fails_first:
-        frame = frame.mapInArrow(fail_half_way, "body binary, queueId int")
     writer = frame.writeStream.format("rocketpy").option("endpoints", copying.endpoint)
     writer = writer.option("topic", copying.target).option("delivery", "exactly-once")
     writer = writer.option("checkpointLocation", copying.checkpoint)

@@ -93,12 +93,11 @@ def finish(copying: Copying) -> None:
         last.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("method", [PULL, APPEND, COMMIT_BATCH])
-@pytest.mark.parametrize("moment", [Moment.ANSWERED])
 def test_s3_a_broker_killed_in_a_batch_is_waited_for(
-    method: str, moment: Moment, new_topic: Callable[..., Topic], tmp_path: Path
+    method: str, new_topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
     with LocalBroker(tmp_path / "data") as broker, HoldingProxy(broker.endpoint) as proxy:
         source, target = new_topic(broker=broker), new_topic(broker=broker)
@@ -106,7 +105,7 @@ def test_s3_a_broker_killed_in_a_batch_is_waited_for(
             proxy.endpoint, source.name, target.name, str(tmp_path / "c"), available_now=True
         )
         sent = send_numbered(source, MESSAGES)
-        hold = proxy.hold(method, moment, skip=2)
+        hold = proxy.hold(method, Moment.ANSWERED, skip=2)
         with driver(copying) as running:
             hold.wait_reached()
             broker.kill()

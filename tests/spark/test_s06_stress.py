@@ -21,7 +21,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grp
 from tests.faults.clients import append_request
 from tests.spark.conftest import Collected
 
-SEEDS_QUICK, SEEDS_TORTURE = 2, 20
+SEEDS_QUICK, SEEDS_TORTURE = 1, 20
 ACTIONS = 50
 BURST_MAX = 60
 QUEUES_MAX = 8

@@ -24,6 +24,7 @@ def finish(copying: Copying) -> None:
         running.wait()
 
 
+@pytest.mark.torture
 def test_s7_an_older_checkpoint_put_back_is_refused_and_writes_nothing(
     new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
 ) -> None:
