@@ -1,7 +1,8 @@
 """Memory: the broker with ten million messages stored, and a task by the length of its range.
 
 The broker's figure is RssAnon of its process: resident memory without mapped files. The task's is
-the peak resident memory of a process that reads a range as an executor does.
+the peak resident memory (VmHWM) of a process that reads a range as an executor does; what
+`getrusage` tells of a process that was forked includes its parent's.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ GROWTH_MAX = 1.1
 SHORT_RANGE = 400_000
 
 READ_RANGE = """
-import resource, sys
+import re, sys
+from pathlib import Path
 from pyspark_rocketpy import DefaultSource
 endpoint, topic, end = sys.argv[1:]
 offsets = '{"%s":{"0":%s,"1":%s}}' % (topic, end, end)
@@ -34,7 +36,7 @@ source = DefaultSource({"endpoints": endpoint, "topic": topic, "endingOffsets": 
 reader = source.reader(source.schema())
 rows = sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 assert rows == 2 * int(end), rows
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
 
 

@@ -37,9 +37,9 @@ from tests.faults.images import (
     SEGMENT_BYTES,
     STORE_HOST,
     block_of,
-    flush_log,
     read_bodies,
 )
+from tests.store.messages import flush_log
 
 WRITER = "a query"
 WEEK_MS = 7 * 86_400_000

@@ -154,13 +154,6 @@ def send_prepared(store: MessageStore, body: bytes, queue: QueueKey = QUEUE) -> 
     return offset
 
 
-def flush_log(store: MessageStore) -> None:
-    """Make all of the log count as flushed."""
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
-
-
 def read_bodies(store: MessageStore, queue: QueueKey = QUEUE) -> list[bytes]:
     """Every body of a queue; what was removed, or is damaged, is passed over as clients do."""
     bounds = store.range_of(queue)

@@ -19,7 +19,6 @@ from tests.faults.images import (
     OTHER,
     QUEUE,
     Image,
-    flush_log,
     image_of,
     opened,
     read_bodies,
@@ -27,6 +26,7 @@ from tests.faults.images import (
     send_prepared,
     small_store,
 )
+from tests.store.messages import flush_log
 
 SEGMENT_BYTES = 1024
 GONE = QueueKey("TopicGone", 0)

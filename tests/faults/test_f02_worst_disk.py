@@ -10,7 +10,7 @@ import pytest
 from rocketpy_broker.store.flush import FlushDiskType
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.store.conftest import OpenStore, clock, crash, new_store
-from tests.store.messages import put, read_all
+from tests.store.messages import flush_log, put, read_all
 
 __all__ = ["clock", "new_store"]
 
@@ -32,9 +32,7 @@ def test_f2_what_was_flushed_is_all_there(
         store.open()
         for number in range(30):
             put(store, [b"%d" % number * 50])
-            plan = store.plan_flush()
-            plan.run()
-            store.flushed(plan)
+            flush_log(store)
             if number == 10:
                 store.flush_derived()
         put(store, [b"not flushed"])

@@ -21,7 +21,6 @@ from tests.faults.images import (
     SEGMENT_BYTES,
     Image,
     altered,
-    flush_log,
     image_of,
     opened,
     put_image,
@@ -31,6 +30,7 @@ from tests.faults.images import (
     small_store,
     workshop,
 )
+from tests.store.messages import flush_log
 
 LOG = "commitlog/" + "0".zfill(20)
 CHECKSUMS = "rocketpy/checksums/" + "0".zfill(20)

@@ -26,7 +26,6 @@ from tests.faults.images import (
     QUARANTINE,
     QUEUE,
     altered,
-    flush_log,
     opened,
     put_image,
     read_bodies,
@@ -41,6 +40,7 @@ from tests.faults.sample import (
     check_readable,
     sample_of,
 )
+from tests.store.messages import flush_log
 
 KINDS = ("plain", "batch", "prepared", "blank", "last")
 RANDOM_FLIPS_QUICK = 2000

@@ -22,13 +22,13 @@ from tests.faults.images import (
     QUEUE_FILE_BYTES,
     SEGMENT_BYTES,
     STORE_HOST,
-    flush_log,
     opened,
     read_bodies,
     send,
     small_store,
     workshop,
 )
+from tests.store.messages import flush_log
 
 SECOND_MS = 1000
 HOUR_MS = 3_600_000

@@ -37,7 +37,6 @@ from tests.faults.images import (
     SEGMENT_BYTES,
     Image,
     altered,
-    flush_log,
     image_of,
     put_image,
     read_bodies,
@@ -46,6 +45,7 @@ from tests.faults.images import (
 )
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.test_f10_killed_recovery import Killed, killed_at_call
+from tests.store.messages import flush_log
 
 CUTS_QUICK = 60
 CUTS_TORTURE = 5_000

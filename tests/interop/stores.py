@@ -32,6 +32,7 @@ from rocketpy_proto.record import (
 )
 from tests.blocks import BORN_HOST, BORN_MS
 from tests.interop.rocketmq import Message, RocketMQStore
+from tests.store.messages import flush_log
 
 STORE_HOST = Host.parse("10.0.0.2:10911")
 NO_END = 1 << 60
@@ -75,9 +76,7 @@ class Stores:
         result = store.append(queue, block_of(queue.topic, messages))
         assert result.queue_offset == len(known)
         if self.flush is FlushDiskType.SYNC_FLUSH:
-            plan = store.plan_flush()
-            plan.run()
-            store.flushed(plan)
+            flush_log(store)
         known.extend(messages)
 
     def put_rocketmq(

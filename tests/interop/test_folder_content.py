@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from rocketpy_broker.store.deleted_topics import DeletedTopics
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import RocketMQError
@@ -30,11 +31,13 @@ def filled(stores: Stores) -> Stores:
 @pytest.mark.parametrize("crashed", [False, True])
 def test_f14_what_we_keep_beside_the_log_is_left_alone(filled: Stores, crashed: bool) -> None:
     folder = filled.folder
+    marks = folder / "config" / "deletedTopics.json"
+    DeletedTopics(marks).mark("Gone", 100)
     ours_alone = {
+        marks: marks.read_bytes(),
         folder / "rocketpy" / "notes" / "0".zfill(20): b"anything",
         folder / "quarantine" / "report.json": b"{}",
         folder / "commitlog.new": b"half written",
-        folder / "config" / "deletedTopics.json": b'{"Gone": 100}',
         folder / "config" / "topics.json.tmp": b"{",
     }
     for path, content in ours_alone.items():

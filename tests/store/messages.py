@@ -22,6 +22,13 @@ def put_all(store: MessageStore, bodies: list[bytes]) -> None:
         put(store, bodies[start : start + 5])
 
 
+def flush_log(store: MessageStore) -> None:
+    """Make all of the log count as flushed."""
+    plan = store.plan_flush()
+    plan.run()
+    store.flushed(plan)
+
+
 def read_all(store: MessageStore, queue: QueueKey = QUEUE, bytes_max: int = 1 << 20) -> list[bytes]:
     """Every body of a queue, in order, in as many reads as it takes."""
     offset = store.range_of(queue).min_offset

@@ -20,7 +20,7 @@ from rocketpy_broker.store.read_only import StoreSizes
 from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block
 from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore, crash
-from tests.store.messages import OTHER, QUEUE, numbered, put, put_all
+from tests.store.messages import OTHER, QUEUE, flush_log, numbered, put, put_all
 from tests.store.planted_faults import FIRST, INDEX_FORMAT, PLANTS, UNIT_BYTES, bad_body, flip
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
@@ -185,9 +185,7 @@ def test_after_a_recovery_only_the_damage_itself_is_left(
 ) -> None:
     store = new_store()
     fill(store)
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
+    flush_log(store)
     crash(store)
     offset = number % 10 * UNIT_BYTES
     queue_file = tmp_path / f"consumequeue/TopicA/2/{number // 10 * QUEUE_FILE_BYTES:020d}"

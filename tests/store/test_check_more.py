@@ -17,7 +17,7 @@ from rocketpy_broker.store.read_only import ReadOnlyQueue, StoreSizes
 from rocketpy_broker.store.store_config import StoreConfig
 from tests.blocks import wire_block
 from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, crash
-from tests.store.messages import OTHER, QUEUE, numbered, put, put_all
+from tests.store.messages import OTHER, QUEUE, flush_log, numbered, put, put_all
 from tests.store.planted_faults import FIRST, write_at
 
 INDEX_FORMAT = IndexFormat(slot_count=7, entry_count_max=5)
@@ -34,12 +34,6 @@ def new_store(folder: Path, *, index_enable: bool = True) -> MessageStore:
         index_entry_count_max=INDEX_FORMAT.entry_count_max,
     )
     return MessageStore(config, ManualClock(), STORE_HOST)
-
-
-def flush(store: MessageStore) -> None:
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
 
 
 def put_keyed(store: MessageStore, count: int, start: int = 0) -> None:
@@ -153,7 +147,7 @@ def test_a_segment_that_was_made_ahead_of_a_crash_is_fine(tmp_path: Path) -> Non
     while not store._log.is_half_full:
         put(store, [b"more"])
     store.preallocate()
-    flush(store)
+    flush_log(store)
     crash(store)
     assert len(list((tmp_path / "commitlog").iterdir())) == before + 1
     assert faults(tmp_path) == []
@@ -242,7 +236,7 @@ def test_a_copy_without_a_lock_file_is_checked_and_gets_none(folder: Path) -> No
 def test_the_mark_of_a_run_before_another_brokers_says_nothing(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     fill(store)
-    flush(store)
+    flush_log(store)
     crash(store)
     (tmp_path / "abort").write_text("4711")
     assert faults(tmp_path) == []

@@ -13,7 +13,7 @@ from rocketpy_broker.store.cleaning import HOUR_MS, CleanDecision, Cleaner, Clea
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
 from tests.store.conftest import OpenStore, crash
-from tests.store.messages import NO_END, OTHER, QUEUE, numbered, put, put_all, read_all
+from tests.store.messages import NO_END, OTHER, QUEUE, flush_log, numbered, put, put_all, read_all
 
 DAY_MS = 24 * HOUR_MS
 POLICY = CleanPolicy()
@@ -141,9 +141,7 @@ def test_s10_log_queues_and_index_lose_what_has_expired(
     put(store, [b"old"], OTHER)
     put_all(store, numbered(300))
     store.dispatch()
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
+    flush_log(store)
     segments = sorted(path.name for path in (tmp_path / "commitlog").iterdir())
     queue_files = len(list((tmp_path / "consumequeue" / "TopicA" / "2").iterdir()))
     aged(store, clock, 4)
@@ -168,9 +166,7 @@ def test_s10_a_cleaned_store_starts_again_as_it_was(
     store.open()
     put(store, [b"old"], OTHER)
     put_all(store, numbered(300))
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
+    flush_log(store)
     aged(store, clock, 4)
     clean(store, clock)
     ranges = {queue: store.range_of(queue) for queue in store.queues()}

@@ -21,7 +21,7 @@ from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.store_checkpoint import FILE_BYTES, StoreCheckpoint
 from rocketpy_broker.store.values import QueueRange, ReadLimits
 from tests.store.conftest import OpenStore, crash
-from tests.store.messages import NO_END, QUEUE, numbered, put, put_all, read_all
+from tests.store.messages import NO_END, QUEUE, flush_log, numbered, put, put_all, read_all
 
 SEGMENT = "0".zfill(20)
 
@@ -122,9 +122,7 @@ def test_s08_the_checkpoint_follows_what_is_on_disk(
     store.open()
     begin_ms = clock.now_ms()
     put(store, numbered(1))
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
+    flush_log(store)
     clock.advance(10)
     put(store, numbered(1, 1))
     store.dispatch()
@@ -220,9 +218,7 @@ def test_checksums_with_holes_and_garbage_keep_what_is_sound(
     store.open()
     for number in range(30):
         put(store, numbered(1, number))
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
+    flush_log(store)
     crash(store)
     path = tmp_path / "rocketpy" / "checksums" / SEGMENT
     data = bytearray(path.read_bytes())

@@ -20,7 +20,7 @@ from rocketpy_broker.store.segment_queue import SegmentQueue
 from rocketpy_broker.store.store_config import StoreConfig
 from tests.blocks import wire_block
 from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
-from tests.store.messages import QUEUE, numbered, put, read_all
+from tests.store.messages import QUEUE, flush_log, numbered, put, read_all
 from tests.store.planted_faults import FIRST
 
 
@@ -202,9 +202,7 @@ def test_f09_a_store_with_too_much_on_its_way_to_the_disk_says_that_it_is_busy(
     with pytest.raises(StoreBusyError):
         put(store, numbered(1))
     assert store.statistics.put_failed_count == 1
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
+    flush_log(store)
     put(store, numbered(1))
     store.close()
 

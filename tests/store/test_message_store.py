@@ -24,7 +24,7 @@ from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimit
 from rocketpy_proto.record import BLANK_BYTES, decode_record
 from tests.blocks import bodies_of, wire_block
 from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
-from tests.store.messages import NO_END, OTHER, QUEUE, numbered, put, put_all, read_all
+from tests.store.messages import NO_END, OTHER, QUEUE, flush_log, numbered, put, put_all, read_all
 
 
 def test_s01_records_lie_back_to_back_with_the_fields_the_broker_assigns(
@@ -175,9 +175,7 @@ def test_s07_with_sync_flush_a_record_is_visible_only_after_its_flush(
     result = store.append(QUEUE, wire_block("TopicA", numbered(2)).parsed())
     assert store.range_of(QUEUE) == QueueRange(0, 0)
     assert store.flushed_end < result.end_offset
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
+    flush_log(store)
     assert store.flushed_end == result.end_offset
     assert read_all(store) == numbered(2)
 
@@ -305,9 +303,7 @@ def test_s15_a_queue_that_cannot_grow_keeps_its_messages_until_it_can(
     with monkeypatch.context() as patch:
         patch.setattr(SegmentQueue, "grow", _disk_full_for_queues(SegmentQueue.grow))
         put(store, numbered(2, 10))
-        plan = store.plan_flush()
-        plan.run()
-        store.flushed(plan)
+        flush_log(store)
         assert len(read_all(store)) < 12
     store.dispatch()
     assert read_all(store) == numbered(12)

@@ -23,7 +23,7 @@ from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.store.values import QueueKey, QueueRange
 from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
-from tests.store.messages import OTHER, QUEUE, numbered, put, put_all, read_all
+from tests.store.messages import OTHER, QUEUE, flush_log, numbered, put, put_all, read_all
 
 
 def test_s09_a_clean_restart_goes_on_where_it_stopped(new_store: OpenStore, tmp_path: Path) -> None:
@@ -120,9 +120,7 @@ def test_s09_what_was_about_to_be_flushed_is_a_torn_tail_and_no_damage(
     store = new_store(FlushDiskType.SYNC_FLUSH)
     store.open()
     put(store, numbered(3))
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
+    flush_log(store)
     end = put(store, [b"torn"])
     store.plan_flush()
     crash(store)
@@ -141,9 +139,7 @@ def test_s09_a_log_that_is_shorter_than_what_was_flushed_stops_the_start(
     store.open()
     put(store, [bytes(3000)])
     put(store, [bytes(3000)])
-    plan = store.plan_flush()
-    plan.run()
-    store.flushed(plan)
+    flush_log(store)
     crash(store)
     (tmp_path / "commitlog" / f"{SEGMENT_BYTES:020d}").unlink()
     with pytest.raises(StoreDirectoryError, match="written up to"):

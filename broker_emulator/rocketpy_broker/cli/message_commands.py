@@ -10,7 +10,6 @@ import sys
 from datetime import datetime, timezone
 from typing import Annotated
 
-import grpc
 import numpy as np
 import typer
 from rich.console import Console
@@ -20,9 +19,9 @@ from rocketpy_broker.cli.broker_client import (
     DEFAULT_ENDPOINT,
     TIMEOUT_SECONDS,
     Endpoint,
-    admin,
+    Stubs,
+    asking,
     check,
-    unreachable,
 )
 from rocketpy_proto.record import Record, decode_record
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -41,11 +40,8 @@ def query(
 ) -> None:
     """Show the newest messages of a topic that have a key."""
     request = admin_pb2.QueryMessageRequest(topic=topic, key=key, count_max=count)
-    try:
-        response = admin(endpoint).QueryMessage(request, timeout=TIMEOUT_SECONDS)
-    except grpc.RpcError as error:
-        unreachable(endpoint, error)
-    _show(response)
+    with asking(endpoint) as stubs:
+        _show(stubs.admin.QueryMessage(request, timeout=TIMEOUT_SECONDS))
 
 
 @message_app.command("view")
@@ -55,11 +51,8 @@ def view(
 ) -> None:
     """Show the message with an offset message id."""
     request = admin_pb2.ViewMessageRequest(offset_msg_id=offset_msg_id)
-    try:
-        response = admin(endpoint).ViewMessage(request, timeout=TIMEOUT_SECONDS)
-    except grpc.RpcError as error:
-        unreachable(endpoint, error)
-    _show(response)
+    with asking(endpoint) as stubs:
+        _show(stubs.admin.ViewMessage(request, timeout=TIMEOUT_SECONDS))
 
 
 def _show(response: admin_pb2.MessagesResponse) -> None:
@@ -93,12 +86,10 @@ def _time(timestamp_ms: int) -> str:
 
 def stats(endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
     """Show what the broker's store has counted since its start."""
-    try:
-        response = admin(endpoint).GetStoreStatistics(
+    with asking(endpoint) as stubs:
+        response = stubs.admin.GetStoreStatistics(
             admin_pb2.GetStoreStatisticsRequest(), timeout=TIMEOUT_SECONDS
         )
-    except grpc.RpcError as error:
-        unreachable(endpoint, error)
     check(response.status)
     topics = Table("topic", "messages put", "bytes put")
     for topic in response.topics:
@@ -130,22 +121,23 @@ def clean(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Remove expired log segments now, whatever the hour."""
-    stub = admin(endpoint)
-    try:
+    with asking(endpoint) as stubs:
         if unused_topics:
-            removed = stub.CleanUnusedTopics(
-                admin_pb2.CleanUnusedTopicsRequest(), timeout=CLEAN_SECONDS
-            )
-            check(removed.status)
-            typer.echo(f"removed the messages of {len(removed.topics)} topics")
+            _clean_unused_topics(stubs)
             return
-        response = stub.CleanExpiredFiles(
+        response = stubs.admin.CleanExpiredFiles(
             admin_pb2.CleanExpiredFilesRequest(), timeout=CLEAN_SECONDS
         )
-    except grpc.RpcError as error:
-        unreachable(endpoint, error)
     check(response.status)
     typer.echo(
         f"removed {response.removed_file_count} log segments; "
         f"the log begins at {response.log_begin_offset}"
     )
+
+
+def _clean_unused_topics(stubs: Stubs) -> None:
+    response = stubs.admin.CleanUnusedTopics(
+        admin_pb2.CleanUnusedTopicsRequest(), timeout=CLEAN_SECONDS
+    )
+    check(response.status)
+    typer.echo(f"removed the messages of {len(response.topics)} topics")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import grpc
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -16,11 +15,10 @@ from rocketpy_broker.cli.broker_client import (
     DEFAULT_ENDPOINT,
     TIMEOUT_SECONDS,
     Endpoint,
-    admin,
+    asking,
     check,
-    unreachable,
 )
-from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, broker_pb2_grpc
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 topic_app = typer.Typer(help="Create, list and delete topics.", no_args_is_help=True)
 
@@ -38,10 +36,8 @@ def create(
         topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=6
     )
     request = admin_pb2.UpdateTopicRequest(config=config, create_only=True)
-    try:
-        check(admin(endpoint).UpdateTopic(request, timeout=TIMEOUT_SECONDS).status)
-    except grpc.RpcError as error:
-        unreachable(endpoint, error)
+    with asking(endpoint) as stubs:
+        check(stubs.admin.UpdateTopic(request, timeout=TIMEOUT_SECONDS).status)
     typer.echo(f"created topic {topic} with {queues} queues")
 
 
@@ -49,10 +45,8 @@ def create(
 def delete(topic: Topic, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
     """Delete a topic with all its messages."""
     request = admin_pb2.DeleteTopicRequest(topic=topic)
-    try:
-        check(admin(endpoint).DeleteTopic(request, timeout=TIMEOUT_SECONDS).status)
-    except grpc.RpcError as error:
-        unreachable(endpoint, error)
+    with asking(endpoint) as stubs:
+        check(stubs.admin.DeleteTopic(request, timeout=TIMEOUT_SECONDS).status)
     typer.echo(f"deleted topic {topic}")
 
 
@@ -64,18 +58,12 @@ def list_topics(
     """List the topics."""
     request = admin_pb2.ListTopicsRequest(include_system=system)
     table = Table("topic", "read queues", "write queues", "perm")
-    try:
-        response = admin(endpoint).ListTopics(request, timeout=TIMEOUT_SECONDS)
-        check(response.status)
-        for config in response.configs:
-            table.add_row(
-                config.topic,
-                str(config.read_queue_nums),
-                str(config.write_queue_nums),
-                str(config.perm),
-            )
-    except grpc.RpcError as error:
-        unreachable(endpoint, error)
+    with asking(endpoint) as stubs:
+        response = stubs.admin.ListTopics(request, timeout=TIMEOUT_SECONDS)
+    check(response.status)
+    for config in response.configs:
+        queue_nums = (config.read_queue_nums, config.write_queue_nums)
+        table.add_row(config.topic, *map(str, queue_nums), str(config.perm))
     Console().print(table)
 
 
@@ -85,22 +73,19 @@ def lag(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Show how far a consumer group is behind in each queue of a topic."""
-    stub = broker_pb2_grpc.BrokerStub(grpc.insecure_channel(endpoint))
     request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
     table = Table("queue", "minimum", "maximum", "committed", "lag")
-    try:
-        response = stub.QueryOffsets(request, timeout=TIMEOUT_SECONDS)
-        check(response.topics[0].status)
-        for queue in response.topics[0].queues:
-            committed = queue.committed_offset
-            begin = max(committed, queue.min_offset)
-            table.add_row(
-                str(queue.queue_id),
-                str(queue.min_offset),
-                str(queue.max_offset),
-                "none" if committed < 0 else str(committed),
-                str(queue.max_offset - begin),
-            )
-    except grpc.RpcError as error:
-        unreachable(endpoint, error)
+    with asking(endpoint) as stubs:
+        response = stubs.broker.QueryOffsets(request, timeout=TIMEOUT_SECONDS)
+    check(response.topics[0].status)
+    for queue in response.topics[0].queues:
+        committed = queue.committed_offset
+        begin = max(committed, queue.min_offset)
+        table.add_row(
+            str(queue.queue_id),
+            str(queue.min_offset),
+            str(queue.max_offset),
+            "none" if committed < 0 else str(committed),
+            str(queue.max_offset - begin),
+        )
     Console().print(table)
