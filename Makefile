@@ -20,6 +20,8 @@ STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
 COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
 COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/test_f06* \
 	tests/faults/test_f11* tests/faults/test_m01*
+# Spark's tests, which share a session, in one process, and all others in a second one beside it.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup
 COVERING := not torture and not interop and not spark
 
 # Spark's Python workers must be the environment's own, whatever the shell says of another Spark.
@@ -51,7 +53,7 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 
 test: $(INSTALLED) java tools ## Run the tests
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m "not torture and not interop" $(ARGS)
+	$(BIN)/python -m pytest -m "not torture and not interop" $(SIDE_BY_SIDE) $(ARGS)
 
 test-matrix: ## Run the connector's tests with PySpark 4.2 and 4.3
 test-matrix: java $(patsubst %,.venv-pyspark-%/installed,$(SPARKS) $(SPARK_TOO_OLD))

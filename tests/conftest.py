@@ -15,7 +15,13 @@ SPARK_FOLDER = Path(__file__).parent / "spark"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in `tests/spark`, so that `-m 'not spark'` is the quick round."""
+    """Mark what lies in `tests/spark`, so that `-m 'not spark'` is the quick round.
+
+    Tests that share one Spark session stay in one of the processes that `make test` shares them
+    out to.
+    """
     for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
         if SPARK_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.spark)

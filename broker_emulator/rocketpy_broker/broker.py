@@ -26,6 +26,7 @@ from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
 from rocketpy_broker.services.delay_offsets import DelayOffsetManager
 from rocketpy_broker.services.group_commit import GroupCommit
 from rocketpy_broker.services.holding import HeldCalls
+from rocketpy_broker.services.key_lookup import KeyLookupService
 from rocketpy_broker.services.offset_questions import OffsetQuestionService
 from rocketpy_broker.services.offsets import OffsetService
 from rocketpy_broker.services.persisting import persist_all
@@ -125,12 +126,20 @@ class Broker:
         offsets = OffsetService(self.store, self._topics, self._groups, self._consumers)
         questions = OffsetQuestionService(self.store, self._topics, self.held, config.limits)
         range_limits = RangeLimitService(self.store, self._topics)
+        key_lookup = KeyLookupService(self.store, self._topics)
         admin = AdminService(config, self.store, self._topics, self._consumers)
         store_admin = StoreAdminService(self.store, self._topics, self._cleaning)
         in_flight_max = config.limits.appends_in_flight_max
         return (
             BrokerServicer(
-                appends, batches, self.pulls, offsets, questions, range_limits, in_flight_max
+                appends,
+                batches,
+                self.pulls,
+                offsets,
+                questions,
+                range_limits,
+                key_lookup,
+                in_flight_max,
             ),
             AdminServicer(admin, store_admin),
         )

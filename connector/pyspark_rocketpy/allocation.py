@@ -44,9 +44,11 @@ def by_machine_room(queues: Sequence[_T], task_count: int) -> list[list[_T]]:
 
 def by_config(ranges: Sequence[QueueRange], config: str) -> list[list[QueueRange]]:
     """The ranges of the queues of each task."""
-    by_queue = {(part.topic, part.queue_id): part for part in ranges}
+    by_queue: dict[tuple[str, int], list[QueueRange]] = {}
+    for part in ranges:
+        by_queue.setdefault((part.topic, part.queue_id), []).append(part)
     return [
-        [by_queue[queue] for queue in queues if queue in by_queue]
+        [part for queue in queues for part in by_queue.get(queue, [])]
         for queues in parse_config(config)
     ]
 

@@ -121,16 +121,21 @@ class OffsetCalls:
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
         """The end of each range, cut back so that all their records have at most `bytes_max`."""
-        request = broker_pb2.LimitRangesRequest(bytes_max=bytes_max)
-        for part in ranges:
-            request.ranges.add(
-                topic=part.topic, queue_id=part.queue_id, begin=part.begin, end=part.end
-            )
+        request = broker_pb2.LimitRangesRequest(ranges=_wire(ranges), bytes_max=bytes_max)
         response = self._ask(
             lambda client: client.broker.LimitRanges(request, timeout=self._timeout)
         )
         check(response.status)
         return list(response.ends)
+
+    def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
+        """The parts of the ranges in which messages with one of the keys can be, in their order."""
+        request = broker_pb2.FindKeysRequest(ranges=_wire(ranges), keys=keys)
+        response = self._ask(lambda client: client.broker.FindKeys(request, timeout=self._timeout))
+        check(response.status)
+        return [
+            QueueRange(part.topic, part.queue_id, part.begin, part.end) for part in response.ranges
+        ]
 
     def broker_name(self) -> str:
         """The name of the broker that answers, as machine rooms have it before an @."""
@@ -146,6 +151,15 @@ class OffsetCalls:
             lambda client: client.broker.CommitOffsets(request, timeout=self._timeout)
         )
         check(response.status)
+
+
+def _wire(ranges: Sequence[QueueRange]) -> list[broker_pb2.OffsetRange]:
+    return [
+        broker_pb2.OffsetRange(
+            topic=part.topic, queue_id=part.queue_id, begin=part.begin, end=part.end
+        )
+        for part in ranges
+    ]
 
 
 def _bounds(response: broker_pb2.QueryOffsetsResponse) -> Bounds:

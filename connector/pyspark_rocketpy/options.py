@@ -204,7 +204,8 @@ SOURCE_OPTIONS = (
         "keys",
         None,
         "keys with commas",
-        "only messages with one of these keys; the tasks leave out the others",
+        "only messages with one of these keys; a batch finds them by the broker's index, where "
+        "they are not very many, and else the tasks leave out the others",
         keys,
     ),
     switch_spec(

@@ -118,11 +118,13 @@ def _between(ranges: Sequence[QueueRange], low: int, high: int) -> tuple[QueueRa
 def _merge(ranges: Sequence[QueueRange]) -> list[TaskPlan]:
     tasks: list[TaskPlan] = []
     gathered: list[QueueRange] = []
+    count = 0
     for part in ranges:
         gathered.append(part)
-        if sum(one.count for one in gathered) >= RECORDS_PER_TASK_MIN:
+        count += part.count
+        if count >= RECORDS_PER_TASK_MIN:
             tasks.append(TaskPlan(tuple(gathered)))
-            gathered = []
+            gathered, count = [], 0
     if gathered:
         tasks.append(TaskPlan(tuple(gathered)))
     return tasks

@@ -54,6 +54,8 @@ class Narrowing:
 
     queue_ids: frozenset[int] | None = None
     tags: frozenset[str] | None = None
+    # A row has every one of them.
+    keys: frozenset[str] = frozenset()
     offsets: Interval = EVERYTHING
     times_ms: Interval = EVERYTHING
 
@@ -72,6 +74,8 @@ class Narrowing:
             return replace(self, queue_ids=_meet(self.queue_ids, _values(one)))
         if column == ("tags",):
             return replace(self, tags=_meet(self.tags, _values(one)))
+        if column == ("keys",):
+            return replace(self, keys=self.keys | _keys(one))
         if column == ("queueOffset",):
             return replace(self, offsets=self.offsets.meet(_interval(one, 1)))
         if column == ("storeTimestamp",):
@@ -134,6 +138,13 @@ def _values(one: Filter) -> Sequence[Any] | None:
     if isinstance(one, In):
         return tuple(value for value in one.value if value is not None)
     return None
+
+
+def _keys(one: Filter) -> frozenset[str]:
+    """The keys of a row whose `keys` equal an array; Spark offers no other filter on them."""
+    if isinstance(one, (EqualTo, EqualNullSafe)) and one.value is not None:
+        return frozenset(key for key in one.value if key)
+    return frozenset()
 
 
 def _meet(known: frozenset[Any] | None, values: Sequence[Any] | None) -> frozenset[Any] | None:

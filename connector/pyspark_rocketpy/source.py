@@ -91,8 +91,14 @@ class _Planner:
         """The positions that options name."""
         return boundaries.resolve(boundary, bounds, self.calls.search)
 
-    def plan(self, begin: Positions, end: Positions) -> list[TaskPartition]:
-        """Tasks for the messages between two positions."""
+    def plan(
+        self, begin: Positions, end: Positions, keys: Iterable[Sequence[str]] = ()
+    ) -> list[TaskPartition]:
+        """Tasks for the messages between two positions.
+
+        Without those that have none of the keys of one sequence, as far as the broker's index
+        knows.
+        """
         bounds, options = self.bounds(), self._options
         lost = positions.below_minimum(begin, end, bounds)
         losses.settle(lost, fail_on_data_loss=options.fail_on_data_loss)
@@ -101,6 +107,8 @@ class _Planner:
         if options.machine_rooms is not None:
             allocation.require_room(options.machine_rooms, self.calls.broker_name())
         ranges = ranges_between(positions.without(lost, begin, end, bounds), end)
+        for wanted in keys:
+            ranges = self.calls.find_keys(ranges, wanted)
         return [TaskPartition(task) for task in plan_tasks(ranges, TaskRules.of(options))]
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
@@ -150,7 +158,10 @@ class RocketpyBatchReader(DataSourceReader):
         end = self._planner.resolve(ending, bounds)
         boundaries.require_order(starting, begin, ending, end)
         narrow = self._narrowing.applied(begin, end, bounds, self._planner.calls.search)
-        return self._planner.plan(*narrow)
+        keys: list[Sequence[str]] = [(key,) for key in sorted(self._narrowing.keys)]
+        if self._options.keys is not None:
+            keys.append(self._options.keys)
+        return self._planner.plan(*narrow, keys)
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -61,8 +61,8 @@ BATCHES = (
     Sabotage(
         "a prepared record is found by its key",
         STORE + "message_lookup.py",
-        "        is_message = has_queue_offset(decoded.record.sys_flag)\n",
-        "        is_message = True\n",
+        "        return found if is_message else None\n",
+        "        return found\n",
         (IN_BATCHES + "a_prepared_message_is_neither_found_by_key_nor_by_id_and_shows_once_after",),
     ),
     Sabotage(

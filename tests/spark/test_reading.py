@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import EqualTo, Filter
 
+from pyspark_rocketpy.columns import source_schema
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.options import SourceOptions
+from pyspark_rocketpy.planning import TaskPlan
+from pyspark_rocketpy.source import RocketpyPushDownReader, TaskPartition
 from tests.spark.conftest import Collected, Topic
 
 SWITCH = "spark.sql.python.filterPushdown.enabled"
@@ -74,6 +81,38 @@ def test_keys_are_looked_up_with_sparks_switch_off(tagged: Topic) -> None:
     assert tagged.bodies(keys="k") == []
 
 
+def planned(topic: Topic, filters: Sequence[Filter] = (), **options: object) -> list[TaskPlan]:
+    """What the tasks of a batch read."""
+    checked = SourceOptions.parse(topic.options(**options))
+    reader = RocketpyPushDownReader(checked, source_schema(None))
+    reader.pushFilters(list(filters))
+    tasks = reader.partitions()
+    return [task.plan for task in tasks if isinstance(task, TaskPartition)]
+
+
+def test_k05_a_batch_reads_only_where_the_index_knows_of_its_keys(topic: Topic) -> None:
+    rows = topic.spark.range(0, 20_000, 1, 1).selectExpr(
+        "cast(id as string) as body",
+        "cast(id % 2 as int) as queueId",
+        "array(cast(id as string), 'common', concat('few', id div 7000)) as keys",
+    )
+    topic.write(rows)
+    [plan] = planned(topic, keys="8, 10, 18001, missing")
+    name = topic.name
+    assert plan.ranges == (QueueRange(name, 0, 4, 6), QueueRange(name, 1, 9_000, 9_001))
+    assert planned(topic, keys="missing") == []
+    assert sum(plan.count for plan in planned(topic, keys="common")) == 20_000
+    assert topic.bodies(keys="8, 10, 18001, missing") == ["10", "18001", "8"]
+    assert topic.bodies(keys="missing") == []
+    assert len(topic.bodies(keys="few1")) == 7_000
+    filters = [EqualTo(("keys",), ["8", "common", "few0"])]
+    assert [plan.count for plan in planned(topic, filters)] == [1]
+    tasks = f'[["{name}:1"],["{name}:0"]]'
+    by_config: dict[str, Any] = {"allocation": "config", "allocationConfig": tasks}
+    plans = planned(topic, keys="0, 2000, 18001", **by_config)
+    assert [[part.begin for part in plan.ranges] for plan in plans] == [[9_000], [0, 1_000]]
+
+
 def by_condition(topic: Topic, condition: str, **options: object) -> DataFrame:
     """Rows that Spark lets pass."""
     return topic.read(pushDownFilters=True, **options).where(condition)
@@ -86,6 +125,8 @@ CONDITIONS = {
     "tags in ('Aa', 'C') and queueId = 0": "ac",
     "storeTimestamp > timestamp '2001-01-01'": "abcde",
     "array_contains(keys, 'k2')": "ab",
+    "keys = array('k1', 'k2')": "a",
+    "keys = array('k2', 'k1')": "",
     "tags = 'Aa' and tags = 'BB'": "",
     "tags = 'Aa' or queueOffset = 3": "ade",
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from rocketpy_broker.errors import BrokerError, FlushTimeoutError
 from rocketpy_broker.response_code import ResponseCode
@@ -14,6 +15,7 @@ from rocketpy_broker.server import status
 from rocketpy_broker.services.appending import AppendService, Stored
 from rocketpy_broker.services.batch_log import Batch
 from rocketpy_broker.services.batches import BatchService
+from rocketpy_broker.services.key_lookup import KeyLookupService
 from rocketpy_broker.services.offset_questions import OffsetQuestionService
 from rocketpy_broker.services.offsets import CommittedOffset, OffsetService, QueueTime
 from rocketpy_broker.services.pulling import PullService, response_code
@@ -39,6 +41,7 @@ class BrokerServicer:
         offsets: OffsetService,
         questions: OffsetQuestionService,
         range_limits: RangeLimitService,
+        key_lookup: KeyLookupService,
         appends_in_flight_max: int,
     ) -> None:
         self._appends = appends
@@ -47,6 +50,7 @@ class BrokerServicer:
         self._offsets = offsets
         self._questions = questions
         self._range_limits = range_limits
+        self._key_lookup = key_lookup
         self._appends_in_flight_max = appends_in_flight_max
 
     async def append(
@@ -192,16 +196,33 @@ class BrokerServicer:
             ],
         )
 
+    async def find_keys(
+        self, request: broker_pb2.FindKeysRequest, _context: status.Context
+    ) -> broker_pb2.FindKeysResponse:
+        """All ranges or an error."""
+        try:
+            found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
+        except BrokerError as error:
+            return broker_pb2.FindKeysResponse(status=status.failure(error))
+        return broker_pb2.FindKeysResponse(
+            status=status.success(),
+            ranges=[
+                broker_pb2.OffsetRange(
+                    topic=part.queue.topic,
+                    queue_id=part.queue.queue_id,
+                    begin=part.begin,
+                    end=part.end,
+                )
+                for part in found
+            ],
+        )
+
     async def limit_ranges(
         self, request: broker_pb2.LimitRangesRequest, _context: status.Context
     ) -> broker_pb2.LimitRangesResponse:
         """All ranges or an error."""
-        ranges = [
-            OffsetRange(QueueKey(part.topic, part.queue_id), part.begin, part.end)
-            for part in request.ranges
-        ]
         try:
-            reached = await self._range_limits.limit(ranges, request.bytes_max)
+            reached = await self._range_limits.limit(_ranges(request.ranges), request.bytes_max)
         except BrokerError as error:
             return broker_pb2.LimitRangesResponse(status=status.failure(error))
         return broker_pb2.LimitRangesResponse(
@@ -237,32 +258,27 @@ class BrokerServicer:
                 request_deserializer=broker_pb2.PullRequest.FromString,
                 response_serializer=serialize,
             ),
-            "CommitBatch": grpc.unary_unary_rpc_method_handler(
-                self.commit_batch,
-                request_deserializer=broker_pb2.CommitBatchRequest.FromString,
-                response_serializer=broker_pb2.CommitBatchResponse.SerializeToString,
-            ),
-            "QueryOffsets": grpc.unary_unary_rpc_method_handler(
-                self.query_offsets,
-                request_deserializer=broker_pb2.QueryOffsetsRequest.FromString,
-                response_serializer=broker_pb2.QueryOffsetsResponse.SerializeToString,
-            ),
-            "SearchOffsets": grpc.unary_unary_rpc_method_handler(
-                self.search_offsets,
-                request_deserializer=broker_pb2.SearchOffsetsRequest.FromString,
-                response_serializer=broker_pb2.SearchOffsetsResponse.SerializeToString,
-            ),
-            "LimitRanges": grpc.unary_unary_rpc_method_handler(
-                self.limit_ranges,
-                request_deserializer=broker_pb2.LimitRangesRequest.FromString,
-                response_serializer=broker_pb2.LimitRangesResponse.SerializeToString,
-            ),
-            "CommitOffsets": grpc.unary_unary_rpc_method_handler(
-                self.commit_offsets,
-                request_deserializer=broker_pb2.CommitOffsetsRequest.FromString,
-                response_serializer=broker_pb2.CommitOffsetsResponse.SerializeToString,
-            ),
+            "CommitBatch": _unary(self.commit_batch, broker_pb2.CommitBatchRequest),
+            "QueryOffsets": _unary(self.query_offsets, broker_pb2.QueryOffsetsRequest),
+            "SearchOffsets": _unary(self.search_offsets, broker_pb2.SearchOffsetsRequest),
+            "FindKeys": _unary(self.find_keys, broker_pb2.FindKeysRequest),
+            "LimitRanges": _unary(self.limit_ranges, broker_pb2.LimitRangesRequest),
+            "CommitOffsets": _unary(self.commit_offsets, broker_pb2.CommitOffsetsRequest),
         }
+
+
+def _unary(method: Callable[..., Any], request: type[Message]) -> grpc.RpcMethodHandler[Any, Any]:
+    return grpc.unary_unary_rpc_method_handler(
+        method,
+        request_deserializer=request.FromString,
+        response_serializer=lambda response: response.SerializeToString(),
+    )
+
+
+def _ranges(wanted: Iterable[broker_pb2.OffsetRange]) -> list[OffsetRange]:
+    return [
+        OffsetRange(QueueKey(part.topic, part.queue_id), part.begin, part.end) for part in wanted
+    ]
 
 
 def _batch(request: broker_pb2.CommitBatchRequest) -> Batch:

@@ -37,6 +37,18 @@ class OffsetRange:
     end: int
 
 
+def check_range(topics: TopicConfigManager, part: OffsetRange) -> None:
+    """Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
+
+    Its offsets may lie outside the queue.
+    """
+    topics.check_readable(*part.queue)
+    if part.begin < 0:
+        raise ParameterIllegalError("begin", part.begin, "0 or more")
+    if part.end < part.begin:
+        raise ParameterIllegalError("end", part.end, f"{part.begin} or more")
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """How far a range may go, and the bytes up to there."""
@@ -82,7 +94,7 @@ class RangeLimitService:
         if bytes_max < 1:
             raise ParameterIllegalError("bytes_max", bytes_max, "1 or more")
         for each in ranges:
-            self._check(each)
+            check_range(self._topics, each)
         measures: list[_Measure] = []
         left = bytes_max
         for each in ranges:
@@ -92,13 +104,6 @@ class RangeLimitService:
             return [Reach(r.end, m.bytes) for r, m in zip(ranges, measures, strict=True)]
         _share(measures, bytes_max)
         return [await self._reach(r, m.budget) for r, m in zip(ranges, measures, strict=True)]
-
-    def _check(self, part: OffsetRange) -> None:
-        self._topics.check_readable(*part.queue)
-        if part.begin < 0:
-            raise ParameterIllegalError("begin", part.begin, "0 or more")
-        if part.end < part.begin:
-            raise ParameterIllegalError("end", part.end, f"{part.begin} or more")
 
     async def _measure(self, part: OffsetRange, bytes_max: int) -> _Measure:
         """The bytes of a range: exactly if there are no more than `bytes_max`."""

@@ -8,6 +8,8 @@ Source: DefaultMessageStore#lookMessageByOffset, #queryMessage; spec/storage.md 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rocketpy_broker.store.commit_log import CommitLog
@@ -19,6 +21,17 @@ from rocketpy_proto.record import (
     has_queue_offset,
 )
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY
+
+# RocketMQ's maxMsgsNumBatch: more are not looked for.
+QUERY_COUNT_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message is, in its topic."""
+
+    queue_id: int
+    queue_offset: int
 
 
 class MessageLookup:
@@ -42,6 +55,13 @@ class MessageLookup:
         return None if found is None else found.record.store_timestamp_ms
 
     def _decoded(self, physical_offset: int) -> DecodedRecord | None:
+        """The message there."""
+        found = self._whole(physical_offset)
+        is_message = found is not None and has_queue_offset(found.record.sys_flag)
+        return found if is_message else None
+
+    def _whole(self, physical_offset: int) -> DecodedRecord | None:
+        """The record there, if it begins there and is as it was written."""
         segment = self._log.files.find(physical_offset)
         if segment is None or physical_offset >= self._log.end:
             return None
@@ -52,9 +72,8 @@ class MessageLookup:
             return None
         places, sizes = np.array([position]), np.array([decoded.size], np.int32)
         is_whole = not self._log.compare(segment, places, sizes).damaged.any()
-        is_message = has_queue_offset(decoded.record.sys_flag)
         is_here = decoded.record.physical_offset == physical_offset
-        return decoded if is_whole and is_message and is_here else None
+        return decoded if is_whole and is_here else None
 
     def by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
@@ -64,6 +83,7 @@ class MessageLookup:
         Times are store timestamps in ms, both included. At most 64, as in RocketMQ.
         """
         found = []
+        count_max = min(count_max, QUERY_COUNT_MAX)
         # A committed message is entered twice: as a prepared record, which is passed over here.
         for offset in self._index.query(topic, key, begin_ms, end_ms, 2 * count_max).tolist():
             decoded = self._decoded(offset)
@@ -71,6 +91,25 @@ class MessageLookup:
             if decoded is not None and _has_key(decoded, topic, key):
                 found.append(self._log.files.view(offset, decoded.size))
         return found[-count_max:]
+
+    def all_by_key(self, topic: str, key: str, count_max: int) -> list[Place] | None:
+        """Places of all messages of `topic` that may have `key` in KEYS or as UNIQ_KEY.
+
+        None where they are not known: there are more than `count_max`, the index lags behind, or
+        one of the records is damaged.
+        """
+        offsets = self._index.query_all(topic, key, count_max)
+        if offsets is None:
+            return None
+        places = []
+        for offset in offsets[offsets >= self._log.begin].tolist():
+            decoded = self._whole(offset)
+            if decoded is None:
+                return None
+            record = decoded.record
+            if has_queue_offset(record.sys_flag) and record.topic == topic:
+                places.append(Place(record.queue_id, record.queue_offset))
+        return places
 
 
 def _has_key(decoded: DecodedRecord, topic: str, key: str) -> bool:

@@ -118,6 +118,13 @@ def test_ranges_and_times_are_as_narrow_as_one_filter_lets_them(one: Filter) -> 
         assert rows(begin, end) == passing(rows(BEGIN, END), [one])
 
 
+def test_k05_a_row_has_every_key_of_an_array_that_it_equals() -> None:
+    two = Narrowing.of([EqualTo(("keys",), ["b", "", "a", None]), EqualNullSafe(("keys",), ["c"])])
+    assert two.keys == {"a", "b", "c"}
+    assert Narrowing.of([EqualTo(("keys",), [])]).keys == set()
+    assert Narrowing.of([In(("keys",), (["a"], ["b"]))]).keys == set()
+
+
 def test_queues_are_left_out() -> None:
     assert narrowed(EqualTo(("queueId",), 1)) == ({"T": {0: 0, 1: 3}}, {"T": {0: 0, 1: 6}})
     assert narrowed(In(("queueId",), (0, None)))[1] == {"T": {0: 5, 1: 3}}

@@ -208,6 +208,22 @@ class OffsetRange(_message.Message):
     end: int
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
+class FindKeysRequest(_message.Message):
+    __slots__ = ("ranges", "keys")
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FindKeysResponse(_message.Message):
+    __slots__ = ("status", "ranges")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ...) -> None: ...
+
 class LimitRangesRequest(_message.Message):
     __slots__ = ("ranges", "bytes_max")
     RANGES_FIELD_NUMBER: _ClassVar[int]

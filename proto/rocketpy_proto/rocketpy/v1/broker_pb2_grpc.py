@@ -59,6 +59,11 @@ class BrokerStub(object):
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsResponse.FromString,
                 _registered_method=True)
+        self.FindKeys = channel.unary_unary(
+                '/rocketpy.v1.Broker/FindKeys',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysResponse.FromString,
+                _registered_method=True)
         self.LimitRanges = channel.unary_unary(
                 '/rocketpy.v1.Broker/LimitRanges',
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesRequest.SerializeToString,
@@ -116,6 +121,13 @@ class BrokerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindKeys(self, request, context):
+        """Where in ranges of queues messages with a key can be, by the broker's index.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def LimitRanges(self, request, context):
         """How far ranges of queues reach within a number of bytes.
         """
@@ -157,6 +169,11 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.SearchOffsets,
                     request_deserializer=rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsResponse.SerializeToString,
+            ),
+            'FindKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindKeys,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysResponse.SerializeToString,
             ),
             'LimitRanges': grpc.unary_unary_rpc_method_handler(
                     servicer.LimitRanges,
@@ -304,6 +321,33 @@ class Broker(object):
             '/rocketpy.v1.Broker/SearchOffsets',
             rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsRequest.SerializeToString,
             rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/FindKeys',
+            rocketpy_dot_v1_dot_broker__pb2.FindKeysRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.FindKeysResponse.FromString,
             options,
             channel_credentials,
             insecure,
