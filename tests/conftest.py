@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import settings
 # No time limit for one example: on a busy machine it would fail a test that is right.
 settings.register_profile("rocketpy", deadline=None, print_blob=True)
 settings.load_profile("rocketpy")
+
+# Most JVMs of tests live for seconds, in which the second compiler and its threads never pay. All
+# processes that tests start inherit this.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SPARK_FOLDER = Path(__file__).parent / "spark"
 
