@@ -43,14 +43,7 @@ class Driver:
 
     def kill(self) -> None:
         """End it and all that it has started, at once."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            started = psutil.Process(self._process.pid).children(recursive=True)
-            self._process.kill()
-            for process in started:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            psutil.wait_procs(started, timeout=END_SECONDS_MAX)
-        self._process.wait()
+        kill_with_children(self._process)
 
     def wait(self) -> None:
         """Until it has ended by itself."""
@@ -70,6 +63,18 @@ def driver(copying: Copying) -> Iterator[Driver]:
         yield started
     finally:
         started.kill()
+
+
+def kill_with_children(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it has started, at once."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for child in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(started, timeout=END_SECONDS_MAX)
+    process.wait()
 
 
 def send_numbered(topic: Topic, count: int) -> list[str]:
