@@ -9,6 +9,9 @@ BIN := $(CURDIR)/$(VENV)/bin
 # Named by what it depends on: the folder (an editable install points to it) and the dependencies.
 INSTALLED := $(VENV)/installed-$(shell (pwd && cat pyproject.toml) | cksum | cut -d ' ' -f 1)
 PROTO_VENV := .venv-proto
+# The connector's tests run with the latest patch of each; that too old one must be refused.
+SPARKS := 4.2 4.3
+SPARK_TOO_OLD := 4.1
 INTEROP := .interop
 INTEROP_SOURCES := tests/interop/java
 PROTO_FILES := proto/rocketpy/v1/*.proto
@@ -17,6 +20,8 @@ STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
 COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
 COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/test_f06* \
 	tests/faults/test_f11* tests/faults/test_m01*
+# Spark's tests, which share a session, in one process, and all others in a second one beside it.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup
 COVERING := not torture and not interop and not spark
 
 # Spark's Python workers must be the environment's own, whatever the shell says of another Spark.
@@ -31,22 +36,46 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup java tools demo test coverage torture interop lint bench proto wheel clean
+.PHONY: test-matrix
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' Makefile
 	echo
 	echo "PYTHON=python3.12 chooses the interpreter."
-	echo "ARGS='...' goes to test, coverage, torture, demo and bench."
+	echo "ARGS='...' goes to test, test-matrix, coverage, torture and bench."
+	echo "SPARKS=4.2 lets test-matrix take that version alone."
 
 setup: $(INSTALLED) java ## Make .venv with every dependency, and see that Java 17 or newer is there
 
 demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and resumed, a chart
 	@$(USE_JAVA)
-	$(BIN)/python notebooks/flights_demo.py $(ARGS)
+	$(BIN)/python notebooks/flights.py
 
 test: $(INSTALLED) java tools ## Run the tests
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m "not torture and not interop" $(ARGS)
+	$(BIN)/python -m pytest -m "not torture and not interop" $(SIDE_BY_SIDE) $(ARGS)
+
+test-matrix: ## Run the connector's tests with PySpark 4.2 and 4.3
+test-matrix: java $(patsubst %,.venv-pyspark-%/installed,$(SPARKS) $(SPARK_TOO_OLD))
+	@$(USE_JAVA)
+	for version in $(SPARKS) $(SPARK_TOO_OLD); do
+		echo "make: PySpark $$version"
+		python=$(CURDIR)/.venv-pyspark-$$version/bin/python
+		export PYSPARK_PYTHON=$$python PYSPARK_DRIVER_PYTHON=$$python
+		if [ $$version = $(SPARK_TOO_OLD) ]; then
+			$$python tests/spark/refused.py
+		else
+			$$python -m pytest -m "not torture and not interop" tests/unit/connector tests/spark $(ARGS)
+		fi
+	done
+
+.venv-pyspark-$(SPARK_TOO_OLD)/installed: PACKAGES = . 'pandas<3'
+.venv-pyspark-%/installed: PACKAGES = '.[dev]'
+.venv-pyspark-%/installed: pyproject.toml | $(INSTALLED)
+	@echo "make: creating $(@D)"
+	$(BIN)/python -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install -q --disable-pip-version-check -e $(PACKAGES) 'pyspark==$*.*'
+	touch $@
 
 coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or the record codec
 	@$(BIN)/python -m coverage run -m pytest -m "$(COVERING)" $(COVERING_TESTS) $(ARGS)
@@ -114,7 +143,7 @@ wheel: $(INSTALLED) ## Build the wheel and the source distribution into dist/
 	@$(BIN)/python -m build --no-isolation
 
 clean: ## Remove what tools and runs left behind; .venv stays
-	@rm -rf $(PROTO_VENV) $(INTEROP) build dist delays.png
+	@rm -rf .venv-pyspark-* $(PROTO_VENV) $(INTEROP) build dist delays.png lag.png
 	rm -rf artifacts spark-warehouse metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find connector broker_emulator proto tests notebooks benchmarks -name __pycache__ \

@@ -18,7 +18,10 @@ from rich.progress import Progress
 from benchmarks.harness import Result
 from benchmarks.report import terminal_table, to_json
 
-MODULES = ["record", "store", "index", "growth", "senders", "pull", "source", "sink", "memory"]
+MODULES = [
+    *("record", "store", "index", "growth", "senders", "pull"),
+    *("source", "sink", "latency", "memory"),
+]
 PROFILE_LINES = 25
 console = Console()
 

@@ -1,7 +1,8 @@
-"""The Spark sink against a Python writer that discards what it gets.
+"""The Spark sink against a Python writer that discards what it gets, and its two ways to deliver.
 
 A batch job writes rows that the JVM makes; local[2], the broker on the same machine, once with
-ASYNC_FLUSH and once with SYNC_FLUSH. Each round writes on behind the last one.
+ASYNC_FLUSH and once with SYNC_FLUSH. Each round writes on behind the last one. Against the
+discarding writer the sink delivers at least once; what exactly-once adds is a figure of its own.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Result, compare
 from benchmarks.spark_session import spark_session
+from pyspark_rocketpy.options import Delivery
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.flush import FlushDiskType
 
 TOPIC = "sink"
 QUEUES = 4
 GOAL = 0.3
+GOAL_EXACTLY_ONCE = 1.8
 # Body size in bytes -> rows a round.
 ROWS = {100: 2_000_000, 1024: 300_000}
 
@@ -34,22 +37,38 @@ def run() -> list[Result]:
             for body_bytes, count in ROWS.items():
                 frame = rows_of(spark, body_bytes, count)
                 results.append(run_case(frame, flush, body_bytes, count))
+                results.append(run_deliveries(frame, flush, body_bytes, count))
     return results
+
+
+def save(frame: DataFrame, broker: LocalBroker, delivery: Delivery) -> None:
+    """Write the frame once."""
+    options = {"endpoints": broker.endpoint, "topic": TOPIC, "delivery": delivery.value}
+    frame.write.format("rocketpy").options(**options).mode("append").save()
+
+
+def run_deliveries(frame: DataFrame, flush: FlushDiskType, body_bytes: int, count: int) -> Result:
+    """Time of exactly-once as a multiple of at-least-once."""
+    with LocalBroker(flush=flush, commit_log_segment_bytes=1 << 30) as broker:
+        broker.create_topic(TOPIC, queues=QUEUES)
+        comparison = compare(
+            lambda: save(frame, broker, Delivery.EXACTLY_ONCE),
+            lambda: save(frame, broker, Delivery.AT_LEAST_ONCE),
+        )
+    detail = f"{count / comparison.seconds / 1e6:.2f} M rows/s exactly once"
+    name = f"exactly-once / at-least-once, time, {body_bytes} B, {flush.value}"
+    ratio = 1 / comparison.ratio
+    return Result(name, ratio, "ratio", GOAL_EXACTLY_ONCE, at_most=True, detail=detail)
 
 
 def run_case(frame: DataFrame, flush: FlushDiskType, body_bytes: int, count: int) -> Result:
     """Ratio of our rows a second to the discarding writer's."""
     with LocalBroker(flush=flush, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(TOPIC, queues=QUEUES)
-        options = {"endpoints": broker.endpoint, "topic": TOPIC}
-
-        def ours() -> None:
-            frame.write.format("rocketpy").options(**options).mode("append").save()
-
-        def baseline() -> None:
-            frame.write.format("synthetic").mode("append").save()
-
-        comparison = compare(ours, baseline)
+        comparison = compare(
+            lambda: save(frame, broker, Delivery.AT_LEAST_ONCE),
+            lambda: frame.write.format("synthetic").mode("append").save(),
+        )
     speed = count / comparison.seconds / 1e6
     detail = f"{speed:.2f} M rows/s, discarding {count / comparison.baseline_seconds / 1e6:.2f}"
     name = f"sink / discarding writer, {body_bytes} B, {flush.value}"

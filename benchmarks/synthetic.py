@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
@@ -20,6 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -62,19 +64,64 @@ class SyntheticWriter(DataSourceArrowWriter):
         return WriterCommitMessage()
 
 
+class OneByOneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One row a micro-batch, `count` in all: a batch of no work."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(1)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        return
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"end": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        return {"end": min(start["end"] + 1, self.count)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(start["end"], end["end"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"body": pa.array([b"message"], pa.binary())})
+
+
+class SyntheticStreamWriter(DataSourceStreamArrowWriter):
+    """Drops every batch of every micro-batch."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        return
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        return
+
+
 class SyntheticSource(DataSource):
-    """Options `path`, `tasks`, `repeats`; the schema is the user's."""
+    """Options `path`, `tasks`, `repeats`, or `oneByOne`; the schema is the user's."""
 
     @classmethod
     def name(cls) -> str:
         return "synthetic"
 
-    def streamReader(self, schema: StructType) -> SyntheticReader:
+    def streamReader(self, schema: StructType) -> SyntheticReader | OneByOneReader:
         options = self.options
+        if "oneByOne" in options:
+            return OneByOneReader(int(options["oneByOne"]))
         return SyntheticReader(options["path"], int(options["tasks"]), int(options["repeats"]))
 
     def writer(self, schema: StructType, overwrite: bool) -> SyntheticWriter:
         return SyntheticWriter()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> SyntheticStreamWriter:
+        return SyntheticStreamWriter()
 
 
 def write_batches(path: Path, batch: pa.RecordBatch) -> None:

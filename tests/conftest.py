@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,21 @@ from hypothesis import settings
 settings.register_profile("rocketpy", deadline=None, print_blob=True)
 settings.load_profile("rocketpy")
 
+# Most JVMs of tests live for seconds, in which the second compiler and its threads never pay. All
+# processes that tests start inherit this.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 SPARK_FOLDER = Path(__file__).parent / "spark"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in `tests/spark`, so that `-m 'not spark'` is the quick round."""
+    """Mark what lies in `tests/spark`, so that `-m 'not spark'` is the quick round.
+
+    Tests that share one Spark session stay in one of the processes that `make test` shares them
+    out to.
+    """
     for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
         if SPARK_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.spark)

@@ -32,7 +32,7 @@ TASK_ROOTS: dict[str, str] = {}
 STARTED_FROM_OUTSIDE = {
     "benchmarks.__main__": "`make bench`",
     "benchmarks.bench_*": "benchmarks.__main__, each in a process of its own",
-    "notebooks.flights_demo": "`make demo`",
+    "notebooks.*": "people, and tests/spark/test_notebooks.py",
     "rocketpy_broker.__main__": "`python -m rocketpy_broker`",
     "rocketpy_broker.cli.main": "the console script `rocketpy`",
     "rocketpy_broker.pytest_plugin": "pytest, through the entry point pytest11",

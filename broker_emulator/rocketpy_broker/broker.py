@@ -19,13 +19,19 @@ from rocketpy_broker.server.broker_servicer import BrokerServicer
 from rocketpy_broker.server.grpc_server import GrpcServer
 from rocketpy_broker.services.administration import AdminService
 from rocketpy_broker.services.appending import AppendService
+from rocketpy_broker.services.batch_ledger import BatchLedger
+from rocketpy_broker.services.batches import BatchService
 from rocketpy_broker.services.cleaning import CleaningService
 from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
 from rocketpy_broker.services.delay_offsets import DelayOffsetManager
 from rocketpy_broker.services.group_commit import GroupCommit
+from rocketpy_broker.services.holding import HeldCalls
+from rocketpy_broker.services.key_lookup import KeyLookupService
+from rocketpy_broker.services.offset_questions import OffsetQuestionService
 from rocketpy_broker.services.offsets import OffsetService
 from rocketpy_broker.services.persisting import persist_all
 from rocketpy_broker.services.pulling import PullService
+from rocketpy_broker.services.range_limits import RangeLimitService
 from rocketpy_broker.services.store_administration import StoreAdminService
 from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
 from rocketpy_broker.services.topics import TopicConfigManager
@@ -49,6 +55,16 @@ class Ready:
     recovery: RecoveryResult
 
 
+def _store_config(config: BrokerConfig) -> StoreConfig:
+    return StoreConfig(
+        config.data,
+        config.commit_log_segment_bytes,
+        config.consume_queue_file_bytes,
+        config.flush_disk_type,
+        clean_policy=config.clean_policy,
+    )
+
+
 def _store_host(config: BrokerConfig, port: int) -> Host:
     """The address written into records; an IPv4 one, as RocketMQ's default."""
     try:
@@ -67,15 +83,7 @@ class Broker:
         self._clock = clock or SystemClock()
         folder = config.data / "config"
         self.store = MessageStore(
-            StoreConfig(
-                config.data,
-                config.commit_log_segment_bytes,
-                config.consume_queue_file_bytes,
-                config.flush_disk_type,
-                clean_policy=config.clean_policy,
-            ),
-            self._clock,
-            _store_host(config, config.port),
+            _store_config(config), self._clock, _store_host(config, config.port)
         )
         self._topics = TopicConfigManager(
             folder, self._clock, config.cluster_name, config.broker_name, config.system_topics
@@ -88,26 +96,51 @@ class Broker:
         self._consumers = ConsumerOffsetManager(folder, self._clock)
         self._delay_offsets = DelayOffsetManager(folder, self._clock)
         self._timer_checkpoint = TimerCheckpointFile(folder / "timercheck")
-        self._persisted = (self._groups, self._consumers, self._delay_offsets)
+        self._batch_ledger = BatchLedger(
+            folder, self._clock, lambda: self.store.flushed_end, config.writer_idle_ms_max
+        )
+        self._persisted = (
+            self._groups,
+            self._consumers,
+            self._delay_offsets,
+            self._batch_ledger,
+        )
+        self.held = HeldCalls(self._clock)
+        self.store.on_dispatch(self.held.wake)
+        self._topics.on_change(self.held.wake_for_topics)
         self.pulls = PullService(
             self.store,
             self._topics,
-            self._clock,
+            self.held,
             config.limits,
             slave_read_enable=config.slave_read_enable,
         )
         self.group_commit: GroupCommit | None = None
+        self.batches: BatchService | None = None
         self._cleaning = CleaningService(self.store, self._clock, config)
 
-    def _servicers(self, group_commit: GroupCommit) -> tuple[BrokerServicer, AdminServicer]:
+    def _servicers(
+        self, appends: AppendService, batches: BatchService
+    ) -> tuple[BrokerServicer, AdminServicer]:
         config = self._config
-        appends = AppendService(self.store, self._topics, group_commit, config.limits)
         offsets = OffsetService(self.store, self._topics, self._groups, self._consumers)
+        questions = OffsetQuestionService(self.store, self._topics, self.held, config.limits)
+        range_limits = RangeLimitService(self.store, self._topics)
+        key_lookup = KeyLookupService(self.store, self._topics)
         admin = AdminService(config, self.store, self._topics, self._consumers)
         store_admin = StoreAdminService(self.store, self._topics, self._cleaning)
         in_flight_max = config.limits.appends_in_flight_max
         return (
-            BrokerServicer(appends, self.pulls, offsets, in_flight_max),
+            BrokerServicer(
+                appends,
+                batches,
+                self.pulls,
+                offsets,
+                questions,
+                range_limits,
+                key_lookup,
+                in_flight_max,
+            ),
             AdminServicer(admin, store_admin),
         )
 
@@ -123,6 +156,7 @@ class Broker:
             self._consumers.load()
             self._delay_offsets.load(self.store.range_of)
             self._timer_checkpoint.load()
+            self._batch_ledger.load()
             group_commit = self.group_commit = GroupCommit(
                 self.store,
                 self._clock,
@@ -142,10 +176,24 @@ class Broker:
         stopped: asyncio.Event,
         ready: asyncio.Future[Ready],
     ) -> None:
-        server = GrpcServer(self._config, *self._servicers(group_commit))
+        limits = self._config.limits
+        appends = AppendService(self.store, self._topics, group_commit, limits)
+        batches = self.batches = BatchService(
+            self.store,
+            self._topics,
+            self._batch_ledger,
+            appends,
+            group_commit,
+            self._clock,
+            limits,
+        )
+        server = GrpcServer(self._config, *self._servicers(appends, batches))
         async with TaskScope() as scope:
             scope.start(group_commit.run())
             scope.start(group_commit.flush_derived_loop())
+            # Clients come when every decided batch is visible.
+            await batches.recover()
+            scope.start(batches.run())
             scope.start(self._persist_loop())
             scope.start(self._cleaning.run())
             port = await server.start()
@@ -154,7 +202,7 @@ class Broker:
             try:
                 await stopped.wait()
             finally:
-                self.pulls.stop()
+                self.held.stop()
                 await server.stop()
         persist_all(self._persisted)
 

@@ -11,6 +11,7 @@ from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
 
 KIB = 1024
 MIB = 1024 * KIB
+DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class BrokerConfig:
 
     `persist_interval_ms` is how often consumer offsets are saved, `clean_interval_ms` how often
     expired files and the disk's space are looked at, first after `clean_delay_ms`.
-    `auto_create_subscription_group` lets a group come to be by its first use.
+    `auto_create_subscription_group` lets a group come to be by its first use. A writer of batches
+    that has committed none for `writer_idle_ms_max` is forgotten.
     """
 
     data: Path
@@ -50,5 +52,6 @@ class BrokerConfig:
     slave_read_enable: bool = False
     stop_grace_ms: int = 3_000
     auto_create_subscription_group: bool = True
+    writer_idle_ms_max: int = 7 * DAY_MS
     system_topics: SystemTopicOptions = field(default_factory=SystemTopicOptions)
     limits: Limits = field(default_factory=Limits)

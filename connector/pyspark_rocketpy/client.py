@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
-from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
-from pyspark_rocketpy.offsets import Positions
+from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -32,10 +31,21 @@ if TYPE_CHECKING:
     AppendCall: TypeAlias = _CallIterator[broker_pb2.AppendResponse]
 
 SUCCESS, TOPIC_NOT_EXIST = 0, 17
+SYSTEM_BUSY, FLUSH_DISK_TIMEOUT = 2, 10
+# Transport faults that another try would meet again.
+LASTING_FAULTS = (
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+)
 MESSAGE_BYTES_MAX = 64 << 20
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 _RETRIES = {
     "methodConfig": [
+        # The appender sends blocks again itself.
+        {"name": [{"service": "rocketpy.v1.Broker", "method": "Append"}]},
         {
             "name": [{"service": "rocketpy.v1.Broker"}, {"service": "rocketpy.v1.Admin"}],
             "retryPolicy": {
@@ -45,7 +55,7 @@ _RETRIES = {
                 "backoffMultiplier": 2,
                 "retryableStatusCodes": ["UNAVAILABLE"],
             },
-        }
+        },
     ]
 }
 _CHANNEL_OPTIONS = [
@@ -55,6 +65,8 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Two clients of one process may talk to brokers that took each other's port.
     ("grpc.use_local_subchannel_pool", 1),
+    # With probing, gRPC chooses by itself how much it takes in ahead, some MiB.
+    ("grpc.http2.bdp_probe", 0),
 ]
 
 
@@ -65,19 +77,8 @@ class ClientConfig:
     endpoints: tuple[str, ...]
     connect_timeout_ms: int
     pull_timeout_ms: int = 30_000
-
-
-@dataclass(frozen=True, slots=True)
-class QueueBounds:
-    """One queue: minimum, maximum, and the group's committed offset (-1 for none)."""
-
-    min_offset: int
-    max_offset: int
-    committed_offset: int
-
-
-# topic -> queue id -> bounds; a topic that is not there is missing.
-Bounds = dict[str, dict[int, QueueBounds]]
+    # Bytes of one pull that may have come before they are asked for.
+    prefetch_bytes_max: int = 96 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class _Connection:
     endpoint: str
     channel: grpc.Channel
     limits: BrokerLimits
+    broker_name: str
 
 
 class BrokerClient:
@@ -105,9 +107,10 @@ class BrokerClient:
         self._timeout = config.connect_timeout_ms / 1000
         connection = self._connect()
         self.limits = connection.limits
-        self._endpoint = connection.endpoint
+        self.endpoint = connection.endpoint
+        self.broker_name = connection.broker_name
         self._channel = connection.channel
-        self._broker = broker_pb2_grpc.BrokerStub(self._channel)
+        self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
         # Not the stub's, because its responses would be copied once more.
         self._pull = self._channel.unary_stream(
@@ -121,7 +124,9 @@ class BrokerClient:
         problems = []
         share = self._timeout / len(self._config.endpoints)
         for endpoint in self._config.endpoints:
-            channel = grpc.insecure_channel(endpoint, _CHANNEL_OPTIONS)
+            # gRPC was seen to take in half as much again as it is told.
+            ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max * 2 // 3)
+            channel = grpc.insecure_channel(endpoint, [*_CHANNEL_OPTIONS, ahead])
             stub = admin_pb2_grpc.AdminStub(channel)
             try:
                 info = stub.GetBrokerInfo(
@@ -132,7 +137,7 @@ class BrokerClient:
                 problems.append(_problem(endpoint, error))
             else:
                 limits = BrokerLimits(info.body_bytes_max, info.request_bytes_max)
-                return _Connection(endpoint, channel, limits)
+                return _Connection(endpoint, channel, limits, info.broker_name)
         raise ConnectionFailedError(
             f"{'; '.join(problems)}; check option endpoints and that the broker runs"
         )
@@ -144,48 +149,9 @@ class BrokerClient:
     def failed(self, error: grpc.RpcError) -> ConnectionFailedError:
         """The declared form of a transport fault."""
         return ConnectionFailedError(
-            f"{_problem(self._endpoint, error)}; see whether the broker still runs"
+            f"{_problem(self.endpoint, error)}; see whether the broker still runs",
+            is_lasting=error.code() in LASTING_FAULTS,
         )
-
-    def query_offsets(self, topics: Sequence[str], group: str) -> Bounds:
-        """Bounds and committed offsets of every queue of the topics that exist.
-
-        Raises ConnectionFailedError, BrokerError.
-        """
-        request = broker_pb2.QueryOffsetsRequest(topics=topics, consumer_group=group)
-        try:
-            response = self._broker.QueryOffsets(
-                request, timeout=self._timeout, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise self.failed(error) from error
-        bounds: Bounds = {}
-        for topic in response.topics:
-            if topic.status.code != TOPIC_NOT_EXIST:
-                check(topic.status)
-                bounds[topic.topic] = {
-                    queue.queue_id: QueueBounds(
-                        queue.min_offset, queue.max_offset, queue.committed_offset
-                    )
-                    for queue in topic.queues
-                }
-        return bounds
-
-    def commit_offsets(self, group: str, positions: Positions) -> None:
-        """Report a group's progress. Raises ConnectionFailedError, BrokerError."""
-        offsets = [
-            broker_pb2.CommittedOffset(topic=topic, queue_id=queue_id, offset=offset)
-            for topic, queues in positions.items()
-            for queue_id, offset in queues.items()
-        ]
-        request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=offsets)
-        try:
-            response = self._broker.CommitOffsets(
-                request, timeout=self._timeout, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise self.failed(error) from error
-        check(response.status)
 
     def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
         """How many queues each topic has for writing. Raises BrokerError for an unknown one."""
@@ -207,9 +173,22 @@ class BrokerClient:
         return call
 
     def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
-        """One Append stream, without a deadline of its own."""
-        call: AppendCall = self._broker.Append(requests)
+        """One Append stream, without a deadline of its own: each answer is waited for with one."""
+        call: AppendCall = self.broker.Append(requests)
         return call
+
+    def commit_batch(
+        self, request: broker_pb2.CommitBatchRequest, timeout_ms: int
+    ) -> broker_pb2.CommitBatchResponse:
+        """Make a prepared batch visible. Raises ConnectionFailedError, BrokerError."""
+        try:
+            response: broker_pb2.CommitBatchResponse = self.broker.CommitBatch(
+                request, timeout=timeout_ms / 1000
+            )
+        except grpc.RpcError as error:
+            raise self.failed(error) from error
+        check(response.status)
+        return response
 
 
 def _problem(endpoint: str, error: grpc.RpcError) -> str:
@@ -220,9 +199,12 @@ def _problem(endpoint: str, error: grpc.RpcError) -> str:
 
 
 def check(status: common_pb2.Status) -> None:
-    """Raises BrokerError for any status but success."""
+    """Raises BrokerError for any status but success, BrokerBusyError where it may pass."""
+    text = f"{status.remark} (response code {status.code})"
+    if status.code in {SYSTEM_BUSY, FLUSH_DISK_TIMEOUT}:
+        raise BrokerBusyError(text)
     if status.code != SUCCESS:
-        raise BrokerError(f"{status.remark} (response code {status.code})")
+        raise BrokerError(text)
 
 
 _clients: dict[ClientConfig, BrokerClient] = {}

@@ -1,4 +1,4 @@
-"""The connector's one look at the time. Holds no state."""
+"""The connector's one look at the time, and its one wait. Holds no state."""
 
 from __future__ import annotations
 
@@ -8,3 +8,13 @@ import time
 def now_ms() -> int:
     """Wall time, milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def monotonic_ms() -> int:
+    """A time that never goes back, milliseconds from some begin of this machine's."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def sleep_ms(duration_ms: int) -> None:
+    """Wait; tests replace it."""
+    time.sleep(duration_ms / 1000)

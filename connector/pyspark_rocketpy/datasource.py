@@ -9,9 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyspark
-from pyspark.sql.datasource import DataSource
 
 from pyspark_rocketpy.errors import ColumnError, OptionError, VersionError
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ModuleNotFoundError as error:  # It came with PySpark 4.0.
+    raise VersionError.of(pyspark.__version__) from error
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -41,13 +45,11 @@ class DefaultSource(DataSource):
 
     def _source_options(self) -> SourceOptions:
         _check_version()
-        from pyspark_rocketpy import positions
+        from pyspark_rocketpy import source_checks
         from pyspark_rocketpy.options import SourceOptions
 
         options = SourceOptions.parse(self.options)
-        if options.starting_offsets is not None:
-            positions.check_starting(options.starting_offsets)
-        positions.check_ending(options.ending_offsets)
+        source_checks.check(options)
         return options
 
     def _read_schema(self, schema: StructType) -> StructType:
@@ -58,18 +60,25 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> RocketpyBatchReader:
         """A batch reader. Raises OptionError, ColumnError."""
-        from pyspark_rocketpy.source import RocketpyBatchReader
+        _check_version()
+        from pyspark_rocketpy.source import RocketpyBatchReader, RocketpyPushDownReader
 
-        return RocketpyBatchReader(self._source_options(), self._read_schema(schema))
+        options = self._source_options()
+        kind = RocketpyPushDownReader if options.push_down_filters else RocketpyBatchReader
+        return kind(options, self._read_schema(schema))
 
     def streamReader(self, schema: StructType) -> RocketpyStreamReader:
         """A streaming reader. Raises OptionError, ColumnError."""
+        _check_version()
         from pyspark_rocketpy.source import RocketpyStreamReader
+        from pyspark_rocketpy.source_checks import refuse_batch_options
 
+        refuse_batch_options(self.options)
         return RocketpyStreamReader(self._source_options(), self._read_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketpyWriter:
         """A batch writer. Raises OptionError, ColumnError."""
+        _check_version()
         from pyspark_rocketpy.sink import RocketpyWriter
 
         if overwrite:
@@ -78,6 +87,7 @@ class DefaultSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketpyStreamWriter:
         """A streaming writer. Raises OptionError, ColumnError."""
+        _check_version()
         from pyspark_rocketpy.sink import RocketpyStreamWriter
 
         if overwrite:
@@ -99,9 +109,7 @@ class DefaultSource(DataSource):
 
 
 def _check_version() -> None:
+    """Before the modules that need a new PySpark to be imported. Raises VersionError."""
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < PYSPARK_MIN:
-        raise VersionError(
-            f"PySpark {pyspark.__version__} is too old, at least 4.2 is needed; "
-            "install it with: pip install 'pyspark>=4.2'"
-        )
+        raise VersionError.of(pyspark.__version__)

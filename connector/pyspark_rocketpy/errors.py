@@ -7,6 +7,8 @@
     ├── DataLossError             messages that the query has not read are gone
     ├── ConnectionFailedError     no broker answers
     ├── BrokerError               a broker refused: its response code and remark
+    │   └── BrokerBusyError       a refusal that passes
+    ├── CommitError               a batch whose tasks do not fit together, or that is too late
     ├── OversizeMessageError      a message larger than the broker takes
     └── VersionError              a PySpark that this connector cannot work with
 
@@ -54,11 +56,26 @@ class ConnectionFailedError(RocketpyError):
 
     code = "ROCKETPY_CONNECTION"
 
+    def __init__(self, text: str, *, is_lasting: bool = False) -> None:
+        super().__init__(text)
+        # Whether another try would meet the same.
+        self.is_lasting = is_lasting
+
 
 class BrokerError(RocketpyError):
     """A broker refused a request."""
 
     code = "ROCKETPY_BROKER"
+
+
+class BrokerBusyError(BrokerError):
+    """A broker cannot do it now, or not in time; the same request may be sent again."""
+
+
+class CommitError(RocketpyError):
+    """A batch whose tasks do not fit together, or that comes too late to be committed."""
+
+    code = "ROCKETPY_COMMIT"
 
 
 class OversizeMessageError(RocketpyError):
@@ -71,6 +88,14 @@ class VersionError(RocketpyError):
     """PySpark is too old."""
 
     code = "ROCKETPY_VERSION"
+
+    @classmethod
+    def of(cls, version: str) -> VersionError:
+        """The error for a PySpark of this version."""
+        return cls(
+            f"PySpark {version} is too old, at least 4.2 is needed; "
+            "install it with: pip install 'pyspark>=4.2'"
+        )
 
 
 def loss_advice(option: str = "failOnDataLoss") -> str:

@@ -4,8 +4,9 @@
 
 The shape of the table is that of RocketMQ's consumerOffset.json. `base` carries the first position
 of the query along, because Spark asks for the initial offset anew at each restart before its
-first commit, and may get another answer; `first` marks that answer. The checkpoint survives
-crashes, nothing else is kept. Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
+first commit, and may get another answer; `first` marks that answer. `new` tells where queues begin
+that came during the query. The checkpoint survives crashes, nothing else is kept.
+Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
 """
 
 from __future__ import annotations
@@ -24,6 +25,19 @@ LATEST, EARLIEST = -1, -2
 # topic -> queue id -> offset
 Positions = dict[str, dict[int, int]]
 Offset = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """One queue: minimum, maximum, and the group's committed offset (-1 for none)."""
+
+    min_offset: int
+    max_offset: int
+    committed_offset: int
+
+
+# topic -> queue id -> bounds; a topic that is not there is missing.
+Bounds = dict[str, dict[int, QueueBounds]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +60,16 @@ def first_offset(positions: Positions, group: str) -> Offset:
     return {"v": VERSION, "first": True, "offsetTable": _table(positions, group)}
 
 
-def next_offset(positions: Positions, start: Offset, group: str) -> Offset:
-    """The offset of a batch that begins at `start`; carries the query's first position along."""
-    base = start.get("base") or start["offsetTable"]
-    return {"v": VERSION, "offsetTable": _table(positions, group), "base": base}
+def next_offset(
+    positions: Positions, start: Offset, group: str, entering: Positions | None = None
+) -> Offset:
+    """The offset of a batch that begins at `start`; carries the query's first position along.
+
+    `entering` are the begins of queues that this batch is the first to read.
+    """
+    base = start.get("base", start["offsetTable"])
+    offset = {"v": VERSION, "offsetTable": _table(positions, group), "base": base}
+    return {**offset, "new": _table(entering, group)} if entering else offset
 
 
 def _table(positions: Positions, group: str) -> dict[str, dict[str, int]]:
@@ -73,8 +93,19 @@ def positions_of(offset: Offset) -> Positions:
 def begin_of(start: Offset, end: Offset) -> Positions:
     """Where the batch (start, end] begins: for the first one, where its log says it does."""
     if not start.get("first"):
-        return positions_of(start)
-    return _positions(end["base"]) if "base" in end else positions_of(end)
+        begin = positions_of(start)
+    elif "base" in end:
+        begin = _positions(end["base"])
+    else:
+        begin = positions_of(end)
+    ends = positions_of(end)
+    for topic, queues in _positions(end.get("new", {})).items():
+        for queue_id, offset in queues.items():
+            known = begin.setdefault(topic, {}).get(queue_id)
+            # A queue that was made anew ends before the place that was reached in the old one.
+            if known is None or known > ends[topic][queue_id]:
+                begin[topic][queue_id] = offset
+    return begin
 
 
 def _positions(table: object) -> Positions:
@@ -90,26 +121,40 @@ def _positions(table: object) -> Positions:
 
 def parse_offsets_json(option: str, text: str) -> Positions:
     """Offsets that a user wrote. Raises OffsetError."""
-    example = 'write it as {"topic":{"0":12,"1":-2}}'
+    positions = _parse_json(option, text, 'write it as {"topic":{"0":12,"1":-2}}')
+    _check_least(option, positions, EARLIEST, "use 0 or more, -1 for latest, -2 for earliest")
+    return positions
+
+
+def parse_times_json(option: str, text: str) -> Positions:
+    """Times that a user wrote for queues, ms since 1970. Raises OffsetError."""
+    times = _parse_json(option, text, 'write it as {"topic":{"0":1767225600000}}')
+    _check_least(option, times, 0, "use milliseconds since 1970")
+    return times
+
+
+def _parse_json(option: str, text: str, example: str) -> Positions:
     try:
         content = json.loads(text)
     except ValueError as error:
         raise OffsetError(f"option {option} is {text!r}, which is no JSON; {example}") from error
     try:
-        positions = {
-            topic: {int(queue_id): _whole(offset) for queue_id, offset in queues.items()}
+        return {
+            topic: {int(queue_id): _whole(value) for queue_id, value in queues.items()}
             for topic, queues in content.items()
         }
     except (AttributeError, TypeError, ValueError) as error:
         raise OffsetError(f"option {option} is {text!r}; {example}") from error
-    for topic, queues in positions.items():
-        for queue_id, offset in queues.items():
-            if offset < EARLIEST or queue_id < 0:
+
+
+def _check_least(option: str, values: Positions, least: int, hint: str) -> None:
+    for topic, queues in values.items():
+        for queue_id, value in queues.items():
+            if value < least or queue_id < 0:
                 raise OffsetError(
-                    f"option {option}: offset {offset} of queue {queue_id} of topic {topic!r} is "
-                    "not accepted; use 0 or more, -1 for latest, -2 for earliest"
+                    f"option {option}: {value} for queue {queue_id} of topic {topic!r} is "
+                    f"not accepted; {hint}"
                 )
-    return positions
 
 
 def _whole(value: object) -> int:

@@ -6,74 +6,48 @@ Errors come before any job starts, and name the option, the value, and what is a
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from pyspark_rocketpy.errors import OptionError
-
-
-@dataclass(frozen=True, slots=True)
-class OptionSpec:
-    """One option: its name, default as text, what it accepts, and what it does."""
-
-    name: str
-    default: str | None
-    accepted: str
-    meaning: str
-    parse: Callable[[str], object]
-
-
-def _text(value: str) -> str:
-    if not value.strip():
-        raise ValueError
-    return value.strip()
-
-
-def _names(value: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in value.split(","))
-    if not all(names) or len(set(names)) != len(names):
-        raise ValueError
-    return names
-
-
-def _endpoints(value: str) -> tuple[str, ...]:
-    endpoints = _names(value.replace(";", ","))
-    for endpoint in endpoints:
-        host, colon, port = endpoint.rpartition(":")
-        if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
-            raise ValueError
-    return endpoints
-
-
-def _switch(value: str) -> bool:
-    return {"true": True, "false": False}[value.strip().lower()]
-
-
-def _number(low: int, high: int) -> Callable[[str], int]:
-    def parse(value: str) -> int:
-        number = int(value)
-        if not low <= number <= high:
-            raise ValueError
-        return number
-
-    return parse
+from pyspark_rocketpy.option_specs import (
+    OptionSpec,
+    choice_spec,
+    duration_ms,
+    endpoints,
+    keys,
+    names,
+    number_spec,
+    parse,
+    pattern,
+    switch_spec,
+    tags,
+    text,
+)
 
 
 class Delivery(str, Enum):
     """What the sink promises."""
 
+    EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
 
 
-def _number_spec(name: str, default: int | None, low: int, high: int, meaning: str) -> OptionSpec:
-    shown = None if default is None else str(default)
-    return OptionSpec(name, shown, f"{low} to {high}", meaning, _number(low, high))
+class Allocation(str, Enum):
+    """How queues are given to tasks, by RocketMQ's names of its strategies."""
+
+    AVERAGELY = "averagely"
+    CIRCLE = "circle"
+    CONFIG = "config"
+    MACHINE_ROOM = "machineRoom"
 
 
-def _switch_spec(name: str, default: str, meaning: str) -> OptionSpec:
-    return OptionSpec(name, default, "true or false", meaning, _switch)
+class TimestampStrategy(str, Enum):
+    """What a queue without a message as young as a starting time does."""
+
+    ERROR = "error"
+    LATEST = "latest"
 
 
 _ENDPOINTS = OptionSpec(
@@ -81,23 +55,37 @@ _ENDPOINTS = OptionSpec(
     None,
     "host:port, or several with commas",
     "brokers to ask, in this order",
-    _endpoints,
+    endpoints,
 )
-_CONNECT_TIMEOUT = _number_spec(
+_CONNECT_TIMEOUT = number_spec(
     "connectTimeoutMs", 8_000, 100, 600_000, "how long a broker that does not answer is waited for"
 )
+_RETRY_TIMES_MAX = number_spec(
+    "retryTimesMax", 16, 0, 1_000, "how often in a row a broken call is tried again"
+)
+_RETRY_BACKOFF = number_spec(
+    "retryBackoffMs", 100, 1, 60_000, "wait before the first retry; doubles up to 5 s"
+)
+_TIMES_FORM = '{"topic":{"0":1767225600000}}'
 _JSON_FORM = '{"topic":{"0":12,"1":-2}} (-2 earliest, -1 latest)'
 
 SOURCE_OPTIONS = (
     _ENDPOINTS,
-    OptionSpec("topic", None, "a topic", "the topic to read", _text),
-    OptionSpec("topics", None, "topics with commas", "several topics to read", _names),
+    OptionSpec("topic", None, "a topic", "the topic to read", text),
+    OptionSpec("topics", None, "topics with commas", "several topics to read", names),
+    OptionSpec(
+        "topicPattern",
+        None,
+        "a regular expression",
+        "every topic with such a name, also one that comes later",
+        pattern,
+    ),
     OptionSpec(
         "consumerGroup",
         "pyspark-rocketpy",
         "a group name",
         "group under which offsets are kept and progress is reported",
-        _text,
+        text,
     ),
     OptionSpec(
         "startingOffsets",
@@ -105,44 +93,186 @@ SOURCE_OPTIONS = (
         f"earliest, latest, committed, or JSON such as {_JSON_FORM}",
         "where a new query begins; a restarted one follows its checkpoint "
         "(default: latest in streaming, earliest in batch)",
-        _text,
+        text,
     ),
     OptionSpec(
         "endingOffsets",
         "latest",
         f"latest, or JSON such as {_JSON_FORM}",
-        "where a batch ends",
-        _text,
+        "where a batch ends; streams refuse all options that set an end",
+        text,
     ),
-    _number_spec("maxOffsetsPerTrigger", None, 1, 1 << 62, "messages in one micro-batch"),
-    _number_spec("minPartitions", None, 1, 100_000, "tasks to read with, at least"),
-    _switch_spec("failOnDataLoss", "true", "whether lost messages fail the query"),
-    _switch_spec("commitOffsets", "true", "whether progress is reported to the broker"),
-    OptionSpec("columns", None, "column names with commas", "the columns to read", _names),
-    _number_spec(
-        "fetchBytesMax", 4 << 20, 1_024, 8 << 20, "bytes of one response, which is one Arrow batch"
+    number_spec(
+        "startingTimestamp",
+        None,
+        0,
+        1 << 62,
+        "begin with what was stored from this time on, ms since 1970; goes before "
+        "startingOffsetsByTimestamp, which goes before startingOffsets",
+    ),
+    OptionSpec(
+        "startingOffsetsByTimestamp",
+        None,
+        f"JSON such as {_TIMES_FORM}",
+        "the same for each queue of its own",
+        text,
+    ),
+    choice_spec(
+        "startingOffsetsByTimestampStrategy",
+        TimestampStrategy,
+        TimestampStrategy.ERROR.value,
+        "what a queue without a message from that time on does",
+    ),
+    number_spec(
+        "endingTimestamp",
+        None,
+        0,
+        1 << 62,
+        "end a batch before what was stored from this time on, ms since 1970, or at the end of a "
+        "queue without such; goes before endingOffsetsByTimestamp, and that before endingOffsets",
+    ),
+    OptionSpec(
+        "endingOffsetsByTimestamp",
+        None,
+        f"JSON such as {_TIMES_FORM}",
+        "the same for each queue of its own",
+        text,
+    ),
+    number_spec(
+        "maxOffsetsPerTrigger",
+        None,
+        1,
+        1 << 62,
+        "messages in one micro-batch, at most; batches ignore all limits per trigger",
+    ),
+    number_spec(
+        "minOffsetsPerTrigger",
+        None,
+        1,
+        1 << 62,
+        "messages that a micro-batch waits for, but not beyond maxTriggerDelay; the first one and "
+        "those of AvailableNow do not wait",
+    ),
+    OptionSpec(
+        "maxTriggerDelay",
+        "15m",
+        "a number with ms, s, m or h",
+        "how long after the last batch fewer than minOffsetsPerTrigger messages wait",
+        duration_ms,
+    ),
+    number_spec(
+        "maxBytesPerTrigger",
+        None,
+        1,
+        1 << 62,
+        "bytes of stored records in one micro-batch, at most",
+    ),
+    number_spec("minPartitions", None, 1, 100_000, "tasks to read with, at least"),
+    number_spec(
+        "maxRecordsPerPartition", None, 1, 1 << 62, "messages that one task reads, at most"
+    ),
+    choice_spec(
+        "allocation",
+        Allocation,
+        None,
+        "how queues are given to tasks where there are more of them than minPartitions, or cores "
+        "of the driver if that is not set (default: queues with little to read share a task)",
+    ),
+    OptionSpec(
+        "allocationConfig",
+        None,
+        'JSON such as [["topic:0","topic:1"],["topic:2"]]',
+        "the queues of each task, for allocation config; names every queue once",
+        text,
+    ),
+    OptionSpec(
+        "machineRooms",
+        None,
+        "names with commas",
+        "rooms whose brokers are read, for allocation machineRoom; a broker's room is the part of "
+        "its name before an @",
+        names,
+    ),
+    OptionSpec(
+        "filter",
+        None,
+        "TagA || TagB, or *",
+        "only messages with one of these tags; the broker leaves out the others",
+        tags,
+    ),
+    OptionSpec(
+        "keys",
+        None,
+        "keys with commas",
+        "only messages with one of these keys; a batch finds them by the broker's index, where "
+        "they are not very many, and else the tasks leave out the others",
+        keys,
+    ),
+    switch_spec(
+        "pushDownFilters",
+        "false",
+        "whether Spark may hand a batch's filters to the source; needs "
+        "spark.sql.python.filterPushdown.enabled",
+    ),
+    switch_spec("failOnDataLoss", "true", "whether lost messages fail the query"),
+    switch_spec("commitOffsets", "true", "whether progress is reported to the broker"),
+    OptionSpec("columns", None, "column names with commas", "the columns to read", names),
+    number_spec(
+        "fetchBytesMax",
+        4 << 20,
+        1_024,
+        8 << 20,
+        "bytes of one response, and of one Arrow batch's records",
+    ),
+    number_spec(
+        "prefetchBytesMax", 32 << 20, 1_024, 64 << 20, "bytes that a task fetches ahead, at most"
+    ),
+    OptionSpec(
+        "pollTimeout",
+        "1s",
+        "a number with ms, s, m or h; 0s: do not wait",
+        "how long a query without new messages waits for one at the broker",
+        duration_ms,
     ),
     _CONNECT_TIMEOUT,
-    _number_spec(
+    _RETRY_TIMES_MAX,
+    _RETRY_BACKOFF,
+    number_spec(
         "pullTimeoutMs", 30_000, 100, 3_600_000, "after which a pull is begun anew where it stands"
     ),
 )
 SINK_OPTIONS = (
     _ENDPOINTS,
-    OptionSpec("topic", None, "a topic", "topic of rows that name none in a column", _text),
-    OptionSpec(
+    OptionSpec("topic", None, "a topic", "topic of rows that name none in a column", text),
+    choice_spec(
         "delivery",
-        Delivery.AT_LEAST_ONCE.value,
-        "at-least-once (exactly-once is not available in this version)",
-        "what a batch that is written again does",
         Delivery,
+        Delivery.EXACTLY_ONCE.value,
+        "what a batch that is written again does: nothing, or its messages come again",
     ),
-    _number_spec("batchBytesMax", 2 << 20, 1_024, 16 << 20, "bytes of one block"),
+    OptionSpec(
+        "txnAppId",
+        None,
+        "a name",
+        "who writes, for a batch that is to be written once although it is saved again; "
+        "with txnVersion, as in foreachBatch",
+        text,
+    ),
+    number_spec(
+        "txnVersion", None, 0, 1 << 62, "number of that batch; each is larger than the one before"
+    ),
+    switch_spec(
+        "idempotenceProperties",
+        "false",
+        "whether each message tells query, batch, partition and sequence in its properties",
+    ),
+    number_spec("batchBytesMax", 2 << 20, 1_024, 16 << 20, "bytes of one block"),
+    number_spec(
+        "sendTimeoutMs", 30_000, 100, 3_600_000, "how long an acknowledgement is waited for"
+    ),
     _CONNECT_TIMEOUT,
-)
-# What Spark itself puts among a writer's or reader's options.
-SPARK_OPTIONS = frozenset(
-    {"path", "checkpointlocation", "queryname", "outputmode", "triggerinterval"}
+    _RETRY_TIMES_MAX,
+    _RETRY_BACKOFF,
 )
 
 
@@ -152,26 +282,48 @@ class SourceOptions:
 
     endpoints: tuple[str, ...]
     topics: tuple[str, ...]
+    topic_pattern: str | None
     consumer_group: str
     starting_offsets: str | None
     ending_offsets: str
+    starting_timestamp: int | None
+    starting_offsets_by_timestamp: str | None
+    starting_offsets_by_timestamp_strategy: TimestampStrategy
+    ending_timestamp: int | None
+    ending_offsets_by_timestamp: str | None
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay: int
+    max_bytes_per_trigger: int | None
     min_partitions: int | None
+    max_records_per_partition: int | None
+    allocation: Allocation | None
+    allocation_config: str | None
+    machine_rooms: tuple[str, ...] | None
+    filter: tuple[str, ...] | None
+    keys: tuple[str, ...] | None
+    push_down_filters: bool
     fail_on_data_loss: bool
     commit_offsets: bool
     columns: tuple[str, ...] | None
     fetch_bytes_max: int
+    prefetch_bytes_max: int
+    poll_timeout: int
     connect_timeout_ms: int
+    retry_times_max: int
+    retry_backoff_ms: int
     pull_timeout_ms: int
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
         """Raises OptionError."""
-        values = _parse(options, SOURCE_OPTIONS)
+        values = parse(options, SOURCE_OPTIONS)
         topic, topics = values.pop("topic"), values.pop("topics")
-        if (topic is None) == (topics is None):
-            raise OptionError("set either option topic or option topics, and not both")
-        return cls(topics=topics or (topic,), **values)  # type: ignore[arg-type]
+        chosen = [kind for kind in (topic, topics, values["topic_pattern"]) if kind is not None]
+        if len(chosen) != 1:
+            raise OptionError("set one of the options topic, topics and topicPattern, and only one")
+        read = topics or (() if topic is None else (topic,))
+        return cls(topics=read, **values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,54 +333,21 @@ class SinkOptions:
     endpoints: tuple[str, ...]
     topic: str | None
     delivery: Delivery
+    txn_app_id: str | None
+    txn_version: int | None
+    idempotence_properties: bool
     batch_bytes_max: int
+    send_timeout_ms: int
     connect_timeout_ms: int
+    retry_times_max: int
+    retry_backoff_ms: int
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
         """Raises OptionError."""
-        return cls(**_parse(options, SINK_OPTIONS))  # type: ignore[arg-type]
-
-
-def _parse(options: Mapping[str, str], specs: tuple[OptionSpec, ...]) -> dict[str, object]:
-    given = {name.lower(): value for name, value in options.items()}
-    _refuse_unknown(given, specs)
-    values: dict[str, object] = {}
-    for spec in specs:
-        text = given.get(spec.name.lower(), spec.default)
-        values[_field(spec.name)] = None if text is None else _value(spec, text)
-    if values["endpoints"] is None:
-        raise OptionError("option endpoints is missing; set it to host:port of a broker")
-    return values
-
-
-def _refuse_unknown(given: Mapping[str, str], specs: tuple[OptionSpec, ...]) -> None:
-    known = {spec.name.lower(): spec.name for spec in specs}
-    for name in given:
-        if name not in known and name not in SPARK_OPTIONS:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = (
-                f"did you mean {known[near[0]]}?" if near else f"known: {', '.join(known.values())}"
-            )
-            raise OptionError(f"unknown option {name}; {hint}")
-
-
-def _value(spec: OptionSpec, text: str) -> object:
-    try:
-        return spec.parse(text)
-    except (ValueError, KeyError) as error:
-        raise OptionError(f"option {spec.name} is {text!r}; accepted: {spec.accepted}") from error
-
-
-def _field(name: str) -> str:
-    """The attribute of an option: maxOffsetsPerTrigger -> max_offsets_per_trigger."""
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)
-
-
-def option_table(specs: tuple[OptionSpec, ...]) -> str:
-    """The options as a Markdown table, for the documentation."""
-    rows = [
-        f"| `{spec.name}` | {spec.default or ''} | {spec.accepted} | {spec.meaning} |"
-        for spec in specs
-    ]
-    return "\n".join(["| option | default | accepted | meaning |", "|---|---|---|---|", *rows])
+        parsed = cls(**parse(options, SINK_OPTIONS))  # type: ignore[arg-type]
+        if (parsed.txn_app_id is None) != (parsed.txn_version is None):
+            raise OptionError("set both options txnAppId and txnVersion, or none of them")
+        if parsed.txn_app_id is not None and parsed.delivery is not Delivery.EXACTLY_ONCE:
+            raise OptionError("txnAppId needs option delivery to be exactly-once, its default")
+        return parsed

@@ -1,4 +1,4 @@
-"""Planning: which messages a micro-batch takes, and which task reads which of them. No state.
+"""Planning: which task reads which messages of a batch. Holds no state. Row K02.
 
 Pure functions over positions and ranges.
 """
@@ -6,10 +6,13 @@ Pure functions over positions and ranges.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pyspark_rocketpy.allocation import averagely, by_circle, by_config, by_machine_room
 from pyspark_rocketpy.offsets import Positions, QueueRange
+from pyspark_rocketpy.options import Allocation, SourceOptions
 
 # Tasks cost tens of milliseconds each, so queues with little to read share one.
 RECORDS_PER_TASK_MIN = 10_000
@@ -21,29 +24,10 @@ class TaskPlan:
 
     ranges: tuple[QueueRange, ...]
 
-
-def limit_positions(begin: Positions, end: Positions, count_max: int) -> Positions:
-    """Positions at most `count_max` messages from `begin` and not beyond `end`.
-
-    Each queue advances in proportion to what it holds, as with Spark's Kafka source, and one with
-    anything to read by at least one message while the limit lasts.
-    """
-    available = {
-        (topic, queue_id): offset - begin[topic][queue_id]
-        for topic, queues in end.items()
-        for queue_id, offset in queues.items()
-    }
-    total = sum(available.values())
-    if total <= count_max:
-        return end
-    left = count_max
-    limited: Positions = {topic: dict(queues) for topic, queues in begin.items()}
-    for topic, queue_id in sorted(available, key=lambda key: (available[key], key)):
-        held = available[topic, queue_id]
-        share = min(max(1, count_max * held // total), left) if held else 0
-        limited[topic][queue_id] += share
-        left -= share
-    return limited
+    @property
+    def count(self) -> int:
+        """How many queue offsets its ranges span."""
+        return sum(part.count for part in self.ranges)
 
 
 def ranges_between(begin: Positions, end: Positions) -> list[QueueRange]:
@@ -56,43 +40,98 @@ def ranges_between(begin: Positions, end: Positions) -> list[QueueRange]:
     return [part for part in ranges if part.count > 0]
 
 
-def plan_tasks(ranges: Sequence[QueueRange], min_partitions: int | None) -> list[TaskPlan]:
+@dataclass(frozen=True, slots=True)
+class TaskRules:
+    """How ranges become tasks, as the options say it."""
+
+    min_partitions: int | None = None
+    records_max: int | None = None
+    allocation: Allocation | None = None
+    allocation_config: str | None = None
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> TaskRules:
+        """The rules that the options name."""
+        return cls(
+            options.min_partitions,
+            options.max_records_per_partition,
+            options.allocation,
+            options.allocation_config,
+        )
+
+
+def plan_tasks(ranges: Sequence[QueueRange], rules: TaskRules) -> list[TaskPlan]:
     """Tasks for the ranges.
 
-    With `min_partitions` ranges are split until there are as many; without, a queue is never
-    split, and queues with little to read are put together. A queue's order is kept within each
-    task; where it is split, later tasks read later messages.
+    Only `min_partitions` and `records_max` split a queue, and then later tasks read later messages.
+    Without an allocation, queues with little to read are put together.
     """
-    if min_partitions is not None and len(ranges) < min_partitions:
-        return _split(ranges, min_partitions)
-    if min_partitions is not None:
+    tasks = [task for task in _tasks(ranges, rules) if task.ranges]
+    if rules.records_max is None:
+        return tasks
+    return [piece for task in tasks for piece in _cut(task, -(-task.count // rules.records_max))]
+
+
+def _tasks(ranges: Sequence[QueueRange], rules: TaskRules) -> list[TaskPlan]:
+    if rules.allocation is Allocation.CONFIG:
+        config = rules.allocation_config or "[]"
+        return [TaskPlan(tuple(group)) for group in by_config(ranges, config)]
+    if rules.min_partitions is not None and len(ranges) < rules.min_partitions:
+        return _split(ranges, rules.min_partitions)
+    if rules.allocation is not None:
+        task_count = rules.min_partitions or os.cpu_count() or 1
+        if len(ranges) > task_count:
+            groups = _STRATEGIES[rules.allocation](ranges, task_count)
+            return [TaskPlan(tuple(group)) for group in groups]
+    if rules.allocation is not None or rules.min_partitions is not None:
         return [TaskPlan((part,)) for part in ranges]
     return _merge(ranges)
 
 
 def _split(ranges: Sequence[QueueRange], min_partitions: int) -> list[TaskPlan]:
     total = sum(part.count for part in ranges)
-    if total == 0:
-        return []
-    tasks = []
+    return [
+        piece
+        for part in ranges
+        for piece in _cut(TaskPlan((part,)), -(-part.count * min_partitions // total))
+    ]
+
+
+def _cut(task: TaskPlan, pieces: int) -> list[TaskPlan]:
+    """The messages of a task in `pieces` tasks of the same size, in their order."""
+    pieces = min(pieces, task.count)
+    bounds = [task.count * piece // pieces for piece in range(pieces + 1)]
+    return [TaskPlan(_between(task.ranges, low, high)) for low, high in itertools.pairwise(bounds)]
+
+
+def _between(ranges: Sequence[QueueRange], low: int, high: int) -> tuple[QueueRange, ...]:
+    """Messages [low, high) of the ranges put end to end."""
+    found = []
     for part in ranges:
-        pieces = min(max(1, -(-part.count * min_partitions // total)), part.count)
-        bounds = [part.begin + part.count * piece // pieces for piece in range(pieces + 1)]
-        tasks += [
-            TaskPlan((QueueRange(part.topic, part.queue_id, low, high),))
-            for low, high in itertools.pairwise(bounds)
-        ]
-    return tasks
+        begin, end = part.begin + max(low, 0), part.begin + min(high, part.count)
+        if begin < end:
+            found.append(QueueRange(part.topic, part.queue_id, begin, end))
+        low, high = low - part.count, high - part.count
+    return tuple(found)
 
 
 def _merge(ranges: Sequence[QueueRange]) -> list[TaskPlan]:
     tasks: list[TaskPlan] = []
     gathered: list[QueueRange] = []
+    count = 0
     for part in ranges:
         gathered.append(part)
-        if sum(one.count for one in gathered) >= RECORDS_PER_TASK_MIN:
+        count += part.count
+        if count >= RECORDS_PER_TASK_MIN:
             tasks.append(TaskPlan(tuple(gathered)))
-            gathered = []
+            gathered, count = [], 0
     if gathered:
         tasks.append(TaskPlan(tuple(gathered)))
     return tasks
+
+
+_STRATEGIES: dict[Allocation, Callable[..., list[list[QueueRange]]]] = {
+    Allocation.AVERAGELY: averagely,
+    Allocation.CIRCLE: by_circle,
+    Allocation.MACHINE_ROOM: by_machine_room,
+}

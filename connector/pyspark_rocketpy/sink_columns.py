@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    ByteType,
     DataType,
     IntegerType,
+    LongType,
     MapType,
+    ShortType,
     StringType,
     StructType,
+    VariantType,
 )
 
 from pyspark_rocketpy.errors import ColumnError
@@ -24,7 +28,7 @@ ACCEPTED: Mapping[str, tuple[DataType, ...]] = {
     "tags": (_STRING,),
     "keys": (ArrayType(_STRING), _STRING),
     "properties": (MapType(_STRING, _STRING),),
-    "queueId": (IntegerType(),),
+    "queueId": (IntegerType(), ByteType(), ShortType(), LongType()),
     "messageGroup": (_STRING,),
 }
 
@@ -39,6 +43,7 @@ MEANINGS = {
     "messageGroup": "messages of a group keep their order, in one queue",
 }
 assert MEANINGS.keys() == ACCEPTED.keys()
+_NAMES = {name.lower(): name for name in ACCEPTED}
 
 
 def sink_column_table() -> str:
@@ -52,31 +57,51 @@ def sink_column_table() -> str:
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """The columns that the rows of a query have; all of them are known and of a right type."""
+    """The names of a query's columns, in its order and as `ACCEPTED` writes them; types fit."""
 
     names: tuple[str, ...]
 
     @classmethod
     def check(cls, schema: StructType) -> SinkColumns:
-        """Raises ColumnError."""
+        """Names may differ in case, as in Spark. Raises ColumnError."""
+        names: dict[str, str] = {}
         for field in schema.fields:
-            accepted = ACCEPTED.get(field.name)
-            if accepted is None:
+            name = _NAMES.get(field.name.lower())
+            if name is None:
                 raise ColumnError(
                     f"unknown column {field.name!r}; the columns are {', '.join(ACCEPTED)}"
                 )
-            if not any(_same(field.dataType, kind) for kind in accepted):
-                wanted = " or ".join(kind.simpleString() for kind in accepted)
+            if name in names:
                 raise ColumnError(
-                    f"column {field.name!r} has type {field.dataType.simpleString()}, accepted is "
-                    f"{wanted}; cast it"
+                    f"columns {names[name]!r} and {field.name!r} are the same to Spark; drop one"
                 )
-        names = tuple(field.name for field in schema.fields)
+            names[name] = field.name
+            _check_type(name, field.dataType)
         if "body" not in names:
             raise ColumnError("column body is missing; name the message's content body")
-        return cls(names)
+        return cls(tuple(names))
+
+
+def _check_type(name: str, given: DataType) -> None:
+    accepted = ACCEPTED[name]
+    if not any(_same(given, kind) for kind in accepted):
+        wanted = " or ".join(kind.simpleString() for kind in accepted)
+        raise ColumnError(
+            f"column {name!r} has type {given.simpleString()}, accepted is {wanted}; "
+            f"{_way_out(name, given)}"
+        )
+
+
+def _way_out(name: str, given: DataType) -> str:
+    is_nested = isinstance(given, StructType | ArrayType | MapType | VariantType)
+    if is_nested and name == "body":
+        return "write it as text, for instance to_json(body)"
+    wanted = ACCEPTED[name][0 if is_nested else -1]
+    return f"cast it: cast({name} as {wanted.simpleString()})"
 
 
 def _same(given: DataType, accepted: DataType) -> bool:
-    """Equal but for nullability, which is checked row by row."""
+    """Equal but for nullability, which is checked row by row, and for collation."""
+    if isinstance(given, StringType):
+        return isinstance(accepted, StringType)
     return given.simpleString() == accepted.simpleString()

@@ -61,6 +61,11 @@ class RunningBroker:
         response: broker_pb2.AppendResponse = await call.read()
         return response
 
+    async def held(self, count: int) -> None:
+        """Let the loop run until the broker holds so many calls."""
+        while len(self.broker.held) != count:  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+
     async def pull(self, **fields: Any) -> list[broker_pb2.PullResponse]:
         return [response async for response in self.data.Pull(broker_pb2.PullRequest(**fields))]
 

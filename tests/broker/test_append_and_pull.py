@@ -15,7 +15,7 @@ from rocketpy_broker.store.flush import FlushDiskType
 from rocketpy_broker.store.segment import Segment
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import WireBlock, bodies_of, wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.conftest import StartBroker
 
 
 def found(responses: list[broker_pb2.PullResponse]) -> list[bytes]:
@@ -24,12 +24,6 @@ def found(responses: list[broker_pb2.PullResponse]) -> list[bytes]:
     for response in responses:
         bodies += bodies_of(response.records, response.record_sizes)
     return bodies
-
-
-async def held(running: RunningBroker, count: int) -> None:
-    """Let the loop run until so many pulls are held."""
-    while len(running.broker.pulls.held) != count:  # noqa: ASYNC110 (nothing else tells)
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))
@@ -196,19 +190,19 @@ async def test_c08_a_held_pull_is_answered_when_a_message_arrives(
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         pull = asyncio.ensure_future(running.pull(topic="T", queue_id=2, wait_ms_max=30_000))
-        await held(running, 1)
+        await running.held(1)
         await running.append("T", 1, b"other queue")
-        assert len(running.broker.pulls.held) == 1
+        assert len(running.broker.held) == 1
         await running.append("T", 2, b"wanted")
         assert found(await pull) == [b"wanted"]
-        assert len(running.broker.pulls.held) == 0
+        assert len(running.broker.held) == 0
 
 
 async def test_c08_a_held_pull_is_answered_at_its_deadline(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         await running.create_topic("T")
         pull = asyncio.ensure_future(running.pull(topic="T", queue_id=0, wait_ms_max=30_000))
-        await held(running, 1)
+        await running.held(1)
         running.clock.advance(29_999)
         assert not pull.done()
         running.clock.advance(1)
@@ -223,9 +217,9 @@ async def test_c08_a_held_pull_whose_client_went_away_is_dropped(
         await running.create_topic("T")
         call = running.data.Pull(broker_pb2.PullRequest(topic="T", wait_ms_max=30_000))
         waiting = asyncio.ensure_future(call.read())
-        await held(running, 1)
+        await running.held(1)
         call.cancel()
-        await held(running, 0)
+        await running.held(0)
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
@@ -234,8 +228,8 @@ async def test_a_stopping_broker_answers_held_pulls(start_broker: StartBroker) -
     async with start_broker() as running:
         await running.create_topic("T")
         pull = asyncio.ensure_future(running.pull(topic="T", queue_id=0, wait_ms_max=30_000))
-        await held(running, 1)
-        running.broker.pulls.stop()
+        await running.held(1)
+        running.broker.held.stop()
         [response] = await pull
         assert response.status.code == ResponseCode.PULL_NOT_FOUND
 

@@ -30,7 +30,7 @@ LIBRARIES = (
     "typer",
 )
 OPTIONS = (
-    *("-q", "-rf", "--tb=no", "--timeout=30"),
+    *("-q", "-rf", "--tb=no", "--timeout=15"),
     *("-p", "no:randomly", "-p", "no:cacheprovider"),
     # Plugins are among the libraries, and the asserts in them are not ours to have rewritten.
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),

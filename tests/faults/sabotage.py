@@ -1,8 +1,8 @@
 """Known faults, each as a change of one file's text, and the quick tests that must notice it.
 
 A text that is no longer in its file, or is there twice, fails its row: the row then has to follow
-the code. Tests are named by their pytest ids; every one of them must fail. Left out until there is
-something to sabotage: a late commit that is accepted, a ledger that is updated after its re-put.
+the code. Tests are named by their pytest ids; every one of them must fail. Faults about prepared
+batches stand in `sabotage_batches`.
 """
 
 from __future__ import annotations
@@ -330,7 +330,7 @@ SERVING = (
     Sabotage(
         "a held pull is never let go of",
         SERVICES + "holding.py",
-        "            waiters.discard(future)\n",
+        "        waiters.discard(future)\n",
         "",
         (IN_APPEND + "test_c08_a_held_pull_is_answered_when_a_message_arrives",),
     ),
@@ -369,7 +369,7 @@ SERVING = (
     Sabotage(
         "what is not on disk yet is cleaned",
         STORE + "message_store.py",
-        "        safe_end = min(self._log.flushed, self._dispatched_end)\n",
+        "        safe_end = min(self._log.flushed, self._dispatched_end, self.needed_from)\n",
         "        safe_end = self._log.end\n",
         (IN_CLEANING + "test_s10_what_is_not_on_disk_yet_stays",),
     ),

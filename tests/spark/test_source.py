@@ -45,7 +45,7 @@ def test_all_columns_come_back_as_they_were_sent(topic: Topic) -> None:
         "body binary, tags string, keys array<string>, properties map<string,string>, "
         "messageGroup string"
     )
-    topic.write(topic.spark.createDataFrame([row], schema))
+    topic.write(topic.spark.createDataFrame([row], schema), delivery="at-least-once")
     [read] = topic.read().collect()
     assert read.asDict().keys() == COLUMN_TYPES.keys()
     assert (bytes(read.body), read.tags, read.keys, read.messageGroup) == (

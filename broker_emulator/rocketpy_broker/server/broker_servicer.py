@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from rocketpy_broker.errors import BrokerError, FlushTimeoutError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server import status
 from rocketpy_broker.services.appending import AppendService, Stored
-from rocketpy_broker.services.offsets import CommittedOffset, OffsetService
+from rocketpy_broker.services.batch_log import Batch
+from rocketpy_broker.services.batches import BatchService
+from rocketpy_broker.services.key_lookup import KeyLookupService
+from rocketpy_broker.services.offset_questions import OffsetQuestionService
+from rocketpy_broker.services.offsets import CommittedOffset, OffsetService, QueueTime
 from rocketpy_broker.services.pulling import PullService, response_code
+from rocketpy_broker.services.range_limits import OffsetRange, RangeLimitService
+from rocketpy_broker.store.prepared import PreparedRange
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.pull_wire import PullResponseParts, serialize
@@ -29,13 +36,21 @@ class BrokerServicer:
     def __init__(
         self,
         appends: AppendService,
+        batches: BatchService,
         pulls: PullService,
         offsets: OffsetService,
+        questions: OffsetQuestionService,
+        range_limits: RangeLimitService,
+        key_lookup: KeyLookupService,
         appends_in_flight_max: int,
     ) -> None:
         self._appends = appends
+        self._batches = batches
         self._pulls = pulls
         self._offsets = offsets
+        self._questions = questions
+        self._range_limits = range_limits
+        self._key_lookup = key_lookup
         self._appends_in_flight_max = appends_in_flight_max
 
     async def append(
@@ -57,7 +72,11 @@ class BrokerServicer:
             await self._appends.room()
             try:
                 outcome: Appended = self._appends.append(
-                    request.topic, request.queue_id, request.records, request.record_sizes
+                    request.topic,
+                    request.queue_id,
+                    request.records,
+                    request.record_sizes,
+                    request.prepared_token,
                 )
             except BrokerError as error:
                 outcome = error
@@ -85,6 +104,21 @@ class BrokerServicer:
             store_timestamp_ms=result.store_timestamp_ms,
         )
 
+    async def commit_batch(
+        self, request: broker_pb2.CommitBatchRequest, _context: status.Context
+    ) -> broker_pb2.CommitBatchResponse:
+        """Answered when every message of the batch is visible."""
+        try:
+            result = await self._batches.commit(_batch(request))
+        except BrokerError as error:
+            return broker_pb2.CommitBatchResponse(status=status.failure(error))
+        return broker_pb2.CommitBatchResponse(
+            status=status.success(),
+            outcome=broker_pb2.COMMITTED if result.is_new else broker_pb2.ALREADY_COMMITTED,
+            batch_id=result.batch_id,
+            record_count=result.record_count,
+        )
+
     async def pull(
         self, request: broker_pb2.PullRequest, _context: status.Context
     ) -> AsyncIterator[PullResponseParts]:
@@ -96,13 +130,14 @@ class BrokerServicer:
                 request.offset_end,
                 request.response_bytes_max,
                 request.wait_ms_max,
+                request.tags_codes,
             )
         except BrokerError as error:
             yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
             return
         offset = command.offset
         async for result in self._pulls.pull(command):
-            code = response_code(result, offset)
+            code = response_code(result, offset, command.offset_end)
             yield _pull_response(result, code, self._pulls.suggested_broker_id(result))
             offset = result.next_offset
 
@@ -110,9 +145,17 @@ class BrokerServicer:
         self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
     ) -> broker_pb2.QueryOffsetsResponse:
         """Each topic by itself: a missing one does not hide the others."""
+        known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
+        try:
+            question = self._questions.question(
+                request.topics, request.topic_pattern, known, request.wait_ms_max
+            )
+        except BrokerError as error:
+            return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
+        topics = await self._questions.topics_when_new(question)
         return broker_pb2.QueryOffsetsResponse(
             status=status.success(),
-            topics=[self._topic_offsets(topic, request.consumer_group) for topic in request.topics],
+            topics=[self._topic_offsets(topic, request.consumer_group) for topic in topics],
         )
 
     def _topic_offsets(self, topic: str, group: str) -> broker_pb2.TopicOffsets:
@@ -132,6 +175,60 @@ class BrokerServicer:
                 )
                 for queue in queues
             ],
+        )
+
+    async def search_offsets(
+        self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.SearchOffsetsResponse:
+        """All queues or an error."""
+        times = [
+            QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
+            for entry in request.queues
+        ]
+        try:
+            found = await self._offsets.search(times)
+        except BrokerError as error:
+            return broker_pb2.SearchOffsetsResponse(status=status.failure(error))
+        return broker_pb2.SearchOffsetsResponse(
+            status=status.success(),
+            offsets=[
+                broker_pb2.FoundOffset(found=each.found, offset=each.offset) for each in found
+            ],
+        )
+
+    async def find_keys(
+        self, request: broker_pb2.FindKeysRequest, _context: status.Context
+    ) -> broker_pb2.FindKeysResponse:
+        """All ranges or an error."""
+        try:
+            found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
+        except BrokerError as error:
+            return broker_pb2.FindKeysResponse(status=status.failure(error))
+        return broker_pb2.FindKeysResponse(
+            status=status.success(),
+            ranges=[
+                broker_pb2.OffsetRange(
+                    topic=part.queue.topic,
+                    queue_id=part.queue.queue_id,
+                    begin=part.begin,
+                    end=part.end,
+                )
+                for part in found
+            ],
+        )
+
+    async def limit_ranges(
+        self, request: broker_pb2.LimitRangesRequest, _context: status.Context
+    ) -> broker_pb2.LimitRangesResponse:
+        """All ranges or an error."""
+        try:
+            reached = await self._range_limits.limit(_ranges(request.ranges), request.bytes_max)
+        except BrokerError as error:
+            return broker_pb2.LimitRangesResponse(status=status.failure(error))
+        return broker_pb2.LimitRangesResponse(
+            status=status.success(),
+            ends=[reach.end for reach in reached],
+            bytes=sum(reach.bytes for reach in reached),
         )
 
     async def commit_offsets(
@@ -161,17 +258,44 @@ class BrokerServicer:
                 request_deserializer=broker_pb2.PullRequest.FromString,
                 response_serializer=serialize,
             ),
-            "QueryOffsets": grpc.unary_unary_rpc_method_handler(
-                self.query_offsets,
-                request_deserializer=broker_pb2.QueryOffsetsRequest.FromString,
-                response_serializer=broker_pb2.QueryOffsetsResponse.SerializeToString,
-            ),
-            "CommitOffsets": grpc.unary_unary_rpc_method_handler(
-                self.commit_offsets,
-                request_deserializer=broker_pb2.CommitOffsetsRequest.FromString,
-                response_serializer=broker_pb2.CommitOffsetsResponse.SerializeToString,
-            ),
+            "CommitBatch": _unary(self.commit_batch, broker_pb2.CommitBatchRequest),
+            "QueryOffsets": _unary(self.query_offsets, broker_pb2.QueryOffsetsRequest),
+            "SearchOffsets": _unary(self.search_offsets, broker_pb2.SearchOffsetsRequest),
+            "FindKeys": _unary(self.find_keys, broker_pb2.FindKeysRequest),
+            "LimitRanges": _unary(self.limit_ranges, broker_pb2.LimitRangesRequest),
+            "CommitOffsets": _unary(self.commit_offsets, broker_pb2.CommitOffsetsRequest),
         }
+
+
+def _unary(method: Callable[..., Any], request: type[Message]) -> grpc.RpcMethodHandler[Any, Any]:
+    return grpc.unary_unary_rpc_method_handler(
+        method,
+        request_deserializer=request.FromString,
+        response_serializer=lambda response: response.SerializeToString(),
+    )
+
+
+def _ranges(wanted: Iterable[broker_pb2.OffsetRange]) -> list[OffsetRange]:
+    return [
+        OffsetRange(QueueKey(part.topic, part.queue_id), part.begin, part.end) for part in wanted
+    ]
+
+
+def _batch(request: broker_pb2.CommitBatchRequest) -> Batch:
+    return Batch(
+        request.writer_id,
+        request.batch_id,
+        request.prepared_token,
+        tuple(
+            PreparedRange(
+                QueueKey(wanted.topic, wanted.queue_id),
+                wanted.physical_offset,
+                wanted.length,
+                wanted.record_count,
+            )
+            for wanted in request.ranges
+        ),
+    )
 
 
 def _pull_response(

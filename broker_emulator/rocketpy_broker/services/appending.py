@@ -17,6 +17,7 @@ from rocketpy_broker.errors import FlushTimeoutError, RecordIllegalError, StoreC
 from rocketpy_broker.services.group_commit import GroupCommit
 from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.prepared import mark_prepared
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, RecordError, property_column
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
@@ -50,8 +51,18 @@ class AppendService:
         self._limits = limits
         self._turn = 0
 
-    def append(self, topic: str, queue_id: int, records: bytes, record_sizes: bytes) -> Stored:
+    def append(
+        self,
+        topic: str,
+        queue_id: int,
+        records: bytes,
+        record_sizes: bytes,
+        prepared_token: int = 0,
+    ) -> Stored:
         """Store a block of one queue; queue id -1 lets the broker choose.
+
+        With a token other than 0 the records are only prepared: nobody sees them before their
+        batch is committed.
 
         The result is no acknowledgement yet: that is `acknowledged`. Raises TopicNotExistError,
         PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
@@ -62,6 +73,8 @@ class AppendService:
         if queue_id == ANY_QUEUE:
             self._turn += 1
             queue_id = self._turn % config.write_queue_nums
+        if prepared_token:
+            mark_prepared(block, prepared_token)
         try:
             waits = not _declines_to_wait(block)
             return Stored(self._store.append(QueueKey(topic, queue_id), block), waits)

@@ -1,50 +1,76 @@
-"""Pulls that are held until something arrives in their queue.
+"""Calls that are held until something arrives in one of their queues.
 
 Prior art: RocketMQ's PullRequestHoldService, which looks at every held request each 5 seconds
-and on each notification. Chosen here: one future per held pull in a set per queue, woken by the
-dispatch of a unit or by the clock. Left out on purpose: any polling, any order among waiters.
-Lives in memory only; after a crash clients pull again. Row C08.
+and on each notification. Chosen here: one future per held call in a set per queue, woken by the
+dispatch of a unit, by a change of the topics, or by the clock. Left out on purpose: any polling,
+any order among waiters. Lives in memory only; after a crash clients ask again. Row C08.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Collection
 
 from rocketpy_broker.clock import Clock, resolve
 from rocketpy_broker.store.values import QueueKey
 
+# Stands for the table of topics among the queues that a call waits for.
+TOPIC_TABLE = QueueKey("", -1)
 
-class HeldPulls:
+
+class HeldCalls:
     """The waiting list of every queue."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiters: defaultdict[QueueKey, set[asyncio.Future[None]]] = defaultdict(set)
+        self._stopping = False
 
     def __len__(self) -> int:
-        return sum(len(waiters) for waiters in self._waiters.values())
+        return len(set().union(*self._waiters.values()))
 
-    async def wait(self, queue: QueueKey, wait_ms: int) -> None:
-        """Return when `queue` has got something new, when the time is over, or at `wake_all`."""
+    def deadline_ms(self, wait_ms: int) -> float:
+        """When, in monotonic time, a call that came now has been held for `wait_ms`."""
+        return self._clock.monotonic_ms() + wait_ms
+
+    async def wait(self, queues: Collection[QueueKey], deadline_ms: float) -> bool:
+        """Return True when one of `queues` has got something new, or at the deadline.
+
+        Returns False, at once, behind the deadline and when the broker stops: answer the call.
+        """
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        if left_ms <= 0 or self._stopping:
+            return False
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiters = self._waiters[queue]
-        waiters.add(future)
-        timer = self._clock.call_later(wait_ms, lambda: resolve(future))
+        for queue in queues:
+            self._waiters[queue].add(future)
+        timer = self._clock.call_later(left_ms, lambda: resolve(future))
         try:
             await future
         finally:
             timer.cancel()
-            waiters.discard(future)
-            if not waiters and self._waiters.get(queue) is waiters:
-                del self._waiters[queue]
+            for queue in queues:
+                self._drop(queue, future)
+        return True
+
+    def _drop(self, queue: QueueKey, future: asyncio.Future[None]) -> None:
+        waiters = self._waiters[queue]
+        waiters.discard(future)
+        if not waiters:
+            del self._waiters[queue]
 
     def wake(self, queue: QueueKey) -> None:
         """`queue` has got something new."""
         for future in self._waiters.get(queue, ()):
             resolve(future)
 
-    def wake_all(self) -> None:
-        """Let go of everybody, for the broker stops."""
+    def wake_for_topics(self) -> None:
+        """A topic has come, gone or changed."""
+        self.wake(TOPIC_TABLE)
+
+    def stop(self) -> None:
+        """Let go of everybody and hold no more calls, for the broker stops."""
+        self._stopping = True
         for queue in list(self._waiters):
             self.wake(queue)

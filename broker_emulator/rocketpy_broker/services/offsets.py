@@ -1,7 +1,7 @@
 """Offsets of queues and groups: questions and commits that cover whole topics.
 
 Holds no state; consumer offsets live in `consumer_offsets`, queue bounds in the store.
-Rows C09, C10, C11 (minimum and maximum), K01.
+Rows C09, C10, C11 (but for the earliest store time), K01, K05.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.consumer_offsets import NOT_COMMITTED, ConsumerOffsetManager
 from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager, check_group
@@ -32,6 +33,22 @@ class CommittedOffset:
     """A group's next offset of one queue."""
 
     queue: QueueKey
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTime:
+    """A queue and a store time, in ms since 1970."""
+
+    queue: QueueKey
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """The first offset since a time; if none was found, the queue's maximum."""
+
+    found: bool
     offset: int
 
 
@@ -61,6 +78,25 @@ class OffsetService:
         bounds = self._store.range_of(queue)
         committed = self._consumers.query(group, *queue) if group else NOT_COMMITTED
         return QueueOffsets(queue.queue_id, bounds.min_offset, bounds.max_offset, committed)
+
+    async def search(self, times: Sequence[QueueTime]) -> list[FoundOffset]:
+        """The first message of each queue that was stored at its time or later.
+
+        Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
+        """
+        for time in times:
+            self._topics.check_readable(*time.queue)
+        found = []
+        for time in times:
+            found.append(self._search_queue(time))
+            await give_way()
+        return found
+
+    def _search_queue(self, time: QueueTime) -> FoundOffset:
+        offset = self._store.queue_lookup.first_since(time.queue, time.timestamp_ms)
+        if offset is None:
+            return FoundOffset(found=False, offset=self._store.range_of(time.queue).max_offset)
+        return FoundOffset(found=True, offset=offset)
 
     def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
         """Set a group's progress, all of it or nothing. A group comes to be by its first commit.

@@ -1,18 +1,32 @@
 """Pull: read a queue from an offset on, and hold the call while there is nothing.
 
-Holds no state but the waiting list. Rows C01 (as far as topics go), C05, C08, C12, S11, S12.
+A pull with tags codes (row C03) gives rising queue offsets with gaps, and each `next_offset` lies
+behind everything that was looked at. The queue is looked at in steps of bounded length:
+
+- A step that found nothing is told with NO_MATCHED_MESSAGE, PULL_RETRY_IMMEDIATELY and without
+  records; the call goes on by itself. At the end of the queue it is the last response.
+- A call with `offset_end` has looked at all of its range when a response has code SUCCESS and a
+  `next_offset` of `offset_end`: with records, or without any (then NO_MATCHED_MESSAGE as well).
+- A held call passes silently over messages with other tags. At its deadline the answer is
+  PULL_NOT_FOUND, and `next_offset` lies behind them.
+
+Lost records are told as without a filter, at the queue offset of the first one that matches.
+
+Holds no state; held calls wait in `holding`.
+Rows C01 (as far as topics go), C03 (by hash), C05, C08, C12, S11, S12.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from rocketpy_broker.clock import Clock
+import numpy as np
+
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.holding import HeldPulls
+from rocketpy_broker.services.holding import HeldCalls
 from rocketpy_broker.services.topics import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
@@ -23,6 +37,8 @@ _EMPTY_QUEUE = (
     GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
     GetMessageStatus.NO_MESSAGE_IN_QUEUE,
 )
+
+_GOING_ON = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
 
 # Row C05: what the store found, as the code that a client acts upon.
 _CODE_BY_STATUS = {
@@ -36,11 +52,14 @@ _CODE_BY_STATUS = {
 }
 
 
-def response_code(result: GetMessageResult, offset: int) -> ResponseCode:
-    """The response code for what was found at `offset`.
+def response_code(result: GetMessageResult, offset: int, offset_end: int) -> ResponseCode:
+    """The response code for what was found from `offset` on.
 
-    A queue without messages has offset 0 only; any other offset has moved.
+    A queue without messages has offset 0 only; any other offset has moved. A range in which
+    nothing matches has been read successfully.
     """
+    if result.status is GetMessageStatus.NO_MATCHED_MESSAGE and result.next_offset >= offset_end:
+        return ResponseCode.SUCCESS
     if result.status in _EMPTY_QUEUE:
         return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
     return _CODE_BY_STATUS[result.status]
@@ -48,12 +67,12 @@ def response_code(result: GetMessageResult, offset: int) -> ResponseCode:
 
 @dataclass(frozen=True, slots=True)
 class PullCommand:
-    """A checked pull request. `response_bytes` bounds one response."""
+    """A checked pull request. `limits` bound one response."""
 
     queue: QueueKey
     offset: int
     offset_end: int
-    response_bytes: int
+    limits: ReadLimits
     wait_ms: int
 
 
@@ -64,7 +83,7 @@ class PullService:
         self,
         store: MessageStore,
         topics: TopicConfigManager,
-        clock: Clock,
+        held: HeldCalls,
         limits: Limits,
         *,
         slave_read_enable: bool = False,
@@ -73,9 +92,7 @@ class PullService:
         self._topics = topics
         self._limits = limits
         self._slave_read_enable = slave_read_enable
-        self._stopping = False
-        self.held = HeldPulls(clock)
-        store.on_dispatch(self.held.wake)
+        self.held = held
 
     def command(
         self,
@@ -84,8 +101,9 @@ class PullService:
         offset_end: int,
         response_bytes_max: int,
         wait_ms_max: int,
+        tags_codes: Sequence[int],
     ) -> PullCommand:
-        """Check a request; 0 stands for no end and for the default size.
+        """Check a request; 0 stands for no end and for the default size, no tags code for all.
 
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError,
         ParameterIllegalError.
@@ -102,14 +120,17 @@ class PullService:
             accepted = f"0 to {limits.pull_wait_ms_max}"
             raise ParameterIllegalError("wait_ms_max", wait_ms_max, accepted)
         wish = response_bytes_max or limits.pull_response_bytes
-        response_bytes = min(wish, limits.pull_response_bytes_max)
-        return PullCommand(queue, offset, offset_end or NO_END, response_bytes, wait_ms_max)
+        wanted = ReadLimits.of_bytes(
+            min(wish, limits.pull_response_bytes_max),
+            np.array(tags_codes, np.int64) if tags_codes else None,
+        )
+        return PullCommand(queue, offset, offset_end or NO_END, wanted, wait_ms_max)
 
     async def pull(self, command: PullCommand) -> AsyncIterator[GetMessageResult]:
         """Everything that is there, in pieces; at least one result."""
         result = await self._first(command)
         yield result
-        while result.status is GetMessageStatus.FOUND:
+        while result.status in _GOING_ON:
             offset = result.next_offset
             if offset >= min(command.offset_end, self._store.range_of(command.queue).max_offset):
                 return
@@ -117,31 +138,25 @@ class PullService:
             yield result
 
     async def _first(self, command: PullCommand) -> GetMessageResult:
-        """The first result; waits where there is nothing yet at the very end of the queue."""
+        """The first result; waits where nothing wanted is there up to the very end of the queue."""
+        deadline_ms = self.held.deadline_ms(command.wait_ms)
         result = self._get(command, command.offset)
-        if command.wait_ms and self._is_waitable(command, result) and not self._stopping:
-            await self.held.wait(command.queue, command.wait_ms)
-            result = self._get(command, command.offset)
+        while self._is_waitable(command, result) and await self.held.wait(
+            [command.queue], deadline_ms
+        ):
+            result = self._get(command, result.next_offset)
         return result
 
     def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
-        return self._store.get_message(
-            command.queue,
-            offset,
-            command.offset_end,
-            ReadLimits.of_bytes(command.response_bytes),
-        )
+        return self._store.get_message(command.queue, offset, command.offset_end, command.limits)
 
     @staticmethod
     def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
+        if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
+            return result.max_offset <= result.next_offset < command.offset_end
         at_end = result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
         return at_end or (result.status in _EMPTY_QUEUE and command.offset == 0)
 
     def suggested_broker_id(self, result: GetMessageResult) -> int:
         """Who to pull from next: a slave for data that must come from disk, where slaves serve."""
         return SLAVE_ID if result.is_cold and self._slave_read_enable else MASTER_ID
-
-    def stop(self) -> None:
-        """Hold no more pulls and answer those that are held."""
-        self._stopping = True
-        self.held.wake_all()

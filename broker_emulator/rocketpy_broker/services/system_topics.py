@@ -12,6 +12,9 @@ from rocketpy_broker.services.topic_config import READ_WRITE, Perm, TopicConfig
 AUTO_CREATE_TOPIC = "TBW102"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+# Decisions about prepared batches. No configured topic, so clients neither send to it nor read it;
+# its name's prefix keeps it from being listed, made or cleaned away, also by RocketMQ.
+BATCHES_TOPIC = "rmq_sys_rocketpy_batches"
 # Topics that clients may not send to.
 SEND_FORBIDDEN = frozenset(
     {

@@ -8,7 +8,7 @@ Rows B01, B02, N03 (part). Source: TopicConfigManager, spec/storage.md sections 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,11 @@ class TopicConfigManager:
         self._system = system_topics(cluster_name, broker_name, options or SystemTopicOptions())
         self._topics = dict(self._system)
         self._version = DataVersion()
+        self._listener: Callable[[], None] = lambda: None
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change of the table."""
+        self._listener = listener
 
     def load(self) -> None:
         """Read the file; write it at the first start. Raises ConfigFileError, OSError.
@@ -88,10 +93,14 @@ class TopicConfigManager:
         table = {name: topics[name].to_json() for name in topics}
         self._file.save({DATA_VERSION: version.to_json(), TABLE: table})
         self._topics, self._version = topics, version
+        self._listener()
 
     def exists(self, topic: str) -> bool:
         """Whether the topic is configured, or one of the broker's own."""
         return topic in self._topics or self.is_system(topic)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._topics
 
     def get(self, topic: str) -> TopicConfig:
         """The topic's configuration. Raises TopicNotExistError."""

@@ -262,3 +262,9 @@ def _record_ends(units: Units) -> NDArray[np.int64]:
     """Where in the log the records of some units end."""
     ends: NDArray[np.int64] = units["physical_offset"] + units["size"].astype(np.int64)
     return ends
+
+
+def blank_count(units: Units) -> int:
+    """How many blank units there are before the first real one."""
+    real = units["size"] != BLANK_SIZE
+    return int(np.argmax(real)) if real.any() else len(units)

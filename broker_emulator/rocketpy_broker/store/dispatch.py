@@ -42,6 +42,15 @@ class DispatchRequest:
     key_offsets: NDArray[np.int64] = field(default_factory=lambda: NO_KEYS.row)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An append on its way to its queue; `end` is where it ends in the log."""
+
+    end: int
+    store_timestamp_ms: int
+    request: DispatchRequest
+
+
 def block_request(
     queue: QueueKey, queue_offset: int, block: RecordBlock, physical_offset: int, *, keyed: bool
 ) -> DispatchRequest:

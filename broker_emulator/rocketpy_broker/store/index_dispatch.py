@@ -26,6 +26,7 @@ from rocketpy_proto.record.index_keys import IndexKeys
 
 logger = logging.getLogger(__name__)
 WAITING_KEYS_MAX = 8192
+NO_END_MS = (1 << 63) - 1
 
 Numbers = NDArray[np.int64]
 
@@ -102,6 +103,17 @@ class IndexDispatch:
         """Physical offsets of records that may have the key; see `IndexService.query`."""
         self.drain()
         return self._service.query(topic, key, begin_ms, end_ms, count_max)
+
+    def query_all(self, topic: str, key: str, count_max: int) -> NDArray[np.int64] | None:
+        """Physical offsets of all records that may have the key.
+
+        None where there are more than `count_max`, or where keys still wait.
+        """
+        self.drain()
+        if not self._enabled or self.is_behind:
+            return None
+        found = self._service.query(topic, key, 0, NO_END_MS, count_max + 1)
+        return found if len(found) <= count_max else None
 
     def vouch(self, prefixes: Mapping[str, FilePrefix], log_end: int) -> bool:
         """Whether the index holds what it held at `log_end`; what came later is then dropped."""

@@ -32,8 +32,6 @@ logger = logging.getLogger(__name__)
 
 NAME_DIGITS = 17
 HEAD = "/head"
-# RocketMQ's maxMsgsNumBatch: more are not looked for.
-QUERY_COUNT_MAX = 64
 DEFAULT_FORMAT = IndexFormat()
 
 
@@ -145,12 +143,11 @@ class IndexService:
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> NDArray[np.int64]:
-        """Offsets, ascending, of the newest records with this key, at most 64 (7.5).
+        """Offsets, ascending, of the newest `count_max` records with this key (7.5).
 
         Other keys may have the same hash: the caller compares the key. Times are compared by the
         second, from the begin of a file; so a record may be missed by less than one.
         """
-        count_max = min(count_max, QUERY_COUNT_MAX)
         key_hash = index_hash(topic, key)
         found: list[int] = []
         for file in reversed(self._files):

@@ -6,7 +6,7 @@ ones are gathered by one Arrow `take`, without a loop over messages.
 What this process has written or scanned, and what is recent enough to be in memory, is given as it
 is. Anything else comes from a disk and is compared with its checksums first; a damaged record is
 reported and passed over. Holds no state.
-Source: spec/storage.md section 6.6 (statuses and next offsets); rows S11, S12, F5.
+Source: spec/storage.md section 6.6 (statuses and next offsets); rows C03, S11, S12, F5.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rocketpy_broker.store.candidates import Candidates, all_units, matching_units
 from rocketpy_broker.store.commit_log import CommitLog
-from rocketpy_broker.store.consume_queue import BLANK_SIZE, ConsumeQueue, Units
+from rocketpy_broker.store.consume_queue import BLANK_SIZE, ConsumeQueue, Units, blank_count
 from rocketpy_broker.store.segment import Segment
 from rocketpy_broker.store.values import (
     Damage,
@@ -52,8 +53,8 @@ class Reader:
     ) -> GetMessageResult:
         """Records [offset, offset_end) of `queue` within `limits`, but at least one.
 
-        May end early, at the end of a queue file or log segment or before a damaged record;
-        `next_offset` says where to go on.
+        May end early, at the end of a queue file or log segment, before a damaged record, or when
+        enough units have been looked at for their tags; `next_offset` says where to go on.
         """
         bounds = QueueRange(queue.min_offset, queue.max_offset)
         missed = _outside(bounds, offset)
@@ -61,24 +62,36 @@ class Reader:
             return missed
         first = queue.units(offset, offset + 1)
         if first["size"][0] == BLANK_SIZE:
-            return _removed(bounds, offset + _blank_count(queue.units(offset, bounds.max_offset)))
-        physical_offset = int(first["physical_offset"][0])
+            return _removed(bounds, offset + blank_count(queue.units(offset, bounds.max_offset)))
+        if limits.tags_codes is None:
+            return self._read(bounds, all_units(queue, offset, offset_end), limits)
+        matching = matching_units(queue, offset, offset_end, limits.tags_codes)
+        if len(matching) == 0:
+            return _unmatched(bounds, matching.offset_behind(0))
+        return self._read(bounds, matching, limits)
+
+    def _read(
+        self, bounds: QueueRange, candidates: Candidates, limits: ReadLimits
+    ) -> GetMessageResult:
+        """The records of the first candidates, at least of one."""
+        first = candidates.first(1)[0]
+        physical_offset = int(first["physical_offset"])
         segment = self.log.files.find(physical_offset)
         if segment is None:
-            return _removed(bounds, offset + 1)
+            return _gone(bounds, candidates)
         is_cold = physical_offset < self.log.end - self.memory_bytes
         count_max = limits.cold_count_max if is_cold else limits.count_max
         bytes_max = limits.cold_bytes_max if is_cold else limits.bytes_max
-        wanted = min(count_max, 1 + 2 * (bytes_max // max(int(first["size"][0]), 1)))
-        units = _fitting(queue.units(offset, min(offset_end, offset + wanted)), segment, bytes_max)
+        wanted = min(count_max, 1 + 2 * (bytes_max // max(int(first["size"]), 1)))
+        units = _fitting(candidates.first(wanted), segment, bytes_max)
         units = self._whole(segment, units, is_cold=is_cold)
         if len(units) == 0:
-            return _removed(bounds, offset + 1)
+            return _gone(bounds, candidates)
         starts = units["physical_offset"].astype(np.int64) - segment.base
         sizes = units["size"].astype(np.int32)
         return GetMessageResult(
             GetMessageStatus.FOUND,
-            offset + len(units),
+            candidates.offset_behind(len(units)),
             bounds.min_offset,
             bounds.max_offset,
             gather(segment, starts, sizes),
@@ -145,9 +158,18 @@ def _removed(bounds: QueueRange, next_offset: int) -> GetMessageResult:
     )
 
 
-def _blank_count(units: Units) -> int:
-    real = units["size"] != BLANK_SIZE
-    return int(np.argmax(real)) if real.any() else len(units)
+def _unmatched(bounds: QueueRange, next_offset: int) -> GetMessageResult:
+    return GetMessageResult(
+        GetMessageStatus.NO_MATCHED_MESSAGE, next_offset, bounds.min_offset, bounds.max_offset
+    )
+
+
+def _gone(bounds: QueueRange, candidates: Candidates) -> GetMessageResult:
+    """The first candidate's record is lost, which is told only to who asks from its offset on."""
+    first = candidates.offset_behind(0)
+    if first > candidates.offset:
+        return _unmatched(bounds, first)
+    return _removed(bounds, first + 1)
 
 
 def _fitting(units: Units, segment: Segment, bytes_max: int) -> Units:

@@ -57,20 +57,22 @@ class GetMessageResult:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """How much one read may give, by records and by bytes: of recent data, and of cold data.
+    """What one read may give, by records and by bytes: of recent data, and of cold data.
 
     The defaults are RocketMQ's (spec 6.6; row S12). The first record is given whatever its size.
+    With `tags_codes` only records with one of them are given.
     """
 
     count_max: int = 32
     bytes_max: int = 256 << 10
     cold_count_max: int = 8
     cold_bytes_max: int = 64 << 10
+    tags_codes: NDArray[np.int64] | None = None
 
     @classmethod
-    def of_bytes(cls, bytes_max: int) -> ReadLimits:
+    def of_bytes(cls, bytes_max: int, tags_codes: NDArray[np.int64] | None = None) -> ReadLimits:
         """For reads in bulk: up to `bytes_max`, in any number, from wherever they lie."""
-        return cls(_ANY_COUNT, bytes_max, _ANY_COUNT, bytes_max)
+        return cls(_ANY_COUNT, bytes_max, _ANY_COUNT, bytes_max, tags_codes)
 
 
 @dataclass(frozen=True, slots=True)

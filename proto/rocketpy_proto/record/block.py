@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,6 +144,12 @@ class RecordBlock:
 
     def __len__(self) -> int:
         return len(self.sizes)
+
+    def filter(self, wanted: Mask) -> RecordBlock:
+        """The records for which `wanted` is true, in the same buffer."""
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        data = columns.pop("data")
+        return RecordBlock(data, **{name: column[wanted] for name, column in columns.items()})
 
     def verify_body_crc(self) -> None:
         """Compare every body with its CRC. Raises MalformedRecordError for the first bad one."""

@@ -25,37 +25,65 @@ _sym_db = _symbol_database.Default()
 from rocketpy_proto.rocketpy.v1 import common_pb2 as rocketpy_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18rocketpy/v1/broker.proto\x12\x0brocketpy.v1\x1a\x18rocketpy/v1/common.proto\"W\n\rAppendRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0crecord_sizes\x18\x03 \x01(\x0c\x12\x0f\n\x07records\x18\x04 \x01(\x0c\"\xa8\x01\n\x0e\x41ppendResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x17\n\x0fphysical_offset\x18\x04 \x01(\x03\x12\x14\n\x0crecord_count\x18\x05 \x01(\x05\x12\x1a\n\x12store_timestamp_ms\x18\x06 \x01(\x03\"\x9b\x01\n\x0bPullRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x12\n\noffset_end\x18\x04 \x01(\x03\x12\x1a\n\x12response_bytes_max\x18\x05 \x01(\x05\x12\x13\n\x0bwait_ms_max\x18\x06 \x01(\x03\x12\x16\n\x0e\x63onsumer_group\x18\x07 \x01(\t\"\xe2\x01\n\x0cPullResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12,\n\x0bpull_status\x18\x02 \x01(\x0e\x32\x17.rocketpy.v1.PullStatus\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nmin_offset\x18\x04 \x01(\x03\x12\x12\n\nmax_offset\x18\x05 \x01(\x03\x12\x1b\n\x13suggested_broker_id\x18\x06 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12\x0f\n\x07records\x18\x08 \x01(\x0c\"=\n\x13QueryOffsetsRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x16\n\x0e\x63onsumer_group\x18\x02 \x01(\t\"b\n\x0cQueueOffsets\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x12\n\nmin_offset\x18\x02 \x01(\x03\x12\x12\n\nmax_offset\x18\x03 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\x04 \x01(\x03\"m\n\x0cTopicOffsets\x12\r\n\x05topic\x18\x01 \x01(\t\x12#\n\x06status\x18\x02 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12)\n\x06queues\x18\x03 \x03(\x0b\x32\x19.rocketpy.v1.QueueOffsets\"f\n\x14QueryOffsetsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12)\n\x06topics\x18\x02 \x03(\x0b\x32\x19.rocketpy.v1.TopicOffsets\"B\n\x0f\x43ommittedOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"]\n\x14\x43ommitOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12-\n\x07offsets\x18\x02 \x03(\x0b\x32\x1c.rocketpy.v1.CommittedOffset\"<\n\x15\x43ommitOffsetsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status*\xfc\x01\n\nPullStatus\x12\x1b\n\x17PULL_STATUS_UNSPECIFIED\x10\x00\x12\t\n\x05\x46OUND\x10\x01\x12\x16\n\x12NO_MATCHED_MESSAGE\x10\x02\x12\x18\n\x14MESSAGE_WAS_REMOVING\x10\x03\x12\x15\n\x11OFFSET_FOUND_NULL\x10\x04\x12\x19\n\x15OFFSET_OVERFLOW_BADLY\x10\x05\x12\x17\n\x13OFFSET_OVERFLOW_ONE\x10\x06\x12\x14\n\x10OFFSET_TOO_SMALL\x10\x07\x12\x1a\n\x16NO_MATCHED_LOGIC_QUEUE\x10\x08\x12\x17\n\x13NO_MESSAGE_IN_QUEUE\x10\t2\xbb\x02\n\x06\x42roker\x12\x45\n\x06\x41ppend\x12\x1a.rocketpy.v1.AppendRequest\x1a\x1b.rocketpy.v1.AppendResponse(\x01\x30\x01\x12=\n\x04Pull\x12\x18.rocketpy.v1.PullRequest\x1a\x19.rocketpy.v1.PullResponse0\x01\x12S\n\x0cQueryOffsets\x12 .rocketpy.v1.QueryOffsetsRequest\x1a!.rocketpy.v1.QueryOffsetsResponse\x12V\n\rCommitOffsets\x12!.rocketpy.v1.CommitOffsetsRequest\x1a\".rocketpy.v1.CommitOffsetsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18rocketpy/v1/broker.proto\x12\x0brocketpy.v1\x1a\x18rocketpy/v1/common.proto\"o\n\rAppendRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0crecord_sizes\x18\x03 \x01(\x0c\x12\x0f\n\x07records\x18\x04 \x01(\x0c\x12\x16\n\x0eprepared_token\x18\x05 \x01(\x03\"\xa8\x01\n\x0e\x41ppendResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x17\n\x0fphysical_offset\x18\x04 \x01(\x03\x12\x14\n\x0crecord_count\x18\x05 \x01(\x05\x12\x1a\n\x12store_timestamp_ms\x18\x06 \x01(\x03\"\xaf\x01\n\x0bPullRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x12\n\noffset_end\x18\x04 \x01(\x03\x12\x1a\n\x12response_bytes_max\x18\x05 \x01(\x05\x12\x13\n\x0bwait_ms_max\x18\x06 \x01(\x03\x12\x16\n\x0e\x63onsumer_group\x18\x07 \x01(\t\x12\x12\n\ntags_codes\x18\x08 \x03(\x10\"\xe2\x01\n\x0cPullResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12,\n\x0bpull_status\x18\x02 \x01(\x0e\x32\x17.rocketpy.v1.PullStatus\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nmin_offset\x18\x04 \x01(\x03\x12\x12\n\nmax_offset\x18\x05 \x01(\x03\x12\x1b\n\x13suggested_broker_id\x18\x06 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12\x0f\n\x07records\x18\x08 \x01(\x0c\"\x92\x01\n\x13QueryOffsetsRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x16\n\x0e\x63onsumer_group\x18\x02 \x01(\t\x12\x15\n\rtopic_pattern\x18\x03 \x01(\t\x12\x13\n\x0bwait_ms_max\x18\x04 \x01(\x03\x12\'\n\x05known\x18\x05 \x03(\x0b\x32\x18.rocketpy.v1.KnownOffset\"B\n\x0bKnownOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x12\n\nmax_offset\x18\x03 \x01(\x03\"b\n\x0cQueueOffsets\x12\x10\n\x08queue_id\x18\x01 \x01(\x05\x12\x12\n\nmin_offset\x18\x02 \x01(\x03\x12\x12\n\nmax_offset\x18\x03 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\x04 \x01(\x03\"m\n\x0cTopicOffsets\x12\r\n\x05topic\x18\x01 \x01(\t\x12#\n\x06status\x18\x02 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12)\n\x06queues\x18\x03 \x03(\x0b\x32\x19.rocketpy.v1.QueueOffsets\"f\n\x14QueryOffsetsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12)\n\x06topics\x18\x02 \x03(\x0b\x32\x19.rocketpy.v1.TopicOffsets\"B\n\tQueueTime\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\">\n\x14SearchOffsetsRequest\x12&\n\x06queues\x18\x01 \x03(\x0b\x32\x16.rocketpy.v1.QueueTime\",\n\x0b\x46oundOffset\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"g\n\x15SearchOffsetsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.rocketpy.v1.FoundOffset\"J\n\x0bOffsetRange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\r\n\x05\x62\x65gin\x18\x03 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x03\"I\n\x0f\x46indKeysRequest\x12(\n\x06ranges\x18\x01 \x03(\x0b\x32\x18.rocketpy.v1.OffsetRange\x12\x0c\n\x04keys\x18\x02 \x03(\t\"a\n\x10\x46indKeysResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12(\n\x06ranges\x18\x02 \x03(\x0b\x32\x18.rocketpy.v1.OffsetRange\"Q\n\x12LimitRangesRequest\x12(\n\x06ranges\x18\x01 \x03(\x0b\x32\x18.rocketpy.v1.OffsetRange\x12\x11\n\tbytes_max\x18\x02 \x01(\x03\"W\n\x13LimitRangesResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x0c\n\x04\x65nds\x18\x02 \x03(\x03\x12\r\n\x05\x62ytes\x18\x03 \x01(\x03\"o\n\rPreparedRange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x17\n\x0fphysical_offset\x18\x03 \x01(\x03\x12\x0e\n\x06length\x18\x04 \x01(\x03\x12\x14\n\x0crecord_count\x18\x05 \x01(\x05\"}\n\x12\x43ommitBatchRequest\x12\x11\n\twriter_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x16\n\x0eprepared_token\x18\x03 \x01(\x03\x12*\n\x06ranges\x18\x04 \x03(\x0b\x32\x1a.rocketpy.v1.PreparedRange\"\x8e\x01\n\x13\x43ommitBatchResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12*\n\x07outcome\x18\x02 \x01(\x0e\x32\x19.rocketpy.v1.BatchOutcome\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x14\n\x0crecord_count\x18\x04 \x01(\x03\"B\n\x0f\x43ommittedOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"]\n\x14\x43ommitOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12-\n\x07offsets\x18\x02 \x03(\x0b\x32\x1c.rocketpy.v1.CommittedOffset\"<\n\x15\x43ommitOffsetsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status*\xfc\x01\n\nPullStatus\x12\x1b\n\x17PULL_STATUS_UNSPECIFIED\x10\x00\x12\t\n\x05\x46OUND\x10\x01\x12\x16\n\x12NO_MATCHED_MESSAGE\x10\x02\x12\x18\n\x14MESSAGE_WAS_REMOVING\x10\x03\x12\x15\n\x11OFFSET_FOUND_NULL\x10\x04\x12\x19\n\x15OFFSET_OVERFLOW_BADLY\x10\x05\x12\x17\n\x13OFFSET_OVERFLOW_ONE\x10\x06\x12\x14\n\x10OFFSET_TOO_SMALL\x10\x07\x12\x1a\n\x16NO_MATCHED_LOGIC_QUEUE\x10\x08\x12\x17\n\x13NO_MESSAGE_IN_QUEUE\x10\t*S\n\x0c\x42\x61tchOutcome\x12\x1d\n\x19\x42\x41TCH_OUTCOME_UNSPECIFIED\x10\x00\x12\r\n\tCOMMITTED\x10\x01\x12\x15\n\x11\x41LREADY_COMMITTED\x10\x02\x32\x80\x05\n\x06\x42roker\x12\x45\n\x06\x41ppend\x12\x1a.rocketpy.v1.AppendRequest\x1a\x1b.rocketpy.v1.AppendResponse(\x01\x30\x01\x12=\n\x04Pull\x12\x18.rocketpy.v1.PullRequest\x1a\x19.rocketpy.v1.PullResponse0\x01\x12P\n\x0b\x43ommitBatch\x12\x1f.rocketpy.v1.CommitBatchRequest\x1a .rocketpy.v1.CommitBatchResponse\x12S\n\x0cQueryOffsets\x12 .rocketpy.v1.QueryOffsetsRequest\x1a!.rocketpy.v1.QueryOffsetsResponse\x12V\n\rSearchOffsets\x12!.rocketpy.v1.SearchOffsetsRequest\x1a\".rocketpy.v1.SearchOffsetsResponse\x12G\n\x08\x46indKeys\x12\x1c.rocketpy.v1.FindKeysRequest\x1a\x1d.rocketpy.v1.FindKeysResponse\x12P\n\x0bLimitRanges\x12\x1f.rocketpy.v1.LimitRangesRequest\x1a .rocketpy.v1.LimitRangesResponse\x12V\n\rCommitOffsets\x12!.rocketpy.v1.CommitOffsetsRequest\x1a\".rocketpy.v1.CommitOffsetsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rocketpy.v1.broker_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PULLSTATUS']._serialized_start=1318
-  _globals['_PULLSTATUS']._serialized_end=1570
+  _globals['_PULLSTATUS']._serialized_start=2606
+  _globals['_PULLSTATUS']._serialized_end=2858
+  _globals['_BATCHOUTCOME']._serialized_start=2860
+  _globals['_BATCHOUTCOME']._serialized_end=2943
   _globals['_APPENDREQUEST']._serialized_start=67
-  _globals['_APPENDREQUEST']._serialized_end=154
-  _globals['_APPENDRESPONSE']._serialized_start=157
-  _globals['_APPENDRESPONSE']._serialized_end=325
-  _globals['_PULLREQUEST']._serialized_start=328
-  _globals['_PULLREQUEST']._serialized_end=483
-  _globals['_PULLRESPONSE']._serialized_start=486
-  _globals['_PULLRESPONSE']._serialized_end=712
-  _globals['_QUERYOFFSETSREQUEST']._serialized_start=714
-  _globals['_QUERYOFFSETSREQUEST']._serialized_end=775
-  _globals['_QUEUEOFFSETS']._serialized_start=777
-  _globals['_QUEUEOFFSETS']._serialized_end=875
-  _globals['_TOPICOFFSETS']._serialized_start=877
-  _globals['_TOPICOFFSETS']._serialized_end=986
-  _globals['_QUERYOFFSETSRESPONSE']._serialized_start=988
-  _globals['_QUERYOFFSETSRESPONSE']._serialized_end=1090
-  _globals['_COMMITTEDOFFSET']._serialized_start=1092
-  _globals['_COMMITTEDOFFSET']._serialized_end=1158
-  _globals['_COMMITOFFSETSREQUEST']._serialized_start=1160
-  _globals['_COMMITOFFSETSREQUEST']._serialized_end=1253
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=1255
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=1315
-  _globals['_BROKER']._serialized_start=1573
-  _globals['_BROKER']._serialized_end=1888
+  _globals['_APPENDREQUEST']._serialized_end=178
+  _globals['_APPENDRESPONSE']._serialized_start=181
+  _globals['_APPENDRESPONSE']._serialized_end=349
+  _globals['_PULLREQUEST']._serialized_start=352
+  _globals['_PULLREQUEST']._serialized_end=527
+  _globals['_PULLRESPONSE']._serialized_start=530
+  _globals['_PULLRESPONSE']._serialized_end=756
+  _globals['_QUERYOFFSETSREQUEST']._serialized_start=759
+  _globals['_QUERYOFFSETSREQUEST']._serialized_end=905
+  _globals['_KNOWNOFFSET']._serialized_start=907
+  _globals['_KNOWNOFFSET']._serialized_end=973
+  _globals['_QUEUEOFFSETS']._serialized_start=975
+  _globals['_QUEUEOFFSETS']._serialized_end=1073
+  _globals['_TOPICOFFSETS']._serialized_start=1075
+  _globals['_TOPICOFFSETS']._serialized_end=1184
+  _globals['_QUERYOFFSETSRESPONSE']._serialized_start=1186
+  _globals['_QUERYOFFSETSRESPONSE']._serialized_end=1288
+  _globals['_QUEUETIME']._serialized_start=1290
+  _globals['_QUEUETIME']._serialized_end=1356
+  _globals['_SEARCHOFFSETSREQUEST']._serialized_start=1358
+  _globals['_SEARCHOFFSETSREQUEST']._serialized_end=1420
+  _globals['_FOUNDOFFSET']._serialized_start=1422
+  _globals['_FOUNDOFFSET']._serialized_end=1466
+  _globals['_SEARCHOFFSETSRESPONSE']._serialized_start=1468
+  _globals['_SEARCHOFFSETSRESPONSE']._serialized_end=1571
+  _globals['_OFFSETRANGE']._serialized_start=1573
+  _globals['_OFFSETRANGE']._serialized_end=1647
+  _globals['_FINDKEYSREQUEST']._serialized_start=1649
+  _globals['_FINDKEYSREQUEST']._serialized_end=1722
+  _globals['_FINDKEYSRESPONSE']._serialized_start=1724
+  _globals['_FINDKEYSRESPONSE']._serialized_end=1821
+  _globals['_LIMITRANGESREQUEST']._serialized_start=1823
+  _globals['_LIMITRANGESREQUEST']._serialized_end=1904
+  _globals['_LIMITRANGESRESPONSE']._serialized_start=1906
+  _globals['_LIMITRANGESRESPONSE']._serialized_end=1993
+  _globals['_PREPAREDRANGE']._serialized_start=1995
+  _globals['_PREPAREDRANGE']._serialized_end=2106
+  _globals['_COMMITBATCHREQUEST']._serialized_start=2108
+  _globals['_COMMITBATCHREQUEST']._serialized_end=2233
+  _globals['_COMMITBATCHRESPONSE']._serialized_start=2236
+  _globals['_COMMITBATCHRESPONSE']._serialized_end=2378
+  _globals['_COMMITTEDOFFSET']._serialized_start=2380
+  _globals['_COMMITTEDOFFSET']._serialized_end=2446
+  _globals['_COMMITOFFSETSREQUEST']._serialized_start=2448
+  _globals['_COMMITOFFSETSREQUEST']._serialized_end=2541
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=2543
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=2603
+  _globals['_BROKER']._serialized_start=2946
+  _globals['_BROKER']._serialized_end=3586
 # @@protoc_insertion_point(module_scope)

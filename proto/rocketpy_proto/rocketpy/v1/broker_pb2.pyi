@@ -20,6 +20,12 @@ class PullStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OFFSET_TOO_SMALL: _ClassVar[PullStatus]
     NO_MATCHED_LOGIC_QUEUE: _ClassVar[PullStatus]
     NO_MESSAGE_IN_QUEUE: _ClassVar[PullStatus]
+
+class BatchOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BATCH_OUTCOME_UNSPECIFIED: _ClassVar[BatchOutcome]
+    COMMITTED: _ClassVar[BatchOutcome]
+    ALREADY_COMMITTED: _ClassVar[BatchOutcome]
 PULL_STATUS_UNSPECIFIED: PullStatus
 FOUND: PullStatus
 NO_MATCHED_MESSAGE: PullStatus
@@ -30,18 +36,23 @@ OFFSET_OVERFLOW_ONE: PullStatus
 OFFSET_TOO_SMALL: PullStatus
 NO_MATCHED_LOGIC_QUEUE: PullStatus
 NO_MESSAGE_IN_QUEUE: PullStatus
+BATCH_OUTCOME_UNSPECIFIED: BatchOutcome
+COMMITTED: BatchOutcome
+ALREADY_COMMITTED: BatchOutcome
 
 class AppendRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "record_sizes", "records")
+    __slots__ = ("topic", "queue_id", "record_sizes", "records", "prepared_token")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_TOKEN_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     record_sizes: bytes
     records: bytes
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+    prepared_token: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ..., prepared_token: _Optional[int] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
     __slots__ = ("status", "queue_id", "queue_offset", "physical_offset", "record_count", "store_timestamp_ms")
@@ -60,7 +71,7 @@ class AppendResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group")
+    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +79,7 @@ class PullRequest(_message.Message):
     RESPONSE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    TAGS_CODES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
@@ -75,7 +87,8 @@ class PullRequest(_message.Message):
     response_bytes_max: int
     wait_ms_max: int
     consumer_group: str
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ...) -> None: ...
+    tags_codes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ..., tags_codes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PullResponse(_message.Message):
     __slots__ = ("status", "pull_status", "next_offset", "min_offset", "max_offset", "suggested_broker_id", "record_sizes", "records")
@@ -98,12 +111,28 @@ class PullResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., pull_status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., suggested_broker_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class QueryOffsetsRequest(_message.Message):
-    __slots__ = ("topics", "consumer_group")
+    __slots__ = ("topics", "consumer_group", "topic_pattern", "wait_ms_max", "known")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_PATTERN_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
     consumer_group: str
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ...) -> None: ...
+    topic_pattern: str
+    wait_ms_max: int
+    known: _containers.RepeatedCompositeFieldContainer[KnownOffset]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ..., topic_pattern: _Optional[str] = ..., wait_ms_max: _Optional[int] = ..., known: _Optional[_Iterable[_Union[KnownOffset, _Mapping]]] = ...) -> None: ...
+
+class KnownOffset(_message.Message):
+    __slots__ = ("topic", "queue_id", "max_offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    max_offset: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., max_offset: _Optional[int] = ...) -> None: ...
 
 class QueueOffsets(_message.Message):
     __slots__ = ("queue_id", "min_offset", "max_offset", "committed_offset")
@@ -134,6 +163,122 @@ class QueryOffsetsResponse(_message.Message):
     status: _common_pb2.Status
     topics: _containers.RepeatedCompositeFieldContainer[TopicOffsets]
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ...) -> None: ...
+
+class QueueTime(_message.Message):
+    __slots__ = ("topic", "queue_id", "timestamp_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    timestamp_ms: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class SearchOffsetsRequest(_message.Message):
+    __slots__ = ("queues",)
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedCompositeFieldContainer[QueueTime]
+    def __init__(self, queues: _Optional[_Iterable[_Union[QueueTime, _Mapping]]] = ...) -> None: ...
+
+class FoundOffset(_message.Message):
+    __slots__ = ("found", "offset")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    offset: int
+    def __init__(self, found: bool = ..., offset: _Optional[int] = ...) -> None: ...
+
+class SearchOffsetsResponse(_message.Message):
+    __slots__ = ("status", "offsets")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    offsets: _containers.RepeatedCompositeFieldContainer[FoundOffset]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offsets: _Optional[_Iterable[_Union[FoundOffset, _Mapping]]] = ...) -> None: ...
+
+class OffsetRange(_message.Message):
+    __slots__ = ("topic", "queue_id", "begin", "end")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class FindKeysRequest(_message.Message):
+    __slots__ = ("ranges", "keys")
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FindKeysResponse(_message.Message):
+    __slots__ = ("status", "ranges")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ...) -> None: ...
+
+class LimitRangesRequest(_message.Message):
+    __slots__ = ("ranges", "bytes_max")
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    bytes_max: int
+    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., bytes_max: _Optional[int] = ...) -> None: ...
+
+class LimitRangesResponse(_message.Message):
+    __slots__ = ("status", "ends", "bytes")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    ends: _containers.RepeatedScalarFieldContainer[int]
+    bytes: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ends: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class PreparedRange(_message.Message):
+    __slots__ = ("topic", "queue_id", "physical_offset", "length", "record_count")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    physical_offset: int
+    length: int
+    record_count: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., physical_offset: _Optional[int] = ..., length: _Optional[int] = ..., record_count: _Optional[int] = ...) -> None: ...
+
+class CommitBatchRequest(_message.Message):
+    __slots__ = ("writer_id", "batch_id", "prepared_token", "ranges")
+    WRITER_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ID_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    writer_id: str
+    batch_id: int
+    prepared_token: int
+    ranges: _containers.RepeatedCompositeFieldContainer[PreparedRange]
+    def __init__(self, writer_id: _Optional[str] = ..., batch_id: _Optional[int] = ..., prepared_token: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[PreparedRange, _Mapping]]] = ...) -> None: ...
+
+class CommitBatchResponse(_message.Message):
+    __slots__ = ("status", "outcome", "batch_id", "record_count")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ID_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    outcome: BatchOutcome
+    batch_id: int
+    record_count: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., outcome: _Optional[_Union[BatchOutcome, str]] = ..., batch_id: _Optional[int] = ..., record_count: _Optional[int] = ...) -> None: ...
 
 class CommittedOffset(_message.Message):
     __slots__ = ("topic", "queue_id", "offset")

@@ -44,10 +44,30 @@ class BrokerStub(object):
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.PullRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_broker__pb2.PullResponse.FromString,
                 _registered_method=True)
+        self.CommitBatch = channel.unary_unary(
+                '/rocketpy.v1.Broker/CommitBatch',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.CommitBatchRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.CommitBatchResponse.FromString,
+                _registered_method=True)
         self.QueryOffsets = channel.unary_unary(
                 '/rocketpy.v1.Broker/QueryOffsets',
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.QueryOffsetsRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_broker__pb2.QueryOffsetsResponse.FromString,
+                _registered_method=True)
+        self.SearchOffsets = channel.unary_unary(
+                '/rocketpy.v1.Broker/SearchOffsets',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsResponse.FromString,
+                _registered_method=True)
+        self.FindKeys = channel.unary_unary(
+                '/rocketpy.v1.Broker/FindKeys',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysResponse.FromString,
+                _registered_method=True)
+        self.LimitRanges = channel.unary_unary(
+                '/rocketpy.v1.Broker/LimitRanges',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesResponse.FromString,
                 _registered_method=True)
         self.CommitOffsets = channel.unary_unary(
                 '/rocketpy.v1.Broker/CommitOffsets',
@@ -77,8 +97,39 @@ class BrokerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CommitBatch(self, request, context):
+        """Makes the prepared blocks of a batch visible: all of them, once, or none.
+        The decision is durable before the first message shows, and a restart
+        carries it out to the end. Answered when every message is visible.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def QueryOffsets(self, request, context):
         """Minimum, maximum and committed offset of all queues of several topics.
+        Can be held until there is something new.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SearchOffsets(self, request, context):
+        """The first message of each queue that was stored at or after a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindKeys(self, request, context):
+        """Where in ranges of queues messages with a key can be, by the broker's index.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LimitRanges(self, request, context):
+        """How far ranges of queues reach within a number of bytes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,10 +155,30 @@ def add_BrokerServicer_to_server(servicer, server):
                     request_deserializer=rocketpy_dot_v1_dot_broker__pb2.PullRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_broker__pb2.PullResponse.SerializeToString,
             ),
+            'CommitBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitBatch,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.CommitBatchRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.CommitBatchResponse.SerializeToString,
+            ),
             'QueryOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryOffsets,
                     request_deserializer=rocketpy_dot_v1_dot_broker__pb2.QueryOffsetsRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_broker__pb2.QueryOffsetsResponse.SerializeToString,
+            ),
+            'SearchOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.SearchOffsets,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsResponse.SerializeToString,
+            ),
+            'FindKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindKeys,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysResponse.SerializeToString,
+            ),
+            'LimitRanges': grpc.unary_unary_rpc_method_handler(
+                    servicer.LimitRanges,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesResponse.SerializeToString,
             ),
             'CommitOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.CommitOffsets,
@@ -180,6 +251,33 @@ class Broker(object):
             _registered_method=True)
 
     @staticmethod
+    def CommitBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/CommitBatch',
+            rocketpy_dot_v1_dot_broker__pb2.CommitBatchRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.CommitBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def QueryOffsets(request,
             target,
             options=(),
@@ -196,6 +294,87 @@ class Broker(object):
             '/rocketpy.v1.Broker/QueryOffsets',
             rocketpy_dot_v1_dot_broker__pb2.QueryOffsetsRequest.SerializeToString,
             rocketpy_dot_v1_dot_broker__pb2.QueryOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SearchOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/SearchOffsets',
+            rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.SearchOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/FindKeys',
+            rocketpy_dot_v1_dot_broker__pb2.FindKeysRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.FindKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LimitRanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/LimitRanges',
+            rocketpy_dot_v1_dot_broker__pb2.LimitRangesRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.LimitRangesResponse.FromString,
             options,
             channel_credentials,
             insecure,

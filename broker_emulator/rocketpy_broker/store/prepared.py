@@ -1,0 +1,156 @@
+"""Prepared records in the log, and how they become committed ones.
+
+A prepared record lies in the log like any other, with its topic and queue, and has no place in its
+queue. Its field preparedTransactionOffset holds the token of the attempt that wrote it. Committing
+writes it once more, without the prepared bit, with the commit bit, and with that field naming where
+the prepared one lies. So the log itself says which prepared records have been committed, and a
+crash between two of them is no loss. Holds no state; writes nothing.
+Source: spec/storage.md sections 2.3, 4.1, 6.1 and 14.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.store.commit_log import CommitLog
+from rocketpy_broker.store.consume_queue_table import ConsumeQueueTable
+from rocketpy_broker.store.log_scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.values import Damage, QueueKey
+from rocketpy_proto.record import RecordBlock
+from rocketpy_proto.record.sys_flag import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+)
+
+logger = logging.getLogger(__name__)
+# Worked on at once; others may have their turn in between.
+PART_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRange:
+    """Prepared records of one queue that lie together: physical offset and length in bytes."""
+
+    queue: QueueKey
+    offset: int
+    length: int
+    record_count: int
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind the last record."""
+        return self.offset + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some records of a range, ready to be appended; None for what cannot be had any more.
+
+    `end` is the physical offset behind the prepared ones.
+    """
+
+    block: RecordBlock | None
+    end: int
+
+
+def mark_prepared(block: RecordBlock, token: int) -> None:
+    """Turn records that are about to be appended into prepared ones of that token (not 0)."""
+    block.header["sys_flag"] |= TRANSACTION_PREPARED
+    block.header["prepared_transaction_offset"] = token
+
+
+class PreparedRecords:
+    """Looks into one log."""
+
+    def __init__(self, log: CommitLog, queues: ConsumeQueueTable) -> None:
+        self._log = log
+        self._queues = queues
+
+    def check_there(self, wanted: PreparedRange) -> None:
+        """Raises RecordIllegalError for a range that the log has no more, or never had."""
+        if not self._log.begin <= wanted.offset < wanted.end <= self._log.end:
+            raise _illegal(wanted, f"the log goes from {self._log.begin} to {self._log.end}")
+        if self._is_deleted(wanted):
+            raise _illegal(wanted, "its topic has been deleted since")
+
+    def check_part(self, wanted: PreparedRange, offset: int, token: int) -> RecordBlock:
+        """The records of the range from physical offset `offset` on; PART_BYTES or one record.
+
+        Raises RecordIllegalError for what is no whole record, or not prepared with this token.
+        """
+        # Nothing is taken for damage here: every byte has to be what was written.
+        found = self._first(offset, wanted.end, trusted_end=0)
+        if not isinstance(found, Stretch):
+            raise _illegal(wanted, f"no whole record begins at {offset}")
+        block = found.block
+        header = block.header
+        if offset + len(block.data) > wanted.end:
+            raise _illegal(wanted, "it does not end where a record does")
+        if (header["sys_flag"] & TRANSACTION_MASK != TRANSACTION_PREPARED).any():
+            raise _illegal(wanted, "not all of its records are prepared")
+        if (header["prepared_transaction_offset"] != token).any():
+            raise _illegal(wanted, f"its records were not prepared with the token {token}")
+        is_queue = (header["queue_id"] == wanted.queue.queue_id).all()
+        if not is_queue or block.single_topic() != wanted.queue.topic:
+            raise _illegal(wanted, "it holds records of another queue")
+        return block
+
+    def committed_part(self, wanted: PreparedRange, offset: int) -> Part:
+        """What `check_part` has checked, as committed records in a writable buffer.
+
+        What has been damaged since is passed over, and so are records of a deleted topic.
+        """
+        if self._is_deleted(wanted):
+            return Part(None, wanted.end)
+        found = self._first(offset, wanted.end, trusted_end=self._log.end)
+        if not isinstance(found, Stretch):
+            end = wanted.end if found is None else min(found.offset + found.length, wanted.end)
+            reason = "they are gone" if found is None else found.reason
+            logger.critical("decided records at %d to %d are lost: %s", offset, end, reason)
+            return Part(None, end)
+        block = RecordBlock.parse(bytearray(found.block.data), found.block.sizes)
+        flags = block.header["sys_flag"] & ~TRANSACTION_MASK
+        block.header["sys_flag"] = flags | TRANSACTION_COMMIT
+        block.header["prepared_transaction_offset"] = offset + block.positions
+        return Part(block, offset + len(block.data))
+
+    def committed_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
+        """Which prepared records committed ones stand for, in the order of the log from `begin`."""
+        for item in LogScanner(self._log, self._trust(self._log.end)).scan(begin):
+            if isinstance(item, Stretch):
+                header = item.block.header
+                committed = header["sys_flag"] & TRANSACTION_MASK == TRANSACTION_COMMIT
+                yield header["prepared_transaction_offset"][committed].astype(np.int64)
+
+    def end_of(self, offset: int) -> int:
+        """Physical offset behind the record, or the damage, at `offset`."""
+        found = self._first(offset, offset + 1, trusted_end=self._log.end)
+        if isinstance(found, Stretch):
+            return offset + int(found.block.sizes[0])
+        return offset + 1 if found is None else found.offset + found.length
+
+    def _first(self, offset: int, end: int, *, trusted_end: int) -> Stretch | Damage | None:
+        bytes_max = min(PART_BYTES, end - offset)
+        scanner = LogScanner(self._log, self._trust(trusted_end), bytes_max)
+        return next(scanner.scan(offset), None)
+
+    @staticmethod
+    def _trust(trusted_end: int) -> Trust:
+        return Trust(trusted_end, 0, Checksummed.ALL)
+
+    def _is_deleted(self, wanted: PreparedRange) -> bool:
+        return wanted.offset < self._queues.deleted_below(wanted.queue.topic)
+
+
+def _illegal(wanted: PreparedRange, reason: str) -> RecordIllegalError:
+    return RecordIllegalError(
+        f"the log offsets {wanted.offset} to {wanted.end} of topic {wanted.queue.topic!r} cannot "
+        f"be committed: {reason}; write the batch again"
+    )

@@ -1,0 +1,43 @@
+"""Messages that are gone before a query has read them: refused, or counted and passed over.
+
+Holds no state. Row S5.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark_rocketpy.errors import DataLossError, loss_advice
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Messages [begin, end) of one queue, as far as is known, and what became of them."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+    what: str
+
+    @property
+    def count(self) -> int:
+        """How many messages are known to be lost."""
+        return max(0, self.end - self.begin)
+
+    def __str__(self) -> str:
+        known = f"offsets [{self.begin}, {self.end})" if self.count else f"offset {self.begin} on"
+        return f"{known} of queue {self.queue_id} of topic {self.topic!r} {self.what}"
+
+
+def settle(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
+    """Log each loss with its count, or raise DataLossError for the first."""
+    if losses and fail_on_data_loss:
+        others = f" (and of {len(losses) - 1} more queues)" if len(losses) > 1 else ""
+        raise DataLossError(f"{losses[0]}{others}; {loss_advice()}")
+    for loss in losses:
+        logger.warning("%s; %d messages are passed over", loss, loss.count)

@@ -1,0 +1,49 @@
+"""Which messages of its ranges a task wants: by tag and by key. Holds no state.
+
+The broker leaves out messages by the hash of their tag, of which several tags may have the same;
+here the texts themselves are compared, so what a task yields is exact whatever the broker did.
+Source: spec/storage.md section 4.2; row C03.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketpy_proto.record import RecordBlock, java_hash, property_column
+from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Wanted are messages with one of `tags` and one of `keys`; None: whatever they have."""
+
+    tags: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+
+    @property
+    def tags_codes(self) -> tuple[int, ...]:
+        """What to tell the broker; empty for every tag."""
+        return tuple(sorted({java_hash(tag) for tag in self.tags or ()}))
+
+    def select(self, block: RecordBlock) -> RecordBlock:
+        """The wanted records of `block`."""
+        if self.tags is not None:
+            found = pc.is_in(property_column(block, TAGS), pa.array(self.tags, pa.string()))
+            block = block.filter(found.to_numpy(zero_copy_only=False))
+        if self.keys is not None:
+            block = block.filter(_has_any(property_column(block, KEYS), self.keys))
+        return block
+
+
+def _has_any(texts: pa.StringArray, keys: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Which texts have one of `keys` among what stands between their blanks."""
+    tokens = pc.split_pattern(texts, KEY_SEPARATOR)
+    wanted = pc.is_in(tokens.flatten(), pa.array(keys, pa.string()))
+    found = np.zeros(len(texts), np.bool_)
+    found[pc.list_parent_indices(tokens).filter(wanted).to_numpy()] = True
+    return found

@@ -1,0 +1,60 @@
+"""SearchOffsets through real gRPC."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.broker.conftest import RunningBroker, StartBroker
+
+
+async def search(
+    running: RunningBroker, *queues: tuple[str, int, int]
+) -> broker_pb2.SearchOffsetsResponse:
+    times = [
+        broker_pb2.QueueTime(topic=topic, queue_id=queue_id, timestamp_ms=timestamp_ms)
+        for topic, queue_id, timestamp_ms in queues
+    ]
+    response: broker_pb2.SearchOffsetsResponse = await running.data.SearchOffsets(
+        broker_pb2.SearchOffsetsRequest(queues=times)
+    )
+    return response
+
+
+async def test_k05_offsets_are_found_by_time_queue_by_queue(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T", queues=3)
+        begin_ms = running.clock.now_ms()
+        for queue_id in (0, 0, 1, 0):
+            await running.append("T", queue_id, b"x", b"y")
+            running.clock.advance(10)
+        response = await search(
+            running,
+            ("T", 0, begin_ms + 1),
+            ("T", 1, 0),
+            ("T", 0, begin_ms + 30),
+            ("T", 0, begin_ms + 31),
+            ("T", 2, 0),
+        )
+        assert response.status.code == ResponseCode.SUCCESS
+        answers = [(offset.found, offset.offset) for offset in response.offsets]
+        assert answers == [(True, 2), (True, 0), (True, 4), (False, 6), (False, 0)]
+
+
+@pytest.mark.parametrize(
+    ("queue", "code", "words"),
+    [
+        (("Unknown", 0, 0), ResponseCode.TOPIC_NOT_EXIST, "Unknown"),
+        (("T", 4, 0), ResponseCode.INVALID_PARAMETER, "queue id 4"),
+    ],
+)
+async def test_k05_a_wrong_queue_in_a_search_is_named(
+    start_broker: StartBroker, queue: tuple[str, int, int], code: ResponseCode, words: str
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        response = await search(running, ("T", 0, 0), queue)
+        assert response.status.code == code
+        assert words in response.status.remark
+        assert not response.offsets

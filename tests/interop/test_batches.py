@@ -1,0 +1,41 @@
+"""Prepared and committed batches, as RocketMQ's own code sees them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from rocketpy_broker.services.batch_log import BATCHES_QUEUE
+from rocketpy_broker.store.flush import FlushDiskType
+from tests.faults.batch_use import Desk, expected_of
+from tests.interop.stores import Stores, as_rocketmq_sees, queue_files, read
+
+
+def test_s08_rocketmq_reads_committed_messages_once_and_no_prepared_one(stores: Stores) -> None:
+    folder: Path = stores.folder
+    for name in ("config", "commitlog"):
+        (folder / name).mkdir(parents=True)
+    desk = Desk(folder, FlushDiskType.ASYNC_FLUSH)
+    desk.open()
+    for batch_id in range(6):
+        desk.prepare([b"never"], 99)
+        desk.write(batch_id, batch_id + 1)
+    desk.stop()
+    # It is small, and RocketMQ's is not.
+    shutil.rmtree(folder / "index")
+    ours = queue_files(stores)
+    shutil.rmtree(folder / "consumequeue")
+    (folder / "abort").touch()
+    with stores.rocketmq() as theirs:
+        dumps = {queue: theirs.dump(queue) for queue in (*expected_of(0), BATCHES_QUEUE)}
+        theirs.stop()
+    again = queue_files(stores)
+    assert {path: again[path] for path in ours} == ours
+    store = stores.ours()
+    store.open()
+    for queue, dump in dumps.items():
+        assert [as_rocketmq_sees(record) for record in read(store, queue)] == dump
+    for queue in expected_of(0):
+        wanted = [body for batch_id in range(6) for body in expected_of(batch_id)[queue]]
+        assert [record.body for record in read(store, queue)] == wanted
+    store.close()

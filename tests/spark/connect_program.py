@@ -1,0 +1,83 @@
+"""A program under Spark Connect: writes, reads and streams, in a process of its own.
+
+Its argument is the broker's endpoint. It starts a local Connect server with it, which ends with it,
+and prints one JSON object of what it saw.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+SERVER = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+ROWS, PER_BATCH = 1000, 300
+
+
+def session() -> SparkSession:
+    """A session of a Connect server at a free port."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_TESTING"] = "1"  # PySpark then takes a free port, and not always 15002.
+    # What is said to the builder goes to the client's session as well, which refuses it.
+    told = " ".join(f"--conf {name}={value}" for name, value in SERVER.items())
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{told} pyspark-shell"
+    return SparkSession.builder.remote("local[2]").getOrCreate()
+
+
+def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    """A topic, as a batch."""
+    rows = spark.read.format("rocketpy").options(**options).option("columns", "body").load()
+    return rows.selectExpr("string(body) as body")
+
+
+def copy(spark: SparkSession, source: dict[str, str], target: dict[str, str], folder: str) -> int:
+    """Stream from topic to topic until nothing is left; the number of batches."""
+    stream = spark.readStream.format("rocketpy").options(**source)
+    stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", PER_BATCH)
+    writer = stream.load().select("body").writeStream.format("rocketpy").options(**target)
+    query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
+    assert query.awaitTermination(90)
+    return len(query.recentProgress)
+
+
+def main(endpoint: str) -> None:
+    """Batch write, batch read, streaming source and sink, a replay."""
+    spark = session()
+    source = {"endpoints": endpoint, "topic": "connect-source"}
+    target = {"endpoints": endpoint, "topic": "connect-target"}
+    rows = spark.range(ROWS).selectExpr("string(id) as body")
+    rows.write.format("rocketpy").options(**source).mode("append").save()
+    with TemporaryDirectory() as folder:
+        batches = copy(spark, source, target, folder)
+        notes = Path(folder, "commits")
+        last = max(int(note.name) for note in notes.iterdir() if note.name.isdigit())
+        (notes / str(last)).unlink()
+        (notes / f".{last}.crc").unlink()
+        replayed = copy(spark, source, target, folder)
+    found = read(spark, target)
+    seen = {
+        "is_connect": isinstance(spark, ConnectSession),
+        "source": read(spark, source).count(),
+        "batches": batches,
+        "replayed": replayed,
+        "target": found.count(),
+        "distinct": found.distinct().count(),
+    }
+    spark.stop()
+    sys.stdout.write(json.dumps(seen) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

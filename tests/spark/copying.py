@@ -1,0 +1,100 @@
+"""Running `copying_driver` from a test: start it, kill it with all its workers, see what it did."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import psutil
+
+from tests.spark.conftest import Topic
+from tests.spark.copying_driver import Copying
+
+TOP = Path(__file__).parents[2]
+END_SECONDS_MAX = 110
+
+
+class Driver:
+    """A driver process; its output goes to a file beside the checkpoint."""
+
+    def __init__(self, copying: Copying) -> None:
+        self._log = Path(copying.checkpoint + ".log")
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
+        command = [sys.executable, "-m", "tests.spark.copying_driver", json.dumps(asdict(copying))]
+        with self._log.open("a", encoding="utf-8") as log:
+            self._process = subprocess.Popen(
+                command, cwd=TOP, env=environment, stdout=log, stderr=log
+            )
+
+    def log_text(self) -> str:
+        """What it has said so far."""
+        return self._log.read_text(encoding="utf-8")
+
+    def kill(self) -> None:
+        """End it and all that it has started, at once."""
+        kill_with_children(self._process)
+
+    def wait(self) -> None:
+        """Until it has ended by itself."""
+        try:
+            code = self._process.wait(END_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the driver did not end: {self.log_text()[-3000:]}") from None
+        assert code == 0, self.log_text()[-3000:]
+
+
+@contextmanager
+def driver(copying: Copying) -> Iterator[Driver]:
+    """A driver that does not outlive the block."""
+    started = Driver(copying)
+    try:
+        yield started
+    finally:
+        started.kill()
+
+
+def kill_with_children(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it has started, at once."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for child in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(started, timeout=END_SECONDS_MAX)
+    process.wait()
+
+
+def send_numbered(topic: Topic, count: int) -> list[str]:
+    """Send `count` different messages to the topic's two queues; return their bodies, sorted."""
+    for queue_id in (0, 1):
+        topic.send(*numbered(queue_id, count // 2), queue_id=queue_id)
+    return sorted(numbered(0, count // 2) + numbered(1, count // 2))
+
+
+def numbered(queue_id: int, count: int) -> list[str]:
+    """Bodies that tell their queue and their place."""
+    return [f"{queue_id}-{number:06d}" for number in range(count)]
+
+
+def check_copied(source: Topic, target: Topic, sent: list[str]) -> None:
+    """Nothing lost, nothing twice, and the order of each queue kept."""
+    assert target.bodies() == sent
+    rows = target.read().select("queueId", "queueOffset", "body").collect()
+    for queue_id in {row.queueId for row in rows}:
+        queue = sorted((row.queueOffset, row.body) for row in rows if row.queueId == queue_id)
+        assert [offset for offset, _ in queue] == list(range(len(queue)))
+        bodies = [body for _, body in queue]
+        assert bodies == sorted(bodies)

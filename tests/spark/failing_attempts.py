@@ -1,0 +1,90 @@
+"""A Spark program of its own: it writes rows through tasks whose first attempts come to grief.
+
+    python failing_attempts.py HOW KIND ENDPOINT TARGET FOLDER
+
+HOW is `raise` (an attempt fails when the sink has had all its rows) or `kill` (its Python workers
+are killed then, the sink's too). KIND is `batch`, or `stream`, which reads the topic `source`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+ROWS, PARTITIONS = 20_000, 4
+HOW, KIND, ENDPOINT, TARGET, FOLDER = sys.argv[1:]
+OPTIONS = {"endpoints": ENDPOINT, "topic": TARGET, "batchBytesMax": "20000"}
+MASTER = "local[2,20]"
+CONF = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+}
+
+
+def main() -> None:
+    """Write, and end with the job's exit code."""
+    builder = SparkSession.builder.master(MASTER)
+    for name, value in CONF.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    if KIND == "batch":
+        rows = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("cast(id as string) as body")
+        troubled(rows).write.format("rocketpy").options(**OPTIONS).mode("append").save()
+    else:
+        source = {"endpoints": ENDPOINT, "topic": "source", "startingOffsets": "earliest"}
+        source |= {"columns": "body", "minPartitions": str(PARTITIONS)}
+        rows = spark.readStream.format("rocketpy").options(**source).load()
+        writer = troubled(rows).writeStream.format("rocketpy").options(**OPTIONS)
+        writer = writer.option("checkpointLocation", f"{FOLDER}/checkpoint")
+        assert writer.trigger(availableNow=True).start().awaitTermination(270)
+    spark.stop()
+
+
+def troubled(rows: DataFrame) -> DataFrame:
+    """The same rows, through attempts of which the first ones fail."""
+    return rows.mapInArrow({"raise": failing, "kill": dying}[HOW], rows.schema)
+
+
+def attempt() -> int:
+    context = TaskContext.get()
+    assert context is not None
+    return context.attemptNumber()
+
+
+def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Hand over all rows, then fail."""
+    yield from batches
+    if attempt() == 0:
+        raise RuntimeError("a first attempt fails")
+
+
+def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Hand over all rows, then kill every worker that shares this one's parent."""
+    yield from batches
+    if attempt() == 0:
+        for process in Path("/proc").iterdir():
+            if process.name.isdecimal() and process.name != str(os.getpid()):
+                kill_if_child(process, os.getppid())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_if_child(process: Path, parent: int) -> None:
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return  # It has ended meanwhile.
+    if int(fields[1]) == parent:
+        os.kill(int(process.name), signal.SIGKILL)
+
+
+main()

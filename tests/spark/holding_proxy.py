@@ -1,0 +1,157 @@
+"""A gRPC proxy before a broker that can stop the world at a chosen point of a call.
+
+A test arms it with a call's name and a moment; the call that gets there waits until the test lets
+it go, and the test does meanwhile what it wants: kill the caller, the broker, or nobody. Bytes are
+passed on as they are. Holds no state on disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import Enum
+from types import TracebackType
+from typing import Any
+
+import grpc
+
+HOST = "127.0.0.1"
+BYTES_MAX = 64 << 20
+THREADS = 32
+REACHED_SECONDS_MAX = 90.0
+HELD_SECONDS_MAX = 110.0
+# gRPC tells a call without a deadline by one that is very far away.
+DEADLINE_SECONDS_MAX = 1e6
+_OPTIONS = [
+    ("grpc.max_receive_message_length", BYTES_MAX),
+    ("grpc.max_send_message_length", BYTES_MAX),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+# Every other call has one request and one answer.
+PULL, APPEND = "/rocketpy.v1.Broker/Pull", "/rocketpy.v1.Broker/Append"
+COMMIT_BATCH = "/rocketpy.v1.Broker/CommitBatch"
+
+
+class Moment(str, Enum):
+    """Where in a call it is held."""
+
+    ASKED = "asked"  # The broker has not seen the request.
+    ANSWERED = "answered"  # The broker has answered, and the caller does not know.
+
+
+@dataclass
+class Hold:
+    """One place to stop at; the `skip` first times it is passed by."""
+
+    method: str
+    moment: Moment
+    skip: int = 0
+    reached: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def wait_reached(self) -> None:
+        """Until a call stands there."""
+        assert self.reached.wait(REACHED_SECONDS_MAX), f"no {self.method} was {self.moment.value}"
+
+    def release(self) -> None:
+        """Let the call go on, and all that come later."""
+        self.released.set()
+
+
+def _timeout(context: grpc.ServicerContext) -> float | None:
+    """What is left of the caller's deadline; None where it has none."""
+    left = context.time_remaining()
+    return left if left < DEADLINE_SECONDS_MAX else None
+
+
+class HoldingProxy(grpc.GenericRpcHandler):
+    """Listens on a free port of loopback and asks the broker at `target`."""
+
+    def __init__(self, target: str) -> None:
+        self._channel = grpc.insecure_channel(target, _OPTIONS)
+        self._server = grpc.server(ThreadPoolExecutor(THREADS), handlers=[self], options=_OPTIONS)
+        self._port = self._server.add_insecure_port(f"{HOST}:0")
+        self._lock = threading.Lock()
+        self._hold: Hold | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"{HOST}:{self._port}"
+
+    def hold(self, method: str, moment: Moment, skip: int = 0) -> Hold:
+        """Arm one place; one armed before is let go."""
+        with self._lock:
+            if self._hold is not None:
+                self._hold.release()
+            self._hold = Hold(method, moment, skip)
+            return self._hold
+
+    def _pass(self, method: str, moment: Moment) -> None:
+        with self._lock:
+            hold = self._hold
+            if hold is None or (hold.method, hold.moment) != (method, moment):
+                return
+            if hold.skip > 0:
+                hold.skip -= 1
+                return
+        hold.reached.set()
+        hold.released.wait(HELD_SECONDS_MAX)
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
+        """The handler of a call, by the call's kind."""
+        method = details.method
+        if method == APPEND:
+            return grpc.stream_stream_rpc_method_handler(
+                self._streaming(method, self._channel.stream_stream(method))
+            )
+        if method == PULL:
+            return grpc.unary_stream_rpc_method_handler(
+                self._streaming(method, self._channel.unary_stream(method))
+            )
+        return grpc.unary_unary_rpc_method_handler(self._single(method))
+
+    def _single(self, method: str) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+        def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
+            self._pass(method, Moment.ASKED)
+            forward: Any = self._channel.unary_unary(method)
+            try:
+                answer: bytes = forward(request, timeout=_timeout(context))
+            except grpc.RpcError as error:
+                context.abort(error.code(), error.details() or "")
+            self._pass(method, Moment.ANSWERED)
+            return answer
+
+        return handle
+
+    def _streaming(
+        self, method: str, forward: Any
+    ) -> Callable[[Any, grpc.ServicerContext], Iterator[bytes]]:
+        def handle(request: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
+            self._pass(method, Moment.ASKED)
+            call = forward(request, timeout=_timeout(context))
+            context.add_callback(call.cancel)
+            try:
+                for answer in call:
+                    self._pass(method, Moment.ANSWERED)
+                    yield answer
+            except grpc.RpcError as error:
+                context.abort(error.code(), error.details() or "")
+
+        return handle
+
+    def __enter__(self) -> HoldingProxy:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._hold is not None:
+            self._hold.release()
+        self._server.stop(0).wait()
+        self._channel.close()

@@ -1,0 +1,172 @@
+"""A Spark program of its own: it writes rows through tasks of which two attempts run at once.
+
+    python rival_attempts.py MASTER ENDPOINT FOLDER
+
+Each job writes to the topic of its name; the streams read what the first job, a batch, has written.
+The sink is the real one, with something in the way of some attempts. Each of these tells in
+FOLDER/attempts its job and role, its number and host, and how far it has come; or that it waited
+for another one in vain, as it does where Spark starts no second attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from pyspark_rocketpy import DefaultSource
+from pyspark_rocketpy.sink import RocketpyStreamWriter, RocketpyWriter, RowsWritten
+
+MASTER, ENDPOINT, FOLDER = sys.argv[1:]
+ROWS, PARTITIONS = 20_000, 3
+# The roles of a job's partitions. `standing`: the first attempt never ends. `racing`: the first one
+# ends when the second one does. `killing`: the first one kills its executor when it has written.
+JOBS = {
+    "batch": {0: "standing", 1: "racing"},
+    "stream": {0: "standing", 1: "racing"},
+    "killed": {0: "killing"},
+}
+STAND_SECONDS_MAX = 60.0
+LOOK_SECONDS = 0.01
+CONF = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.executor.memory": "512m",
+    "spark.python.task.killTimeout": "100ms",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.0",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation.efficiency.enabled": "false",
+}
+Batches = Iterator[pa.RecordBatch]
+
+
+def main() -> None:
+    """Run all jobs; the exit code tells whether Spark was content."""
+    builder = SparkSession.builder.master(MASTER)
+    for name, value in CONF.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    spark.dataSource.register(RivalSource)
+    Path(FOLDER, "attempts").touch()
+    write_batch(spark, "batch")
+    write_stream(spark, "stream")
+    write_stream(spark, "killed")
+    spark.stop()
+
+
+def options(topic: str) -> dict[str, str]:
+    return {"endpoints": ENDPOINT, "topic": topic, "batchBytesMax": "20000"}
+
+
+def write_batch(spark: SparkSession, topic: str) -> None:
+    rows = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("cast(id as string) as body")
+    rows.write.format("rival").options(**options(topic)).mode("append").save()
+
+
+def write_stream(spark: SparkSession, topic: str) -> None:
+    source = {"endpoints": ENDPOINT, "topic": "batch", "startingOffsets": "earliest"}
+    source |= {"columns": "body", "minPartitions": str(PARTITIONS)}
+    rows = spark.readStream.format("rocketpy").options(**source).load()
+    writer = rows.writeStream.format("rival").options(**options(topic))
+    writer = writer.option("checkpointLocation", f"{FOLDER}/{topic}")
+    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+
+
+class RivalSource(DefaultSource):
+    """The connector, with something in the way of its writers."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rival"
+
+    def writer(self, schema: StructType, overwrite: bool) -> RocketpyWriter:
+        return RivalWriter(*self._sink_plan(schema))
+
+    def streamWriter(  # noqa: N802 (the name is PySpark's)
+        self, schema: StructType, overwrite: bool
+    ) -> RocketpyStreamWriter:
+        return RivalStreamWriter(*self._sink_plan(schema))
+
+
+class RivalWriter(RocketpyWriter):
+    def write(self, iterator: Batches) -> RowsWritten:
+        return rival_write(self._sink._config.topic, super().write, iterator)
+
+
+class RivalStreamWriter(RocketpyStreamWriter):
+    def write(self, iterator: Batches) -> RowsWritten:
+        return rival_write(self._sink._config.topic, super().write, iterator)
+
+
+def rival_write(
+    topic: str | None, write: Callable[[Batches], RowsWritten], batches: Batches
+) -> RowsWritten:
+    """Write as the sink does, and get in the way of that."""
+    context = TaskContext.get()
+    assert topic is not None
+    assert context is not None
+    number = context.attemptNumber()
+    role = JOBS[topic].get(context.partitionId())
+    if role is None:
+        return write(batches)
+    attempt = f"{topic} {role} {number} {os.environ['SPARK_LOCAL_IP']}"
+    if role == "standing" and number == 0:
+        return write(then_stand_still(batches, attempt))
+    if number > 0:
+        wait_told(f"{topic} {role} 0 ")  # Spark may start it long before the first one is there.
+    written = write(batches)
+    tell(f"{attempt} written")
+    if role == "racing" and number == 0:
+        wait_told(f"{topic} {role} 1 ")
+    if role == "killing" and number == 0:
+        executor().kill()
+        wait_told("nothing more")
+    return written
+
+
+def then_stand_still(batches: Batches, attempt: str) -> Batches:
+    """All rows, and never an end."""
+    yield from batches
+    tell(f"{attempt} handed over")
+    wait_told("nothing more")
+
+
+def executor() -> psutil.Process:
+    """The one that this worker belongs to: the parent of its workers' daemon."""
+    parents = psutil.Process().parents()
+    return next(process for process in parents if process.name() == "java")
+
+
+def tell(line: str) -> None:
+    with Path(FOLDER, "attempts").open("a", encoding="utf-8") as attempts:
+        attempts.write(line + "\n")
+
+
+def wait_told(beginning: str) -> None:
+    """Until some attempt has told a line with this beginning, or until Spark kills this one."""
+    deadline = time.monotonic() + STAND_SECONDS_MAX
+    while not any(
+        line.startswith(beginning) for line in Path(FOLDER, "attempts").read_text().splitlines()
+    ):
+        if time.monotonic() > deadline:
+            tell(f"in vain: {beginning!r} was not told")
+            raise TimeoutError(beginning)
+        time.sleep(LOOK_SECONDS)
+
+
+main()

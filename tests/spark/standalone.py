@@ -1,0 +1,85 @@
+"""A Spark cluster of one test: a master and two workers, each worker on a host name of its own.
+
+Spark runs a second attempt of a task only on another host than the first one's. Here the hosts are
+addresses of the loopback, so that all is on this machine and nothing is heard outside of it. Master
+and workers end with the test, and their executors with them; they keep nothing but logs.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+
+from tests.spark.copying import kill_with_children
+
+MASTER_HOST, WORKER_HOSTS = "127.0.0.1", ("127.0.0.2", "127.0.0.3")
+CORES = 2  # Of each worker: one may stand still while the other one works.
+DEPLOY = "org.apache.spark.deploy"
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+START_SECONDS_MAX = 60.0
+LOOK_SECONDS = 0.02
+
+
+@contextmanager
+def two_hosts(folder: Path) -> Iterator[str]:
+    """The address of a master whose workers write to `folder`."""
+    port = free_port()
+    master = f"spark://{MASTER_HOST}:{port}"
+    with ExitStack() as stack:
+
+        def start(name: str, host: str, *arguments: str) -> subprocess.Popen[bytes]:
+            with (folder / f"{name}-{host}.log").open("w", encoding="utf-8") as log:
+                process = subprocess.Popen(
+                    [SPARK_CLASS, f"{DEPLOY}.{name}", "--host", host, *arguments],
+                    env=environment(host, folder),
+                    stdout=log,
+                    stderr=log,
+                )
+            stack.callback(kill_with_children, process)
+            return process
+
+        # A worker that finds no master waits for many seconds before it asks again.
+        page = ("--webui-port", "0")
+        wait_listening(start("master.Master", MASTER_HOST, *page, "--port", str(port)), port)
+        for host in WORKER_HOSTS:
+            size = ("--cores", str(CORES), "--memory", "1g")
+            work = ("--work-dir", str(folder / "work"))
+            start("worker.Worker", host, *page, *size, *work, master)
+        yield master
+
+
+def environment(host: str, folder: Path) -> dict[str, str]:
+    """For any part of the cluster, drivers too: on this host alone."""
+    return {
+        **os.environ,
+        "SPARK_LOCAL_IP": host,
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",  # Its port is a fixed one.
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+
+
+def free_port() -> int:
+    with socket.create_server((MASTER_HOST, 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def wait_listening(master: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while True:
+        try:
+            socket.create_connection((MASTER_HOST, port)).close()
+        except ConnectionRefusedError:
+            assert master.poll() is None, "the master has ended; see its log"
+            assert time.monotonic() < deadline, "the master has not come up"
+            time.sleep(LOOK_SECONDS)
+        else:
+            return

@@ -1,0 +1,45 @@
+"""The connector under Spark Connect, in a process of its own beside the suite's classic session."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker import LocalBroker
+
+PROGRAM = Path(__file__).with_name("connect_program.py")
+# These would make the client's session a classic one, or lead it to another server.
+OTHERS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_spark_connect_reads_writes_and_streams_exactly_once(
+    rocketpy_broker: LocalBroker, tmp_path: Path
+) -> None:
+    for topic in ("source", "target"):
+        rocketpy_broker.create_topic(f"connect-{topic}", queues=2)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", PROGRAM, rocketpy_broker.endpoint],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name not in OTHERS},
+        timeout=380,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen == {
+        "is_connect": True,
+        "source": 1000,
+        "batches": 4,
+        "replayed": 1,
+        "target": 1000,
+        "distinct": 1000,
+    }

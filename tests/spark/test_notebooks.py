@@ -1,0 +1,118 @@
+"""The notebooks run to their end, as programs and as Databricks runs them, cell by cell.
+
+Each asserts in its cells what it says; here is checked that it gets to its end, and how.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"
+NOTEBOOKS = ("quick_start", "exactly_once", "flights")
+PNG = b"\x89PNG\r\n"
+
+# What a notebook is told, so that it is done soon; and the last line that it prints.
+FEWER = {
+    "quick_start": ({"ROCKETPY_ORDERS": "1000"}, "1500 orders written, each read once."),
+    "exactly_once": ({"ROCKETPY_PAYMENTS": "2000"}, "2000 payments, each booked once."),
+    "flights": ({"ROCKETPY_FLIGHTS": "30000"}, "Nothing lost, nothing twice."),
+}
+
+
+def text_of(notebook: str) -> str:
+    return (FOLDER / f"{notebook}.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_notebook_runs_to_its_end_as_a_program(notebook: str, tmp_path: Path) -> None:
+    told, last_line = FEWER[notebook]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", FOLDER / f"{notebook}.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, **told, "TMPDIR": str(temporary), "MPLBACKEND": "agg"},
+        timeout=380,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == last_line
+    charts = {path.name: path.read_bytes() for path in tmp_path.glob("*.png")}
+    assert set(charts) == ({"delays.png", "lag.png"} if notebook == "flights" else set())
+    assert all(chart.startswith(PNG) for chart in charts.values())
+    # Spark's JVM leaves folders of its own; a broker's store and a checkpoint are ours.
+    assert not [path for path in temporary.iterdir() if path.name.startswith((notebook, "rocket"))]
+
+
+class Widgets:
+    """Databricks' widgets, as the person has set them."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.values = values
+        self.defaults: dict[str, str] = {}
+
+    def text(self, name: str, default: str) -> None:
+        self.defaults[name] = default
+
+    def get(self, name: str) -> str:
+        return self.values.get(name, self.defaults[name])
+
+
+class Utilities:
+    """`dbutils`."""
+
+    def __init__(self, widgets: Widgets) -> None:
+        self.widgets = widgets
+
+
+def test_a_notebook_runs_cell_by_cell_with_databricks_names(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    shown: list[DataFrame] = []
+    widgets = Widgets({"orders": "200"})
+    display: Callable[[DataFrame], None] = shown.append
+    names: dict[str, Any] = {"spark": spark, "display": display, "dbutils": Utilities(widgets)}
+    for number, cell in enumerate(text_of("quick_start").split(SEPARATOR)):
+        exec(compile(cell, f"cell {number}", "exec"), names)
+    assert widgets.defaults == {"orders": "10000", "queues": "4"}
+    assert [frame.columns for frame in shown][-1] == ["tags", "count"]
+    assert "700 orders written, each read once." in capsys.readouterr().out
+    assert spark.range(1).count() == 1, "a session that was there before stays"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_notebook_has_databricks_source_format(notebook: str) -> None:
+    text = text_of(notebook)
+    assert text.startswith(HEADER + "\n# MAGIC %md\n# MAGIC # ")
+    for cell in text.removeprefix(HEADER + "\n").split(SEPARATOR):
+        lines = cell.strip().splitlines()
+        assert lines, "a cell is empty"
+        is_magic = lines[0].startswith("# MAGIC %")
+        assert all(line.startswith("# MAGIC") == is_magic for line in lines), cell
+    lines = text.splitlines()
+    first_import = next(n for n, line in enumerate(lines) if line.startswith(("import ", "from ")))
+    before = [line for line in lines[:first_import] if line.startswith("# MAGIC %")]
+    assert before[1].startswith("# MAGIC %pip install 'pyspark-rocketpy[broker]'")
+    assert before[2:] == ["# MAGIC %restart_python"]
+
+
+def test_every_notebook_is_tested_and_in_the_readme() -> None:
+    found = {path.stem for path in FOLDER.glob("*.py") if path.stem != "surroundings"}
+    assert found == set(NOTEBOOKS)
+    readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    for notebook in NOTEBOOKS:
+        assert f"](notebooks/{notebook}.py)" in readme

@@ -1,0 +1,59 @@
+"""A PySpark that is too old is refused, before anything else of it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pyspark
+import pytest
+from pyspark.sql.types import StructType
+
+from pyspark_rocketpy import DefaultSource
+from pyspark_rocketpy.errors import VersionError
+
+SCHEMA = StructType().add("body", "binary")
+USES: dict[str, Callable[[DefaultSource], object]] = {
+    "schema": lambda source: source.schema(),
+    "reader": lambda source: source.reader(SCHEMA),
+    "streamReader": lambda source: source.streamReader(SCHEMA),
+    "writer": lambda source: source.writer(SCHEMA, overwrite=False),
+    "streamWriter": lambda source: source.streamWriter(SCHEMA, overwrite=False),
+}
+HEAVY = ("pyspark_rocketpy.source", "pyspark_rocketpy.sink")
+
+
+def source() -> DefaultSource:
+    return DefaultSource({"endpoints": "127.0.0.1:1", "topic": "orders"})
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("version", ["4.1.4", "4.0.0.dev1", "3.5.9"])
+def test_an_older_pyspark_is_refused_by_its_version(
+    use: Callable[[DefaultSource], object], version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pyspark, "__version__", version)
+    # These import what an older PySpark has not.
+    for module in HEAVY:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(VersionError, match=f"PySpark {version} is too old, at least 4.2 is needed"):
+        use(source())
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("version", ["4.2.0", "4.3.0+vendor", "4.10.1", "5.0.0.dev2"])
+def test_a_newer_pyspark_is_accepted(
+    use: Callable[[DefaultSource], object], version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pyspark, "__version__", version)
+    use(source())
+
+
+def test_a_pyspark_without_python_sources_is_refused_at_the_import() -> None:
+    program = "import sys; sys.modules['pyspark.sql.datasource'] = None; import pyspark_rocketpy"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "ROCKETPY_VERSION: PySpark " in done.stderr.splitlines()[-1]
