@@ -65,7 +65,8 @@ test-matrix: java $(patsubst %,.venv-pyspark-%/installed,$(SPARKS) $(SPARK_TOO_O
 		if [ $$version = $(SPARK_TOO_OLD) ]; then
 			$$python tests/spark/refused.py
 		else
-			$$python -m pytest -m "not torture and not interop" tests/unit/connector tests/spark $(ARGS)
+			$$python -m pytest -m "not torture and not interop" $(SIDE_BY_SIDE) \
+				tests/unit/connector tests/spark $(ARGS)
 		fi
 	done
 
@@ -86,7 +87,7 @@ interop: $(INSTALLED) $(INTEROP)/compiled ## Compare our stores with RocketMQ's 
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m interop tests/interop $(ARGS)
 
-torture: $(INSTALLED) tools ## Kill, cut power and let calls fail, thousands of times: an hour
+torture: $(INSTALLED) tools ## Kill, cut power and let calls fail, thousands of times: for hours
 	@$(BIN)/python -m pytest -m torture $(ARGS)
 
 lint: $(INSTALLED) ## Check style, types, the arrows between rooms, and limits

@@ -108,22 +108,23 @@ def run_triggers(spark: SparkSession, broker: LocalBroker, folder: Path) -> Resu
 
 
 def run_wake_ups(broker: LocalBroker) -> Result:
-    """From sending a message to the return of the latestOffset that waits for it."""
+    """From sending a message to the return of the latestOffset that tells of it.
+
+    Spark asks again and again; only an asker that got nothing the last time is held.
+    """
     topic = new_topic(broker)
     source = DefaultSource({"endpoints": broker.endpoint, "topic": topic, "pollTimeout": "10s"})
     reader = source.streamReader(source.schema())
     limit = reader.getDefaultReadLimit()
     sender = Sender(broker, topic)
     offset, times = reader.initialOffset(), []
-    offset = reader.latestOffset(offset, limit)
-    sender.send()
-    offset = reader.latestOffset(offset, limit)
     for _ in range(WAKE_UPS):
         sent: list[float] = []
         timer = threading.Timer(0.02, lambda sent=sent: sent.append(sender.send()))
         timer.start()
-        offset = reader.latestOffset(offset, limit)
-        woke = time.monotonic()
+        while (latest := reader.latestOffset(offset, limit)) == offset:
+            pass
+        offset, woke = latest, time.monotonic()
         timer.join()
         times.append((woke - sent[0]) * 1000)
     sender.close()
@@ -172,14 +173,16 @@ def run_latency(spark: SparkSession, broker: LocalBroker, folder: Path) -> list[
 def idle_percent() -> float:
     """Processor time of this process's children but the broker, per second, while nothing comes."""
 
-    def cpu_seconds() -> float:
+    def cpu_seconds() -> dict[int, float]:
         found = psutil.Process().children(recursive=True)
         mine = [one for one in found if "rocketpy_broker" not in " ".join(one.cmdline())]
-        return sum(sum(one.cpu_times()[:2]) for one in mine)
+        return {one.pid: sum(one.cpu_times()[:2]) for one in mine}
 
     begin = cpu_seconds()
     time.sleep(IDLE_SECONDS)
-    return (cpu_seconds() - begin) / IDLE_SECONDS * 100
+    # Spark ends idle workers; what the last second of one took is not seen.
+    used = sum(seconds - begin.get(pid, 0) for pid, seconds in cpu_seconds().items())
+    return used / IDLE_SECONDS * 100
 
 
 def run() -> list[Result]:

@@ -20,7 +20,7 @@ from tests.spark.copying_driver import BATCH_ROWS, Copying
 from tests.spark.holding_proxy import APPEND, COMMIT_BATCH, PULL, HoldingProxy, Moment
 
 MESSAGES = 12 * BATCH_ROWS
-ROUNDS_TORTURE = 100
+ROUNDS_TORTURE = (10, 100)
 LOOK_SECONDS = 0.002
 DONE_SECONDS_MAX = 90.0
 
@@ -47,7 +47,13 @@ POINTS = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "rounds",
-    [1, pytest.param(ROUNDS_TORTURE, marks=(pytest.mark.torture, pytest.mark.timeout(24 * 3600)))],
+    [
+        1,
+        *[
+            pytest.param(rounds, marks=(pytest.mark.torture, pytest.mark.timeout(24 * 3600)))
+            for rounds in ROUNDS_TORTURE
+        ],
+    ],
 )
 def test_s1_a_driver_killed_at_any_point_of_a_batch_loses_and_doubles_nothing(
     rounds: int, new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
