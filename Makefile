@@ -58,17 +58,19 @@ test: $(INSTALLED) java tools ## Run the tests
 test-matrix: ## Run the connector's tests with PySpark 4.2 and 4.3
 test-matrix: java $(patsubst %,.venv-pyspark-%/installed,$(SPARKS) $(SPARK_TOO_OLD))
 	@$(USE_JAVA)
+	failed=
 	for version in $(SPARKS) $(SPARK_TOO_OLD); do
 		echo "make: PySpark $$version"
 		python=$(CURDIR)/.venv-pyspark-$$version/bin/python
 		export PYSPARK_PYTHON=$$python PYSPARK_DRIVER_PYTHON=$$python
 		if [ $$version = $(SPARK_TOO_OLD) ]; then
-			$$python tests/spark/refused.py
+			$$python tests/spark/refused.py || failed="$$failed $$version"
 		else
 			$$python -m pytest -m "not torture and not interop" $(SIDE_BY_SIDE) \
-				tests/unit/connector tests/spark $(ARGS)
+				tests/unit/connector tests/spark $(ARGS) || failed="$$failed $$version"
 		fi
 	done
+	if [ -n "$$failed" ]; then echo "make: failed with PySpark$$failed" >&2; exit 1; fi
 
 .venv-pyspark-$(SPARK_TOO_OLD)/installed: PACKAGES = . 'pandas<3'
 .venv-pyspark-%/installed: PACKAGES = '.[dev]'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,18 @@ def test_messages_of_a_group_lie_in_one_queue_in_their_order(
         assert len({row.queueId for row in of_group}) == 1
         of_group.sort(key=lambda row: row.queueOffset)
         assert [int(row.body) for row in of_group] == list(range(group, 12_000, 7))
+
+
+def test_a_thread_of_ones_own_writes_as_the_readme_says(topic: Topic) -> None:
+    rows = topic.spark.createDataFrame([("a",)], "body string")
+
+    def save() -> None:
+        topic.spark.createDataFrame([], "x int")
+        topic.write(rows)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(save).result()
+    assert topic.bodies() == ["a"]
 
 
 def test_keys_may_be_one_string_or_many(topic: Topic) -> None:

@@ -30,6 +30,8 @@ from tests.unit.connector.scripted_pulls import (
 )
 
 MIB = 1 << 20
+# What the kernel holds of a stream that nobody reads; it grows where the machine is busy.
+SOCKET_BYTES_MAX = 4 * MIB
 SCHEMA = pa.schema([pa.field(name, COLUMN_TYPES[name], nullable=False) for name in ("body",)])
 
 
@@ -235,7 +237,7 @@ def test_k03_what_is_fetched_ahead_is_bounded(prefetch_bytes_max: int) -> None:
         next(found)
         ahead = settled(sent)
         # A batch ends where the next record is known, so two responses have been taken.
-        assert prefetch_bytes_max // 2 <= ahead <= prefetch_bytes_max + MIB
+        assert prefetch_bytes_max // 2 <= ahead <= prefetch_bytes_max + SOCKET_BYTES_MAX
         found.close()  # type: ignore[attr-defined]
         forget_client(client)
 
