@@ -19,7 +19,7 @@ STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
 # What runs in a forked process or a new one does not count; test_f10 traces lines itself.
 COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
 COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/test_f06* \
-	tests/faults/test_f11* tests/faults/test_m01*
+	tests/faults/test_f11* tests/faults/test_m01* tests/faults/test_s08*
 # Spark's tests, which share a session, in one process, and all others in a second one beside it.
 SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup
 COVERING := not torture and not interop and not spark

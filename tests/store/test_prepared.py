@@ -1,0 +1,75 @@
+"""Prepared records that were damaged or lost after their batch had been decided."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.prepared import PreparedRange, mark_prepared
+from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from tests.blocks import bodies_of, wire_block
+from tests.store.conftest import OpenStore
+from tests.store.messages import QUEUE, put
+from tests.store.planted_faults import flip
+
+BODIES = [b"first", b"second", b"third"]
+
+
+@pytest.fixture
+def store(new_store: OpenStore) -> MessageStore:
+    """An open store."""
+    opened = new_store()
+    opened.open()
+    return opened
+
+
+def prepare(store: MessageStore) -> tuple[PreparedRange, list[int]]:
+    """The prepared bodies, and where each of their records begins."""
+    block = wire_block(QUEUE.topic, BODIES).parsed()
+    mark_prepared(block, 7)
+    offset = store.append(QUEUE, block).physical_offset
+    wanted = PreparedRange(QUEUE, offset, len(block.data), len(block))
+    return wanted, (block.positions + offset).tolist()
+
+
+def flip_body_of(store: MessageStore, body: bytes) -> None:
+    (segment,) = store._log.files.segments
+    flip(segment.path, bytes(segment.view).index(body))
+
+
+def test_s08_a_record_damaged_after_the_decision_is_passed_over_alone(store: MessageStore) -> None:
+    wanted, offsets = prepare(store)
+    flip_body_of(store, b"second")
+    found, offset = [], wanted.offset
+    while offset < wanted.end:
+        part = store.prepared.committed_part(wanted, offset)
+        assert part.end > offset
+        offset = part.end
+        if part.block is not None:
+            found += bodies_of(part.block.data.tobytes(), part.block.sizes)
+            flags = part.block.header["sys_flag"]
+            assert (flags & TRANSACTION_MASK == TRANSACTION_COMMIT).all()
+    assert found == [b"first", b"third"]
+    assert store.prepared.end_of(offsets[0]) == offsets[1]
+    assert store.prepared.end_of(offsets[1]) == offsets[2]
+
+
+def test_s08_what_the_log_has_no_more_is_passed_over(store: MessageStore) -> None:
+    wanted, _ = prepare(store)
+    behind = PreparedRange(QUEUE, wanted.end, 100, 1)
+    part = store.prepared.committed_part(behind, behind.offset)
+    assert (part.block, part.end) == (None, behind.end)
+    assert store.prepared.end_of(wanted.end) == wanted.end + 1
+
+
+def test_s08_committed_records_are_found_on_both_sides_of_damage(store: MessageStore) -> None:
+    wanted, offsets = prepare(store)
+    block = store.prepared.committed_part(wanted, wanted.offset).block
+    assert block is not None
+    begin = store.append(QUEUE, block).physical_offset
+    put(store, [b"plain"])
+    flip_body_of(store, b"plain")
+    put(store, [b"behind"])
+    committed = np.concatenate(list(store.prepared.committed_from(begin)))
+    assert committed.tolist() == offsets
