@@ -51,6 +51,7 @@ CUTS_QUICK = 60
 CUTS_TORTURE = 5_000
 # Prime, so that every kind of call gets its turn.
 KILLS_STRIDE = 5
+torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 modes = pytest.mark.parametrize("flush", list(FlushDiskType))
 
 
@@ -117,9 +118,7 @@ def test_s08_killed_again_and_again_a_batch_is_there_once_or_not_at_all(
         check(folder, flush)
 
 
-@pytest.mark.parametrize(
-    "cuts", [CUTS_QUICK, pytest.param(CUTS_TORTURE, marks=(pytest.mark.torture,))]
-)
+@pytest.mark.parametrize("cuts", [CUTS_QUICK, pytest.param(CUTS_TORTURE, marks=torture)])
 def test_s08_after_a_power_cut_what_was_answered_is_there_once(seed: int, cuts: int) -> None:
     chance = random.Random(seed)
     for _ in range(cuts):

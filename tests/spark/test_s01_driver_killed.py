@@ -43,12 +43,12 @@ POINTS = {
 }
 
 
+# Of two time-outs the function's would win.
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "rounds",
     [
-        1,
+        pytest.param(1, marks=pytest.mark.timeout(600)),
         *[
             pytest.param(rounds, marks=(pytest.mark.torture, pytest.mark.timeout(24 * 3600)))
             for rounds in ROUNDS_TORTURE

@@ -117,11 +117,10 @@ def seeds(count: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "count",
     [
-        SEEDS_QUICK,
+        pytest.param(SEEDS_QUICK, marks=pytest.mark.timeout(600)),
         pytest.param(SEEDS_TORTURE, marks=(pytest.mark.torture, pytest.mark.timeout(7200))),
     ],
 )
