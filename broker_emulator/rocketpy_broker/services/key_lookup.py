@@ -6,7 +6,7 @@ its ranges. Where the index cannot tell, the answer is the range itself. Holds n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ PLACES_OF_KEY_MAX = 1_000
 PLACES_MAX = 10_000
 # To begin another pull costs as much as to read on over so many messages.
 GAP_MAX = 256
+Offsets = NDArray[np.int64]
+NOWHERE: Offsets = np.zeros(0, np.int64)
 
 
 class KeyLookupService:
@@ -51,8 +53,8 @@ class KeyLookupService:
             found += [part] if places is None else _parts(part, places)
         return found
 
-    async def _places(self, topic: str, keys: Iterable[str]) -> list[Place] | None:
-        """Those of all keys; None where they are not known, or too many."""
+    async def _places(self, topic: str, keys: Iterable[str]) -> dict[int, Offsets] | None:
+        """Queue offsets of all keys, ascending, by queue; None where not known, or too many."""
         places: list[Place] = []
         for key in keys:
             found = self._store.messages.all_by_key(topic, key, PLACES_OF_KEY_MAX)
@@ -60,15 +62,17 @@ class KeyLookupService:
                 return None
             places += found
             await give_way()
-        return places
+        by_queue: dict[int, list[int]] = {}
+        for place in places:
+            by_queue.setdefault(place.queue_id, []).append(place.queue_offset)
+        return {i: np.unique(np.array(offsets, np.int64)) for i, offsets in by_queue.items()}
 
 
-def _parts(part: OffsetRange, places: Iterable[Place]) -> list[OffsetRange]:
+def _parts(part: OffsetRange, places: Mapping[int, Offsets]) -> list[OffsetRange]:
     """What of a range has the places in it; those that are close together share one."""
-    queue_id = part.queue.queue_id
-    wanted = [place.queue_offset for place in places if place.queue_id == queue_id]
-    offsets: NDArray[np.int64] = np.unique(np.array(wanted, np.int64))
-    offsets = offsets[(offsets >= part.begin) & (offsets < part.end)]
+    offsets = places.get(part.queue.queue_id, NOWHERE)
+    begin, end = np.searchsorted(offsets, [part.begin, part.end])
+    offsets = offsets[begin:end]
     return [
         OffsetRange(part.queue, int(run[0]), int(run[-1]) + 1)
         for run in np.split(offsets, np.flatnonzero(np.diff(offsets) > GAP_MAX) + 1)
