@@ -36,13 +36,14 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup java tools demo test coverage torture interop lint bench proto wheel clean
-.PHONY: test-matrix
+.PHONY: test-matrix docker compose
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' Makefile
 	echo
 	echo "PYTHON=python3.12 chooses the interpreter."
 	echo "ARGS='...' goes to test, test-matrix, coverage, torture and bench."
+	echo "ROCKETPY_CACHE=folder keeps what interop fetches outside the clone."
 	echo "SPARKS=4.2 lets test-matrix take that version alone."
 
 setup: $(INSTALLED) java ## Make .venv with every dependency, and see that Java 17 or newer is there
@@ -100,7 +101,7 @@ lint: $(INSTALLED) ## Check style, types, the arrows between rooms, and limits
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -q tests/test_tidy.py
 
-bench: $(INSTALLED) java ## Measure every performance figure of the README
+bench: $(INSTALLED) java ## Measure every figure of docs/performance.md
 	@$(USE_JAVA)
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -119,16 +120,31 @@ proto: $(PROTO_VENV)/installed ## Generate the stubs from proto/rocketpy/v1
 	sed -E -i 's/^from rocketpy\.v1 import/from rocketpy_proto.rocketpy.v1 import/' $(STUB_FILES)
 	sha256sum $(PROTO_FILES) $(STUB_FILES) > proto/stubs.sha256
 
-# RocketMQ's jars are fetched once; from then on compiling and testing need no network.
+# RocketMQ's jars are fetched once; from then on compiling and testing need no network. They are
+# kept in the folder that ROCKETPY_CACHE names, or else in the clone.
 $(INTEROP)/fetched: $(INTEROP_SOURCES)/pom.xml | java
 	@need="Maven"
 	command="apt-get update -q && apt-get install -qy maven"
-	if ! command -v mvn > /dev/null; then $(RUN_AS_ROOT); fi
 	$(USE_JAVA)
-	echo "make: fetching RocketMQ's store and broker into $(INTEROP)"
+	jars=$(CURDIR)/$(INTEROP)/jars
+	if [ -n "$${ROCKETPY_CACHE:-}" ]; then
+		jars=$$ROCKETPY_CACHE/rocketmq-$$(cksum < $(INTEROP_SOURCES)/pom.xml | cut -d ' ' -f 1)
+	fi
+	if [ ! -e "$$jars/complete" ]; then
+		echo "make: fetching RocketMQ's store and broker into $$jars"
+		if ! command -v mvn > /dev/null; then
+			(
+				$(RUN_AS_ROOT)
+			)
+		fi
+		rm -rf "$$jars"
+		mvn -q -B -f $(INTEROP_SOURCES)/pom.xml dependency:copy-dependencies \
+			-DincludeScope=runtime -DoutputDirectory="$$jars"
+		touch "$$jars/complete"
+	fi
+	mkdir -p $(INTEROP)
 	rm -rf $(INTEROP)/lib
-	mvn -q -B -f $(INTEROP_SOURCES)/pom.xml dependency:copy-dependencies \
-		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(INTEROP)/lib
+	ln -s "$$jars" $(INTEROP)/lib
 	touch $@
 
 $(INTEROP)/compiled: $(INTEROP)/fetched $(INTEROP_SOURCES)/*.java
@@ -144,6 +160,17 @@ $(INTEROP)/compiled: $(INTEROP)/fetched $(INTEROP_SOURCES)/*.java
 
 wheel: $(INSTALLED) ## Build the wheel and the source distribution into dist/
 	@$(BIN)/python -m build --no-isolation
+
+docker: ## Build the images of broker and notebooks, with docker or podman
+	@$(FIND_ENGINE)
+	for image in broker notebooks; do
+		$$engine build $$format -f docker/Dockerfile --target $$image -t rocketpy-$$image .
+	done
+
+compose: docker ## Run a broker, and JupyterLab with the notebooks, until Ctrl-C
+	@$(FIND_ENGINE)
+	$(FIND_COMPOSE)
+	$$compose -f docker/docker-compose.yml up
 
 clean: ## Remove what tools and runs left behind; .venv stays
 	@rm -rf .venv-pyspark-* $(PROTO_VENV) $(INTEROP) build dist delays.png lag.png
@@ -204,6 +231,44 @@ tools:
 			$(RUN_AS_ROOT)
 		) || echo "make: going on without; the tests that need them are skipped" >&2
 	fi
+
+# Sets $$engine to the first program whose engine answers: a program may be there without one.
+# Podman's own format of images knows no health check.
+define FIND_ENGINE
+engine=
+format=
+for program in docker podman; do
+	if "$$program" info > /dev/null 2>&1; then engine=$$program; break; fi
+done
+if [ -z "$$engine" ]; then
+	found=
+	for program in docker podman; do
+		if command -v "$$program" > /dev/null; then found="$$found $$program"; fi
+	done
+	if [ -n "$$found" ]; then
+		echo "make: no container engine answers:$$found is installed, but '$${found##* } info'" \
+			"fails; start the engine, or see what that command says" >&2
+	else
+		echo "make: no container engine: neither docker nor podman is installed;" \
+			"install one, see docker/README.md" >&2
+	fi
+	exit 1
+fi
+if [ "$$engine" = podman ]; then format="--format docker"; fi
+endef
+
+# Sets $$compose to what reads compose files for $$engine.
+define FIND_COMPOSE
+compose=
+if $$engine compose version > /dev/null 2>&1; then
+	compose="$$engine compose"
+elif command -v "$$engine-compose" > /dev/null; then
+	compose=$$engine-compose
+else
+	echo "make: $$engine has no compose; install its plugin or $$engine-compose" >&2
+	exit 1
+fi
+endef
 
 # Runs the shell's $$command where that can work; else says how to get what its $$need names.
 define RUN_AS_ROOT

@@ -19,8 +19,8 @@ from benchmarks.harness import Result
 from benchmarks.report import terminal_table, to_json
 
 MODULES = [
-    *("record", "store", "index", "growth", "senders", "pull"),
-    *("source", "sink", "latency", "memory"),
+    *("record", "store", "index", "growth", "senders", "batches", "pull"),
+    *("source", "sink", "queues", "latency", "memory"),
 ]
 PROFILE_LINES = 25
 console = Console()

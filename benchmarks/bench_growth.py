@@ -1,7 +1,7 @@
 """A store that grows: whether appends stay as cheap at ten million messages, and starts as quick.
 
 One store is filled; on the way the cost of appending and of pulling a fixed number of messages is
-measured, and put into `docs/growth.png`. Then it is opened anew, after a clean stop and as after
+measured, and put into `docs/growth.png`. Then it is opened again, after a clean stop and as after
 a crash, where every record is checked and dispatched again. Costs are user time of the processor.
 Page cache hot; nothing is flushed.
 """
@@ -20,7 +20,7 @@ from benchmarks.bench_store import open_service, open_store
 from benchmarks.harness import Result, seconds_of
 from benchmarks.report import growth_plot
 from rocketpy_broker import process
-from rocketpy_broker.services.appending import AppendService
+from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 

@@ -17,7 +17,7 @@ from benchmarks.bench_store import open_service
 from benchmarks.harness import Result, compare, median_seconds
 from rocketpy_broker import process
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.store.index_service import IndexService
+from rocketpy_broker.store.index.service import IndexService
 from rocketpy_proto.record import IndexKeys
 
 BODY_BYTES = 100

@@ -24,7 +24,7 @@ from benchmarks.harness import Result
 from benchmarks.spark_session import spark_session
 from pyspark_rocketpy import DefaultSource
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 QUEUES = 2

@@ -1,4 +1,7 @@
-"""Memory: the broker with ten million messages stored, and a task by the length of its range.
+"""Memory: the broker with ten million messages stored, and tasks that read and write.
+
+A reading task is measured by the length of its range, a writing one with rows over a thousand
+queues, against a task that drops the same Arrow batches.
 
 The broker's figure is RssAnon of its process: resident memory without mapped files. The task's is
 the peak resident memory (VmHWM) of a process that reads a range as an executor does; what
@@ -16,7 +19,7 @@ from pathlib import Path
 from benchmarks.bench_source import fill
 from benchmarks.harness import Result
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 
 TOPIC = "memory"
 MESSAGES = 10_000_000
@@ -39,6 +42,34 @@ assert rows == 2 * int(end), rows
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
 
+TASK_MIB_MAX = 200.0
+QUEUES = 1_000
+# Body size in bytes -> Arrow batches and rows in each: more than a task lets wait, but no more
+# than Spark hands over at once.
+WRITTEN = {100: (100, 10_000), 1024: (30, 10_000), 100 << 10: (8, 500)}
+WRITE_ROWS = """
+import re, sys
+from pathlib import Path
+from benchmarks.data import sink_rows
+from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
+from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
+from pyspark_rocketpy.transport.values import BatchName, RetryPolicy
+endpoint, topic, queues, body_bytes, batches, rows = sys.argv[1:]
+numbers = range(int(batches))
+arrow_batches = (
+    sink_rows(int(rows), int(body_bytes), int(queues), number) for number in numbers
+)
+if topic:
+    transport = GrpcTransport(ClientConfig((endpoint,), 10_000), RetryPolicy(3, 100))
+    config = WriteConfig(transport, topic, ("body", "queueId"), 2 << 20, 1)
+    write_batches(config, arrow_batches, BatchName("writer", 1), 0)
+else:
+    for _ in arrow_batches:
+        pass
+print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+"""
+
 
 def anonymous_mib(pid: int) -> float:
     """Resident memory of a process without mapped files."""
@@ -48,19 +79,40 @@ def anonymous_mib(pid: int) -> float:
     return int(found[1]) / 1024
 
 
-def peak_mib(broker: LocalBroker, rows: int) -> float:
-    """Peak memory of a process that reads the first `rows` messages of each queue."""
-    command = [sys.executable, "-c", READ_RANGE, broker.endpoint, TOPIC, str(rows)]
+def peak_mib(program: str, *arguments: object) -> float:
+    """Peak memory of a process that runs the program, which prints its own in KiB."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
     return int(done.stdout) / 1024
 
 
 def run() -> list[Result]:
+    """The broker and tasks that read, then tasks that write."""
+    return [*run_reading(), run_writing()]
+
+
+def run_writing() -> Result:
+    """Peak of tasks that write over many queues above that of tasks that drop the same rows."""
+    above = {}
+    with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30) as broker:
+        broker.create_topic(TOPIC, queues=QUEUES)
+        for body_bytes, (batches, rows) in WRITTEN.items():
+            shape = (QUEUES, body_bytes, batches, rows)
+            writing = peak_mib(WRITE_ROWS, broker.endpoint, TOPIC, *shape)
+            above[body_bytes] = writing - peak_mib(WRITE_ROWS, "", "", *shape)
+    detail = ", ".join(f"{mib:.0f} MiB at {body_bytes} B" for body_bytes, mib in above.items())
+    name = f"task memory, writing to {QUEUES:,} queues, above a discarding task"
+    return Result(name, max(above.values()), "MiB", TASK_MIB_MAX, at_most=True, detail=detail)
+
+
+def run_reading() -> list[Result]:
     """Broker after ten million messages; task memory for a short and a ten times longer range."""
     with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30) as broker:
         fill(broker, TOPIC, BODY_BYTES, MESSAGES)
         broker_mib = anonymous_mib(broker.pid)
-        short, long = peak_mib(broker, SHORT_RANGE), peak_mib(broker, 10 * SHORT_RANGE)
+        short, long = (
+            peak_mib(READ_RANGE, broker.endpoint, TOPIC, times * SHORT_RANGE) for times in (1, 10)
+        )
         after_mib = anonymous_mib(broker.pid)
     return [
         Result(

@@ -18,7 +18,7 @@ import grpc
 from benchmarks import data
 from benchmarks.harness import Result, compare
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 

@@ -6,6 +6,7 @@ pages; nothing is flushed. Files lie in a temporary directory.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from dataclasses import dataclass
@@ -16,13 +17,12 @@ from benchmarks.harness import Result, compare
 from rocketpy_broker import process
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.config import Limits
-from rocketpy_broker.services.appending import AppendService
-from rocketpy_broker.services.group_commit import GroupCommit
-from rocketpy_broker.services.topic_config import TopicConfig
-from rocketpy_broker.services.topics import TopicConfigManager
-from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
+from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.group_commit import GroupCommit
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_proto.record import Host
 
 SEGMENT_BYTES = 1 << 30
@@ -35,7 +35,7 @@ MESSAGES_PER_SECOND_MIN = 1.0
 
 @dataclass
 class RawFile:
-    """An allocated file that is written from begin to end, and from the begin again."""
+    """An allocated file that is written from start to end, and from the start again."""
 
     descriptor: int
     position: int = 0
@@ -65,7 +65,7 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     store = open_store(folder, index_enable=index_enable)
     topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
     topics.load()
-    topics.update(TopicConfig(data.TOPIC), create_only=True)
+    asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
     return store, AppendService(store, topics, group_commit, Limits())
 

@@ -57,3 +57,12 @@ def block(count: int, body_bytes: int, topic: str = TOPIC) -> Block:
     return Block(
         bytes(encoded.data), np.asarray(encoded.sizes), encoded.sizes.astype(">i4").tobytes()
     )
+
+
+def sink_rows(count: int, body_bytes: int, queues: int, seed: int) -> pa.RecordBatch:
+    """An Arrow batch of the sink's columns body and queueId, whose queues are drawn row by row."""
+    random = np.random.default_rng(seed)
+    octets = pa.py_buffer(random.bytes(count * body_bytes))
+    bodies = pa.FixedSizeBinaryArray.from_buffers(pa.binary(body_bytes), count, [None, octets])
+    queue_ids = pa.array(random.integers(0, queues, count), pa.int32())
+    return pa.record_batch({"body": bodies.cast(pa.binary()), "queueId": queue_ids})

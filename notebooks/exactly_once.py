@@ -10,7 +10,8 @@
 # MAGIC query: one that it has shown before stays as it is.
 # MAGIC
 # MAGIC It runs as it stands, on Databricks or with `python notebooks/exactly_once.py`. The broker
-# MAGIC listens on the driver's loopback, so a cluster has to be of a single node.
+# MAGIC listens on the driver's loopback, so a cluster has to be of a single node. The widget
+# MAGIC `endpoint`, elsewhere the variable `ROCKETPY_ENDPOINT`, names another broker (host:port).
 
 # COMMAND ----------
 
@@ -31,7 +32,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users know)
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rocketpy_broker import LocalBroker
 from surroundings import Surroundings
 
 here = Surroundings(globals())
@@ -40,7 +40,7 @@ PAYMENTS = int(here.parameter("payments", "20000"))
 PER_BATCH = max(PAYMENTS // 10, 1)
 
 folder = Path(here.enter_context(TemporaryDirectory(prefix="exactly-once-")))
-broker = here.enter_context(LocalBroker())
+broker = here.broker()
 endpoint = broker.endpoint
 for topic in ("payments", "bookings", "large", "all"):
     broker.create_topic(topic, queues=4)
@@ -164,7 +164,8 @@ assert_once("bookings", PAYMENTS)
 # MAGIC ## foreachBatch
 # MAGIC
 # MAGIC What runs in `foreachBatch` is a batch job, and may write to several topics. `txnAppId`
-# MAGIC names the writer, one name for each target; `txnVersion` is the batch's number.
+# MAGIC names the writer, one name for each checkpoint and target; `txnVersion` is the batch's
+# MAGIC number.
 
 # COMMAND ----------
 
@@ -174,7 +175,8 @@ LARGE_CENTS = 90_000
 def write_once(frame: DataFrame, topic: str, batch_id: int) -> None:
     """Save a batch under its number."""
     writer = frame.write.format("rocketpy").options(**options(topic))
-    writer.option("txnAppId", f"split-{topic}").option("txnVersion", batch_id).mode("append").save()
+    writer = writer.option("txnAppId", f"{folder.name}-{topic}").option("txnVersion", batch_id)
+    writer.mode("append").save()
 
 
 def split(frame: DataFrame, batch_id: int) -> None:

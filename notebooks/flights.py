@@ -9,7 +9,8 @@
 # MAGIC
 # MAGIC It runs as it stands, on Databricks, with `make demo`, or with `python
 # MAGIC notebooks/flights.py`. The broker listens on the driver's loopback, so a cluster has to be
-# MAGIC of a single node.
+# MAGIC of a single node. The widget `endpoint`, elsewhere the variable `ROCKETPY_ENDPOINT`, names
+# MAGIC another broker (host:port).
 
 # COMMAND ----------
 
@@ -34,7 +35,6 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users 
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rocketpy_broker import LocalBroker
 from surroundings import Surroundings
 
 here = Surroundings(globals())
@@ -45,7 +45,7 @@ PER_BATCH = max(FLIGHTS_MAX // 11, 1)
 
 spark.conf.set("spark.sql.session.timeZone", "America/New_York")
 folder = Path(here.enter_context(TemporaryDirectory(prefix="flights-")))
-broker = here.enter_context(LocalBroker())
+broker = here.broker()
 for topic in ("flights", "delay-alerts"):
     broker.create_topic(topic, queues=4)
 

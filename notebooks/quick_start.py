@@ -6,7 +6,8 @@
 # MAGIC a batch, follow it as a stream, see how far behind the stream is.
 # MAGIC
 # MAGIC It runs as it stands, on Databricks or with `python notebooks/quick_start.py`. The broker
-# MAGIC listens on the driver's loopback, so a cluster has to be of a single node.
+# MAGIC listens on the driver's loopback, so a cluster has to be of a single node. The widget
+# MAGIC `endpoint`, elsewhere the variable `ROCKETPY_ENDPOINT`, names another broker (host:port).
 
 # COMMAND ----------
 
@@ -27,7 +28,6 @@ from tempfile import TemporaryDirectory
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rocketpy_broker import LocalBroker
 from surroundings import Surroundings
 
 here = Surroundings(globals())
@@ -40,11 +40,12 @@ QUEUES = int(here.parameter("queues", "4"))
 # MAGIC %md
 # MAGIC ## A broker and a topic
 # MAGIC
-# MAGIC `LocalBroker` is a process of its own; its store is temporary unless it is given a folder.
+# MAGIC `here.broker()` is a `LocalBroker`, a process of its own with a temporary store, or the
+# MAGIC broker that `endpoint` names. The topic goes at the end.
 
 # COMMAND ----------
 
-broker = here.enter_context(LocalBroker())
+broker = here.broker()
 broker.create_topic("orders", queues=QUEUES)
 options = {"endpoints": broker.endpoint, "topic": "orders"}
 
@@ -171,7 +172,8 @@ assert seen_count() == ORDERS + NEW_ORDERS
 # MAGIC %md
 # MAGIC ## The end
 # MAGIC
-# MAGIC The broker stops, and its store and the checkpoint are removed.
+# MAGIC The checkpoint is removed. A broker of the notebook's own stops, and its store is removed;
+# MAGIC on another one, the topic is deleted.
 
 # COMMAND ----------
 

@@ -1,7 +1,8 @@
 """What notebooks find on Databricks, and what stands in for it elsewhere.
 
 On Databricks there are a session, widgets and `display`; under plain Python a session of its own,
-environment variables and printed tables. What a notebook opens here goes with `close()`.
+environment variables and printed tables. A broker is the notebook's own, unless it is told of
+another one. What a notebook opens here goes with `close()`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.client import topics
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.errors import RefusedError, UnreachableError
+from rocketpy_broker.local import LocalBrokerError
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+ANSWER_SECONDS_MAX = 10.0
 LOCAL_CONFIG = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -56,6 +64,13 @@ class Surroundings(ExitStack):
         widgets.text(name, default)
         return str(widgets.get(name))
 
+    def broker(self) -> LocalBroker | GivenBroker:
+        """The broker that the parameter `endpoint` names, else one that ends with `close()`."""
+        endpoint = self.parameter("endpoint", "")
+        if endpoint:
+            return self.enter_context(GivenBroker(endpoint))
+        return self.enter_context(LocalBroker())
+
     def show(self, frame: DataFrame) -> None:
         """`display`, else a printed table."""
         if "display" in self._names:
@@ -70,3 +85,34 @@ class Surroundings(ExitStack):
         else:
             figure.savefig(path, dpi=120)
             print(f"Chart saved to {path.resolve()}")
+
+
+class GivenBroker(ExitStack):
+    """A broker that others may use, too: of its topics, those made here go with `close()`."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__()
+        self.endpoint = endpoint
+        self._connection = self.enter_context(BrokerConnection(endpoint))
+
+    def __enter__(self) -> GivenBroker:
+        """Raises LocalBrokerError where no broker answers."""
+        try:
+            self._connection.health(ANSWER_SECONDS_MAX)
+        except UnreachableError as error:
+            raise LocalBrokerError(
+                f"{error.remark} The parameter `endpoint` names it: start it, or leave the "
+                "parameter empty for a broker inside the notebook"
+            ) from error
+        return self
+
+    def create_topic(self, topic: str, queues: int = 8) -> None:
+        """Create a topic for the time of the notebook. Raises LocalBrokerError if there is one."""
+        try:
+            topics.create_topic(self._connection, topic, queues)
+        except RefusedError as error:
+            raise LocalBrokerError(
+                f"{error}; the notebook needs {topic!r} for itself. If it is of an earlier run, "
+                f"delete it: rocketpy topic delete {topic} --endpoint {self.endpoint}"
+            ) from error
+        self.callback(topics.delete_topic, self._connection, topic)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.installing import Environment, build_wheel, install
 
 # No time limit for one example: on a busy machine it would fail a test that is right.
 settings.register_profile("rocketpy", deadline=None, print_blob=True)
@@ -16,6 +19,7 @@ settings.load_profile("rocketpy")
 # processes that tests start inherit this.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+TOP = Path(__file__).parent.parent
 SPARK_FOLDER = Path(__file__).parent / "spark"
 
 
@@ -30,3 +34,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         if SPARK_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the work tree."""
+    return build_wheel(TOP, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Environments with nothing but the wheel and what it asks for, by extras; made once each."""
+
+    @cache
+    def make(*extras: str) -> Path:
+        folder = tmp_path_factory.mktemp("-".join(["environment", *extras]))
+        return install(wheel, folder, *extras)
+
+    return make

@@ -92,6 +92,12 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
         ),
     ),
     (
+        tidy.repeated_name,
+        f"{ROOM}/batches/batch_log.py",
+        '"""Decisions."""\n',
+        f"{ROOM}/batches/batch_log.py: the name repeats its folder's: leave out 'batches'",
+    ),
+    (
         tidy.banned_call,
         f"{ROOM}/talk.py",
         "print(1)\n",
@@ -126,8 +132,8 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
         f"{ROOM}/services/move.py",
         "import os\nos.replace(a, b)\n",
         (
-            f"{ROOM}/services/move.py:2: os.replace() belongs in */store/files.py: "
-            "use rocketpy_broker.store.files, which flushes"
+            f"{ROOM}/services/move.py:2: os.replace() belongs in */store/files/durable.py: "
+            "use rocketpy_broker.store.files.durable, which flushes"
         ),
     ),
     (

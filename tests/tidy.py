@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 40
@@ -79,10 +79,26 @@ BANS = (
     Ban("datetime.datetime.now", "*/clock.py", "ask the clock that was injected"),
     Ban("*create_task", "*/rocketpy_broker/tasks.py", "start it in a TaskScope, which owns it"),
     Ban("*ensure_future", "*/rocketpy_broker/tasks.py", "start it in a TaskScope, which owns it"),
-    Ban("os.rename", "*/store/files.py", "use rocketpy_broker.store.files, which flushes"),
-    Ban("os.replace", "*/store/files.py", "use rocketpy_broker.store.files, which flushes"),
-    Ban("shutil.move", "*/store/files.py", "use rocketpy_broker.store.files, which flushes"),
-    Ban("*.rename", "*/store/files.py", "use rocketpy_broker.store.files, which flushes"),
+    Ban(
+        "os.rename",
+        "*/store/files/durable.py",
+        "use rocketpy_broker.store.files.durable, which flushes",
+    ),
+    Ban(
+        "os.replace",
+        "*/store/files/durable.py",
+        "use rocketpy_broker.store.files.durable, which flushes",
+    ),
+    Ban(
+        "shutil.move",
+        "*/store/files/durable.py",
+        "use rocketpy_broker.store.files.durable, which flushes",
+    ),
+    Ban(
+        "*.rename",
+        "*/store/files/durable.py",
+        "use rocketpy_broker.store.files.durable, which flushes",
+    ),
 )
 
 
@@ -166,6 +182,15 @@ def module_docstring(source: Source) -> Iterator[str]:
         )
 
 
+def repeated_name(source: Source) -> Iterator[str]:
+    """A file is named by what it adds to its folder's name."""
+    path = PurePosixPath(source.path)
+    folder = path.parent.name
+    names = {folder, folder.removesuffix("s"), folder.removesuffix("es")}
+    if source.in_rooms and path.stem.split("_")[0] in names:
+        yield f"{source.path}: the name repeats its folder's: leave out {folder!r}"
+
+
 def banned_call(source: Source) -> Iterator[str]:
     """Calls with a better place; see `BANS`."""
     if not source.in_rooms:
@@ -222,6 +247,7 @@ RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
     function_length,
     wide_result,
     module_docstring,
+    repeated_name,
     banned_call,
     broad_except,
     left_over,

@@ -8,15 +8,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rocketpy_broker.client.messages import Message
     from rocketpy_broker.local import LocalBroker
+    from rocketpy_broker.local_process import LocalBrokerError
 
-__all__ = ["LocalBroker"]
+__all__ = ["LocalBroker", "LocalBrokerError", "Message"]
 
 
 def __getattr__(name: str) -> object:
-    """Import `LocalBroker` when it is first asked for, so that the pytest plugin stays light."""
+    """Import what is asked for when it first is, so that the pytest plugin stays light."""
+    try:
+        return _imported(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"the module {error.name!r} is missing; "
+            "install the broker with: pip install 'pyspark-rocketpy[broker]'",
+            name=error.name,
+        ) from None
+
+
+def _imported(name: str) -> object:
     if name == "LocalBroker":
         from rocketpy_broker.local import LocalBroker
 
         return LocalBroker
+    if name == "LocalBrokerError":
+        from rocketpy_broker.local_process import LocalBrokerError
+
+        return LocalBrokerError
+    if name == "Message":
+        from rocketpy_broker.client.messages import Message
+
+        return Message
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

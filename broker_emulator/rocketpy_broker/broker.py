@@ -9,40 +9,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import logging
 from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock, SystemClock, sleep
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.server.admin_servicer import AdminServicer
-from rocketpy_broker.server.broker_servicer import BrokerServicer
-from rocketpy_broker.server.grpc_server import GrpcServer
-from rocketpy_broker.services.administration import AdminService
-from rocketpy_broker.services.appending import AppendService
-from rocketpy_broker.services.batch_ledger import BatchLedger
-from rocketpy_broker.services.batches import BatchService
-from rocketpy_broker.services.cleaning import CleaningService
-from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
-from rocketpy_broker.services.delay_offsets import DelayOffsetManager
-from rocketpy_broker.services.group_commit import GroupCommit
-from rocketpy_broker.services.holding import HeldCalls
-from rocketpy_broker.services.key_lookup import KeyLookupService
-from rocketpy_broker.services.offset_questions import OffsetQuestionService
-from rocketpy_broker.services.offsets import OffsetService
-from rocketpy_broker.services.persisting import persist_all
-from rocketpy_broker.services.pulling import PullService
-from rocketpy_broker.services.range_limits import RangeLimitService
-from rocketpy_broker.services.store_administration import StoreAdminService
-from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
-from rocketpy_broker.services.topics import TopicConfigManager
+from rocketpy_broker.ground import Ground
+from rocketpy_broker.server.grpc_server import Door, GrpcServer
+from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServices
+from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServices
+from rocketpy_broker.server.rocketpy_v1.door import RocketpyV1Door
+from rocketpy_broker.services.batches import room as batches
+from rocketpy_broker.services.config_files.saving import save_all
+from rocketpy_broker.services.delay import room as delay
+from rocketpy_broker.services.groups import room as groups
+from rocketpy_broker.services.offsets import room as offsets
+from rocketpy_broker.services.operations import room as operations
+from rocketpy_broker.services.pulling import room as pulling
+from rocketpy_broker.services.sending import room as sending
+from rocketpy_broker.services.topics import room as topics
+from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.recovery import RecoveryResult
-from rocketpy_broker.store.store_config import StoreConfig
-from rocketpy_broker.store.timer_checkpoint import TIMER_QUEUE, TimerCheckpointFile
-from rocketpy_broker.tasks import TaskScope
+from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_proto.record import Host
 
-logger = logging.getLogger(__name__)
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 
@@ -61,6 +50,7 @@ def _store_config(config: BrokerConfig) -> StoreConfig:
         config.commit_log_segment_bytes,
         config.consume_queue_file_bytes,
         config.flush_disk_type,
+        staging_bytes_max=config.staging_bytes_max,
         clean_policy=config.clean_policy,
     )
 
@@ -75,74 +65,48 @@ def _store_host(config: BrokerConfig, port: int) -> Host:
     return Host(address if known else LOOPBACK, port)
 
 
+class Rooms:
+    """The rooms of services, lowest floor first; each stands on the ground and on rooms below."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.topics = topics.build(ground)
+        self.groups = groups.build(ground)
+        self.delay = delay.build(ground)
+        self.sending = sending.build(ground, self.topics)
+        self.pulling = pulling.build(ground, self.topics)
+        self.offsets = offsets.build(ground, self.topics, self.groups, self.pulling)
+        self.batches = batches.build(ground, self.topics, self.sending)
+        self.operations = operations.build(ground, self.topics, self.sending, self.offsets)
+
+    def doors(self, config: BrokerConfig) -> list[Door]:
+        """Every protocol that clients may speak."""
+        broker = BrokerServices(
+            self.sending.appends,
+            self.batches.staging,
+            self.batches.commits,
+            self.pulling.pulls,
+            self.offsets.offsets,
+            self.offsets.queries,
+            self.pulling.range_limits,
+            self.pulling.key_lookup,
+            config.limits.appends_in_flight_max,
+        )
+        admin = AdminServices(self.operations.admin, self.operations.store_admin)
+        return [RocketpyV1Door(broker, admin)]
+
+
 class Broker:
-    """Runs inside one event loop. Use it as `async with`, or call `serve_until`."""
+    """Runs inside one event loop: `serve_until` starts it, serves and stops it."""
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self._config = config
         self._clock = clock or SystemClock()
-        folder = config.data / "config"
-        self.store = MessageStore(
-            _store_config(config), self._clock, _store_host(config, config.port)
-        )
-        self._topics = TopicConfigManager(
-            folder, self._clock, config.cluster_name, config.broker_name, config.system_topics
-        )
-        self._groups = SubscriptionGroupManager(
-            folder,
-            self._clock,
-            auto_create_subscription_group=config.auto_create_subscription_group,
-        )
-        self._consumers = ConsumerOffsetManager(folder, self._clock)
-        self._delay_offsets = DelayOffsetManager(folder, self._clock)
-        self._timer_checkpoint = TimerCheckpointFile(folder / "timercheck")
-        self._batch_ledger = BatchLedger(
-            folder, self._clock, lambda: self.store.flushed_end, config.writer_idle_ms_max
-        )
-        self._persisted = (
-            self._groups,
-            self._consumers,
-            self._delay_offsets,
-            self._batch_ledger,
-        )
-        self.held = HeldCalls(self._clock)
-        self.store.on_dispatch(self.held.wake)
-        self._topics.on_change(self.held.wake_for_topics)
-        self.pulls = PullService(
-            self.store,
-            self._topics,
-            self.held,
-            config.limits,
-            slave_read_enable=config.slave_read_enable,
-        )
-        self.group_commit: GroupCommit | None = None
-        self.batches: BatchService | None = None
-        self._cleaning = CleaningService(self.store, self._clock, config)
-
-    def _servicers(
-        self, appends: AppendService, batches: BatchService
-    ) -> tuple[BrokerServicer, AdminServicer]:
-        config = self._config
-        offsets = OffsetService(self.store, self._topics, self._groups, self._consumers)
-        questions = OffsetQuestionService(self.store, self._topics, self.held, config.limits)
-        range_limits = RangeLimitService(self.store, self._topics)
-        key_lookup = KeyLookupService(self.store, self._topics)
-        admin = AdminService(config, self.store, self._topics, self._consumers)
-        store_admin = StoreAdminService(self.store, self._topics, self._cleaning)
-        in_flight_max = config.limits.appends_in_flight_max
-        return (
-            BrokerServicer(
-                appends,
-                batches,
-                self.pulls,
-                offsets,
-                questions,
-                range_limits,
-                key_lookup,
-                in_flight_max,
-            ),
-            AdminServicer(admin, store_admin),
-        )
+        host = _store_host(config, config.port)
+        self.store = MessageStore(_store_config(config), self._clock, host)
+        ground = Ground(config, self._clock, self.store)
+        self._tasks = ground.tasks
+        self._lifecycle = ground.lifecycle
+        self.rooms = Rooms(ground)
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
         """Serve from now on until `stopped` is set; `ready` is resolved when clients may come.
@@ -151,63 +115,42 @@ class Broker:
         """
         recovery = self.store.open()
         try:
-            self._topics.load()
-            self._groups.load()
-            self._consumers.load()
-            self._delay_offsets.load(self.store.range_of)
-            self._timer_checkpoint.load()
-            self._batch_ledger.load()
-            group_commit = self.group_commit = GroupCommit(
-                self.store,
-                self._clock,
-                self._config.flush_disk_type,
-                self._config.flush_times,
-            )
-            with contextlib.closing(group_commit):
-                await self._serve(group_commit, recovery, stopped, ready)
-            self._timer_checkpoint.close(self.store.range_of(TIMER_QUEUE), self._clock.now_ms())
+            for load in self._lifecycle.loads:
+                load()
+            with contextlib.ExitStack() as closing:
+                for close in self._lifecycle.closes:
+                    closing.callback(close)
+                for table in self._lifecycle.tables:
+                    closing.callback(table.close)
+                await self._serve(recovery, stopped, ready)
+            for close in self._lifecycle.clean_closes:
+                close()
         finally:
             self.store.close()
 
     async def _serve(
-        self,
-        group_commit: GroupCommit,
-        recovery: RecoveryResult,
-        stopped: asyncio.Event,
-        ready: asyncio.Future[Ready],
+        self, recovery: RecoveryResult, stopped: asyncio.Event, ready: asyncio.Future[Ready]
     ) -> None:
-        limits = self._config.limits
-        appends = AppendService(self.store, self._topics, group_commit, limits)
-        batches = self.batches = BatchService(
-            self.store,
-            self._topics,
-            self._batch_ledger,
-            appends,
-            group_commit,
-            self._clock,
-            limits,
-        )
-        server = GrpcServer(self._config, *self._servicers(appends, batches))
-        async with TaskScope() as scope:
-            scope.start(group_commit.run())
-            scope.start(group_commit.flush_derived_loop())
-            # Clients come when every decided batch is visible.
-            await batches.recover()
-            scope.start(batches.run())
+        server = GrpcServer(self._config, self.rooms.doors(self._config))
+        async with self._tasks as scope:
+            for start in self._lifecycle.starts:
+                await start(scope)
             scope.start(self._persist_loop())
-            scope.start(self._cleaning.run())
             port = await server.start()
             self.store.store_host = _store_host(self._config, port)
             ready.set_result(Ready(self._config.host, port, recovery))
             try:
                 await stopped.wait()
             finally:
-                self.held.stop()
-                await server.stop()
-        persist_all(self._persisted)
+                try:
+                    for stop in self._lifecycle.stops:
+                        stop()
+                finally:
+                    await server.stop()
+        await save_all(self._lifecycle.tables)
 
     async def _persist_loop(self) -> None:
         while True:
             await sleep(self._clock, self._config.persist_interval_ms)
             with contextlib.suppress(OSError):
-                persist_all(self._persisted)
+                await save_all(self._lifecycle.tables)

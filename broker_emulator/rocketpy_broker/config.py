@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocketpy_broker.services.system_topics import SystemTopicOptions
 from rocketpy_broker.store.cleaning import CleanPolicy
-from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 
 KIB = 1024
 MIB = 1024 * KIB
+MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 
 
@@ -27,13 +27,27 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class SystemTopicOptions:
+    """What decides on the broker's own topics. Names and defaults are RocketMQ's."""
+
+    auto_create_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    timer_wheel_enable: bool = True
+    default_topic_queue_nums: int = 8
+    revive_queue_nums: int = 8
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """One broker. `port` 0 lets the system choose a free one.
 
     `persist_interval_ms` is how often consumer offsets are saved, `clean_interval_ms` how often
     expired files and the disk's space are looked at, first after `clean_delay_ms`.
     `auto_create_subscription_group` lets a group come to be by its first use. A writer of batches
-    that has committed none for `writer_idle_ms_max` is forgotten.
+    that has committed none for `writer_idle_ms_max` is forgotten, and one that writes one batch and
+    never comes back `single_writer_idle_ms_max` after it. What a job has staged for a batch is
+    removed when nothing was heard of it for `staging_idle_ms_max`; `staging_bytes_max` is the disk
+    space of all that is staged.
     """
 
     data: Path
@@ -53,5 +67,13 @@ class BrokerConfig:
     stop_grace_ms: int = 3_000
     auto_create_subscription_group: bool = True
     writer_idle_ms_max: int = 7 * DAY_MS
+    staging_bytes_max: int = 32 << 30
+    staging_idle_ms_max: int = 3_600_000
+    single_writer_idle_ms_max: int = 10 * MINUTE_MS
     system_topics: SystemTopicOptions = field(default_factory=SystemTopicOptions)
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def config_folder(self) -> Path:
+        """Where RocketMQ keeps its JSON files."""
+        return self.data / "config"

@@ -6,7 +6,12 @@
     │   ├── StoreLockedError          another broker has the directory
     │   ├── StoreClosedError          not open, stopped, or read-only after a failed write
     │   ├── StoreBusyError            more waits for the disk than may wait
+    │   ├── BatchBusyError            the writer's batch before is still being stored
+    │   ├── StagingFullError          staged blocks take all the space that they may
+    │   ├── TooManyJobsError          as many jobs stage batches as may
+    │   ├── StagedIllegalError        an attempt that is not staged as it is named
     │   ├── FlushTimeoutError         stored, but not known to be on disk in time
+    │   ├── LogOffsetError            the log does not hold what it was to be read from
     │   └── RecordIllegalError        a block that may not be stored
     ├── TopicNotExistError
     ├── MessageNotExistError          no message has that id
@@ -82,6 +87,47 @@ class StoreBusyError(StoreError):
         self.behind_bytes_max = behind_bytes_max
 
 
+class BatchBusyError(StoreError):
+    """The writer's batch before this one is still being stored."""
+
+    code = ResponseCode.SYSTEM_BUSY
+
+    def __init__(self, writer_id: str, batch_id: int) -> None:
+        super().__init__(
+            f"[PC_SYNCHRONIZED]batch {batch_id} of writer {writer_id!r} is still being stored; "
+            "commit the next one later"
+        )
+
+
+class StagingFullError(StoreError):
+    """Blocks of batches that are not committed take all the disk space that they may."""
+
+    def __init__(self, used_bytes: int, job_bytes: int, bytes_max: int) -> None:
+        # Others' batches end, and make room; a batch of its own size never does.
+        is_own = job_bytes > bytes_max
+        self.code = ResponseCode.SERVICE_NOT_AVAILABLE if is_own else ResponseCode.SYSTEM_BUSY
+        super().__init__(
+            f"staging is full: batches that are not committed take {used_bytes} bytes, this one "
+            f"needs {job_bytes}, the limit is {bytes_max}; write smaller batches, or raise the "
+            "broker's --staging-bytes-max"
+        )
+
+
+class TooManyJobsError(StoreError):
+    """More jobs stage batches than may."""
+
+    code = ResponseCode.SYSTEM_BUSY
+
+    def __init__(self, jobs_max: int) -> None:
+        super().__init__(f"{jobs_max} jobs stage batches already; send again later")
+
+
+class StagedIllegalError(StoreError):
+    """An attempt that is not staged as it is named; nothing was done."""
+
+    code = ResponseCode.MESSAGE_ILLEGAL
+
+
 class FlushTimeoutError(StoreError):
     """The block is stored, and may get to the disk yet; it was not known to be there in time."""
 
@@ -90,6 +136,19 @@ class FlushTimeoutError(StoreError):
     def __init__(self, timeout_ms: int) -> None:
         super().__init__(f"stored, but the disk did not confirm it within {timeout_ms} ms")
         self.timeout_ms = timeout_ms
+
+
+class LogOffsetError(StoreError):
+    """The log was to be read from a physical offset that it has no more, or never had."""
+
+    def __init__(self, offset: int, begin: int, end: int) -> None:
+        super().__init__(
+            f"the physical offset {offset} is not in the log, which goes from {begin} to {end}: "
+            "its segment was cleaned or moved away; put it back, or read what is there"
+        )
+        self.offset = offset
+        self.begin = begin
+        self.end = end
 
 
 class RecordIllegalError(StoreError):
@@ -129,7 +188,8 @@ class MessageNotExistError(BrokerError):
 
     def __init__(self, message_id: str) -> None:
         super().__init__(
-            f"no message has the id {message_id!r}; it may be cleaned, or be another broker's"
+            f"no message has the id {message_id!r}; it may be cleaned, or be another broker's; "
+            "a msgId is found by a query of its topic"
         )
         self.message_id = message_id
 

@@ -1,35 +1,43 @@
 """LocalBroker: a real broker in a process of its own, for tests, notebooks and demos.
 
 The store lies in the given directory, or in a temporary one that goes with the broker. `kill`
-leaves the directory as a crash does; `restart` recovers it.
+leaves the directory as a crash does; `restart` recovers it. A program that dies, however, takes
+broker and temporary store with it.
 """
 
 from __future__ import annotations
 
 import atexit
-import selectors
-import subprocess
-import sys
-import tempfile
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
-import grpc
+from rocketpy_broker.client import topics
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.errors import ClientError
+from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
+from rocketpy_broker.client.offsets import GroupLag, query_lag
+from rocketpy_broker.client.reading import TopicReader
+from rocketpy_broker.client.sending import MessageSender
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.local_process import (
+    START_SECONDS_MAX,
+    BrokerProcess,
+    LocalBrokerError,
+    StartTimes,
+    broker_command,
+)
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.temporary_store import TemporaryStore
 
-from rocketpy_broker.cli.broker_command import READY_PREFIX
-from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.services.topic_config import READ_WRITE
-from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, common_pb2
-
-START_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 15.0
-REQUEST_SECONDS_MAX = 10.0
+__all__ = ["LocalBroker", "LocalBrokerError"]
 TEST_SEGMENT_BYTES = 64 << 20
-
-
-class LocalBrokerError(BrokerError):
-    """The broker process did not start, did not stop, or refused an order."""
+LOG_NAME = "broker.log"
+BYTES = bytes | bytearray | memoryview
+Body: TypeAlias = str | bytes | bytearray | memoryview
 
 
 class LocalBroker:
@@ -37,7 +45,13 @@ class LocalBroker:
 
     >>> with LocalBroker() as broker:
     ...     broker.create_topic("orders", queues=4)
+    ...     broker.send("orders", "a first order", tags="new", keys="order-1")
+    ...     assert [message.text for message in broker.messages("orders")] == ["a first order"]
     ...     spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
+
+    `flush` is SYNC_FLUSH (default with `data`) or ASYNC_FLUSH (default without). A large store
+    takes its time to start after a crash; `start_seconds_max` bounds it. Everything raises
+    LocalBrokerError.
     """
 
     def __init__(
@@ -45,23 +59,37 @@ class LocalBroker:
         data: Path | str | None = None,
         *,
         port: int = 0,
-        flush: FlushDiskType | None = None,
+        flush: FlushDiskType | str | None = None,
         commit_log_segment_bytes: int = TEST_SEGMENT_BYTES,
+        start_seconds_max: float = START_SECONDS_MAX,
     ) -> None:
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        if data is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="rocketpy-")
-            data = self._temporary.name
-            flush = flush or FlushDiskType.ASYNC_FLUSH
-        self.data = Path(data)
+        """Raises ParameterIllegalError for an unknown `flush`."""
+        self._given_data = None if data is None else Path(data)
+        self._temporary: TemporaryStore | None = None
+        default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
+        self._flush = default if flush is None else _flush_disk_type(flush)
         self._port = port
-        self._flush = flush or FlushDiskType.SYNC_FLUSH
         self._commit_log_segment_bytes = commit_log_segment_bytes
-        self._process: subprocess.Popen[str] | None = None
+        self._start_times = StartTimes(start_seconds_max)
+        self._process: BrokerProcess | None = None
+        self._has_served = False
+        self._owner_pid = os.getpid()
+        self._turn = 0
+
+    @property
+    def data(self) -> Path:
+        """Directory of the store; a temporary one is made by `start`."""
+        if self._given_data is not None:
+            return self._given_data
+        if self._temporary is None:
+            raise LocalBrokerError(f"the broker has no store yet; {_START_FIRST}")
+        return self._temporary.path
 
     @property
     def endpoint(self) -> str:
         """host:port; stays the same over restarts."""
+        if not self._has_served:
+            raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
         return f"127.0.0.1:{self._port}"
 
     @property
@@ -69,101 +97,83 @@ class LocalBroker:
         """Process id of the running broker."""
         return self._running().pid
 
-    def _running(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            raise LocalBrokerError("the broker is not running; call start() first")
-        return self._process
+    def log_text(self) -> str:
+        """What the broker has logged so far."""
+        try:
+            return (self.data / LOG_NAME).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError as error:
+            raise LocalBrokerError(f"the broker has logged nothing; {_START_FIRST}") from error
+
+    def _running(self) -> BrokerProcess:
+        process = self._process
+        if process is None:
+            raise LocalBrokerError(f"the broker is not running; {_START_FIRST}")
+        if process.exit_code is not None:
+            raise LocalBrokerError(
+                f"the broker has ended with exit code {process.exit_code}; its last words: "
+                f"{process.last_words()}"
+            )
+        return process
+
+    # --- The process ---
 
     def start(self) -> LocalBroker:
         """Start the process and wait until it serves. Raises LocalBrokerError with its words."""
-        command = [sys.executable, "-m", "rocketpy_broker", "broker"]
-        command += ["--data", str(self.data), "--port", str(self._port)]
-        command += ["--flush", self._flush.value]
-        command += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
-        # Tests and notebooks run on machines whose disks are none of this broker's business.
-        command += ["--disk-full-ratio", "1"]
-        # The pipe to its input ends with this process, and the broker with the pipe.
-        command += ["--stop-at-eof"]
-        with self._log_path().open("a", encoding="utf-8") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        atexit.register(self.kill)
-        line = self._first_line(self._process)
-        if not line.startswith(READY_PREFIX):
+        if self._process is not None:
+            if self._process.exit_code is None:
+                raise LocalBrokerError(
+                    f"the broker is running already at {self.endpoint}; use it, or call restart()"
+                )
             self.kill()
-            words = self.log_text().strip()
-            self._clean_up()
-            raise LocalBrokerError(f"the broker did not start: {words}")
-        self._port = int(line.removeprefix(READY_PREFIX).split(" ")[0].rpartition(":")[2])
+        try:
+            if self._given_data is None and self._temporary is None:
+                self._temporary = TemporaryStore.make()
+            self.data.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            where = self._given_data or "a temporary directory"
+            raise LocalBrokerError(f"the store cannot be made in {where}: {error}") from error
+        self._owner_pid = os.getpid()
+        atexit.register(self._end)
+        try:
+            self._process = BrokerProcess(self._command(), self.data / LOG_NAME, self._start_times)
+        except BaseException:
+            # A store that has served before may be started again.
+            if not self._has_served:
+                self._end()
+            raise
+        self._port = self._process.port
+        self._has_served = True
         return self
 
-    def _log_path(self) -> Path:
-        self.data.mkdir(parents=True, exist_ok=True)
-        return self.data / "broker.log"
-
-    def log_text(self) -> str:
-        """What the broker has logged so far."""
-        return self._log_path().read_text(encoding="utf-8")
-
-    @staticmethod
-    def _first_line(process: subprocess.Popen[str]) -> str:
-        assert process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            return process.stdout.readline() if selector.select(START_SECONDS_MAX) else ""
+    def _command(self) -> list[str]:
+        options = ["--data", str(self.data), "--port", str(self._port)]
+        options += ["--flush", self._flush.value]
+        options += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
+        # Tests and notebooks run on machines whose disks are none of this broker's business.
+        options += ["--disk-full-ratio", "1"]
+        if self._temporary is not None:
+            options += ["--temporary", self._temporary.token]
+        return broker_command(*options)
 
     def stop(self) -> None:
-        """Stop cleanly, as SIGTERM does. Raises LocalBrokerError if that takes too long."""
-        process = self._process
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired as error:
-            self.kill()
-            raise LocalBrokerError(
-                f"the broker did not stop within {STOP_SECONDS_MAX} s and was killed"
-            ) from error
-        self._ended(process)
+        """Stop cleanly, as SIGTERM does; `start` goes on with the store.
+
+        Raises LocalBrokerError if that takes too long.
+        """
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop()
 
     def kill(self) -> None:
         """End the process at once, as a crash does."""
-        process = self._process
+        process, self._process = self._process, None
         if process is not None:
             process.kill()
-            process.wait()
-            self._ended(process)
-
-    def _ended(self, process: subprocess.Popen[str]) -> None:
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._process = None
-        atexit.unregister(self.kill)
 
     def restart(self) -> None:
         """Stop if running, and start again on the same port and directory."""
         self.stop()
         self.start()
-
-    def create_topic(self, topic: str, queues: int = 8) -> None:
-        """Create `topic`. Raises LocalBrokerError if there is one, or the name is illegal."""
-        config = admin_pb2.TopicConfig(
-            topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=int(READ_WRITE)
-        )
-        request = admin_pb2.UpdateTopicRequest(config=config, create_only=True)
-        with grpc.insecure_channel(self.endpoint) as channel:
-            stub = admin_pb2_grpc.AdminStub(channel)
-            _check(stub.UpdateTopic(request, timeout=REQUEST_SECONDS_MAX).status)
-
-    def delete_topic(self, topic: str) -> None:
-        """Delete `topic` with all its messages. Raises LocalBrokerError."""
-        with grpc.insecure_channel(self.endpoint) as channel:
-            stub = admin_pb2_grpc.AdminStub(channel)
-            request = admin_pb2.DeleteTopicRequest(topic=topic)
-            _check(stub.DeleteTopic(request, timeout=REQUEST_SECONDS_MAX).status)
 
     def __enter__(self) -> LocalBroker:
         return self.start()
@@ -177,13 +187,134 @@ class LocalBroker:
         try:
             self.stop()
         finally:
-            self._clean_up()
+            self._end()
 
-    def _clean_up(self) -> None:
-        if self._temporary is not None:
-            self._temporary.cleanup()
+    def _end(self) -> None:
+        """Leave nothing behind: no process, no temporary store.
+
+        A forked process has inherited this, and leaves both to the program that started them.
+        """
+        if self._owner_pid != os.getpid():
+            return
+        self.kill()
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.remove()
+        atexit.unregister(self._end)
+
+    # --- Topics and messages ---
+
+    def create_topic(
+        self, topic: str, queues: int = topics.QUEUES_DEFAULT, *, exist_ok: bool = False
+    ) -> None:
+        """Create `topic`; one that exists is refused, or with `exist_ok` left as it is."""
+        with self._connection() as connection:
+            if not (exist_ok and topics.topic_exists(connection, topic)):
+                topics.create_topic(connection, topic, queues)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete `topic` with all its messages and all progress in it."""
+        with self._connection() as connection:
+            topics.delete_topic(connection, topic)
+
+    def topics(self) -> list[str]:
+        """Names of all topics but the broker's own."""
+        with self._connection() as connection:
+            return [found.topic for found in topics.list_topics(connection)]
+
+    def reset(self) -> None:
+        """Delete all topics with their messages and all progress in them; the broker runs on."""
+        with self._connection() as connection:
+            for found in topics.list_topics(connection):
+                topics.delete_topic(connection, found.topic)
+
+    def send(
+        self,
+        topic: str,
+        body: Body | Iterable[Body],
+        *,
+        tags: str | None = None,
+        keys: str | Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+    ) -> list[SentMessage]:
+        """Send a message, or one for each body; return ids and places, in order.
+
+        Without `queue_id` they are spread over the queues in turn, beginning with queue 0. All
+        bodies are checked before the first is sent.
+        """
+        # A mapping's items are its keys, which nobody means.
+        is_single = isinstance(body, str | BYTES | Mapping) or not isinstance(body, Iterable)
+        bodies = [body] if is_single else body
+        messages = _outgoing(bodies, tags, keys, properties or {}, queue_id)
+        with self._connection() as connection:
+            sender = MessageSender(connection, topic, self._turn)
+            sender.checker.check(messages)
+            sent = list(sender.send(messages))
+            self._turn = sender.turn
+            return sent
+
+    def messages(self, topic: str) -> list[Message]:
+        """All messages of `topic`, in the order in which they were stored."""
+        with self._connection() as connection:
+            return list(TopicReader(connection, topic).first())
+
+    def lag(self, topic: str, group: str) -> GroupLag:
+        """How far a consumer group is behind: in all (`total`) and in each of `queues`."""
+        with self._connection() as connection:
+            return query_lag(connection, topic, group)
+
+    @contextmanager
+    def _connection(self) -> Iterator[BrokerConnection]:
+        """To the running broker. Raises LocalBrokerError for what the client meets, too."""
+        self._running()
+        with BrokerConnection(self.endpoint) as connection:
+            try:
+                yield connection
+            except ClientError as error:
+                raise LocalBrokerError(error.remark) from error
 
 
-def _check(status: common_pb2.Status) -> None:
-    if status.code:
-        raise LocalBrokerError(status.remark)
+_START_FIRST = "call start(), or use it in a with statement"
+
+
+def _flush_disk_type(flush: str) -> FlushDiskType:
+    try:
+        return FlushDiskType(flush)
+    except ValueError as error:
+        accepted = " or ".join(each.value for each in FlushDiskType)
+        raise ParameterIllegalError("flush", flush, accepted) from error
+
+
+def _outgoing(
+    bodies: Iterable[object], tags: object, keys: object, properties: object, queue_id: int | None
+) -> list[OutgoingMessage]:
+    """Messages of these bodies. Raises LocalBrokerError for a value of another type."""
+    key_list = [keys] if isinstance(keys, str) else keys
+    if not isinstance(key_list, Sequence) or not all(isinstance(key, str) for key in key_list):
+        raise _wrong("keys", keys, "a str or a list of them")
+    if not (tags is None or isinstance(tags, str)):
+        raise _wrong("tags", tags, "a str or None")
+    if not isinstance(properties, Mapping):
+        raise _wrong("properties", properties, "a dict of str")
+    for name, value in properties.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise _wrong(f"property {name!r}", value, "str")
+    return [
+        OutgoingMessage(_body(body), tags, tuple(key_list), properties, queue_id) for body in bodies
+    ]
+
+
+def _body(body: object) -> bytes:
+    if isinstance(body, str):
+        try:
+            return body.encode()
+        except UnicodeEncodeError as error:
+            raise LocalBrokerError("a body is not valid Unicode; send it as bytes") from error
+    if isinstance(body, BYTES):
+        return bytes(body)
+    raise _wrong("body", body, "str or bytes, or an iterable of them")
+
+
+def _wrong(name: str, value: object, accepted: str) -> LocalBrokerError:
+    return LocalBrokerError(f"{name} is {value!r}, accepted is {accepted}")

@@ -8,6 +8,8 @@ import resource
 # From malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 32 << 20
+# How the first line of output begins, once clients may come.
+READY_PREFIX = "rocketpy broker ready on "
 
 
 def raise_descriptor_limit() -> None:
@@ -20,7 +22,7 @@ def keep_freed_memory() -> None:
     """Let malloc keep the buffers of blocks and pulls for the next ones, up to KEPT_BYTES.
 
     By default glibc gives buffers of this size back to the system at once, and fetching their
-    pages anew costs several times what filling them does. Other C libraries are left alone.
+    pages again costs several times what filling them does. Other C libraries are left alone.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

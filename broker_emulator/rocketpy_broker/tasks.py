@@ -6,8 +6,23 @@ Holds no state on disk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Awaitable, Coroutine
 from types import TracebackType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def to_end(work: Awaitable[T]) -> T:
+    """Wait for `work` until it ends, and only then be cancelled."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    finally:
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
 
 
 class TaskScope:
@@ -18,7 +33,7 @@ class TaskScope:
     """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._error: BaseException | None = None
         self._owner: asyncio.Task[object] | None = None
 
@@ -31,6 +46,16 @@ class TaskScope:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+
+    async def finish(self, work: Coroutine[object, object, T]) -> T:
+        """Run `work` beside the block, and return or raise what it does.
+
+        It goes on to its end when the caller is cancelled, and its errors end nothing else.
+        """
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

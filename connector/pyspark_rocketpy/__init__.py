@@ -1,7 +1,8 @@
 """pyspark_rocketpy: the Spark data source `rocketpy` for RocketMQ.
 
 PySpark finds `DefaultSource` by this package's name, in every process it starts, so importing
-stays light: no gRPC, PyArrow or NumPy here, and never a session. Holds no state.
+stays light: no gRPC, PyArrow or NumPy here, and never a session. Imported before the session, it
+lets Spark start the Python that imports it (see `python_choice`). Holds no state.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_rocketpy.datasource import DefaultSource
+from pyspark_rocketpy.python_choice import choose_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+choose_python()
 
 __all__ = ["DefaultSource", "register"]
 

@@ -11,7 +11,7 @@ def now_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """A time that never goes back, milliseconds from some begin of this machine's."""
+    """A time that never goes back, milliseconds from some start of this machine's."""
     return time.monotonic_ns() // 1_000_000
 
 

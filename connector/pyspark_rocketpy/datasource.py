@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyspark
+try:
+    import pyspark
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "PySpark is missing; install it with: pip install 'pyspark-rocketpy[spark]'",
+        name=error.name,
+    ) from None
 
-from pyspark_rocketpy.errors import ColumnError, OptionError, VersionError
+from pyspark_rocketpy.errors import ColumnError, OptionError, RocketpyError, VersionError
+from pyspark_rocketpy.options.specs import FORMAT
+from pyspark_rocketpy.rendering import tells_plainly
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -18,17 +26,18 @@ except ModuleNotFoundError as error:  # It came with PySpark 4.0.
     raise VersionError.of(pyspark.__version__) from error
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from pyspark_rocketpy.options import SinkOptions, SourceOptions
-    from pyspark_rocketpy.sink import RocketpyStreamWriter, RocketpyWriter
-    from pyspark_rocketpy.sink_columns import SinkColumns
-    from pyspark_rocketpy.source import RocketpyBatchReader, RocketpyStreamReader
+    from pyspark_rocketpy.options.parsing import SourceOptions
+    from pyspark_rocketpy.sink.writers import RocketpyStreamWriter, RocketpyWriter, SinkPlan
+    from pyspark_rocketpy.source.readers import RocketpyBatchReader
+    from pyspark_rocketpy.transport.interface import SourceTransport
 
-FORMAT = "rocketpy"
 PYSPARK_MIN = (4, 2)
 
 
+@tells_plainly
 class DefaultSource(DataSource):
     """Format `rocketpy`: RocketMQ topics as streams and batches, to read and to write."""
 
@@ -39,21 +48,21 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns, or those of option `columns`. Checks the options, so that load() fails."""
-        from pyspark_rocketpy.columns import source_schema
+        from pyspark_rocketpy.source.columns import source_schema
 
-        return source_schema(self._source_options().columns)
+        return source_schema(self._source_options(is_shared=True).columns)
 
-    def _source_options(self) -> SourceOptions:
+    def _source_options(self, *, is_shared: bool) -> SourceOptions:
         _check_version()
-        from pyspark_rocketpy import source_checks
-        from pyspark_rocketpy.options import SourceOptions
+        from pyspark_rocketpy.options.parsing import SourceOptions
+        from pyspark_rocketpy.source import checks
 
-        options = SourceOptions.parse(self.options)
-        source_checks.check(options)
+        options = SourceOptions.parse(self.options, is_shared=is_shared)
+        checks.check(options)
         return options
 
     def _read_schema(self, schema: StructType) -> StructType:
-        from pyspark_rocketpy.columns import check_schema
+        from pyspark_rocketpy.source.columns import check_schema
 
         check_schema(schema)
         return schema
@@ -61,51 +70,71 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> RocketpyBatchReader:
         """A batch reader. Raises OptionError, ColumnError."""
         _check_version()
-        from pyspark_rocketpy.source import RocketpyBatchReader, RocketpyPushDownReader
+        from pyspark_rocketpy.source.checks import refuse_stream_options
+        from pyspark_rocketpy.source.readers import RocketpyBatchReader, RocketpyPushDownReader
 
-        options = self._source_options()
+        refuse_stream_options(self.options)
+        options = self._source_options(is_shared=True)
         kind = RocketpyPushDownReader if options.push_down_filters else RocketpyBatchReader
-        return kind(options, self._read_schema(schema))
+        return kind(options, self._read_schema(schema), _source_transport(options))
 
-    def streamReader(self, schema: StructType) -> RocketpyStreamReader:
-        """A streaming reader. Raises OptionError, ColumnError."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A streaming reader, or one that raises OptionError or ColumnError when it is used."""
+        try:
+            return self._stream_reader(schema)
+        except RocketpyError as error:
+            from pyspark_rocketpy.source.refused import RefusedStreamReader
+
+            return RefusedStreamReader(error)
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         _check_version()
-        from pyspark_rocketpy.source import RocketpyStreamReader
-        from pyspark_rocketpy.source_checks import refuse_batch_options
+        from pyspark_rocketpy.source.checks import refuse_batch_options
+        from pyspark_rocketpy.source.readers import RocketpyStreamReader
 
         refuse_batch_options(self.options)
-        return RocketpyStreamReader(self._source_options(), self._read_schema(schema))
+        options = self._source_options(is_shared=False)
+        return RocketpyStreamReader(options, self._read_schema(schema), _source_transport(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketpyWriter:
         """A batch writer. Raises OptionError, ColumnError."""
         _check_version()
-        from pyspark_rocketpy.sink import RocketpyWriter
+        from pyspark_rocketpy.sink.writers import RocketpyWriter
 
         if overwrite:
             raise OptionError('mode "overwrite" is not accepted, a topic only grows; use "append"')
-        return RocketpyWriter(*self._sink_plan(schema))
+        return RocketpyWriter(self._sink_plan(schema, is_shared=True))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketpyStreamWriter:
         """A streaming writer. Raises OptionError, ColumnError."""
         _check_version()
-        from pyspark_rocketpy.sink import RocketpyStreamWriter
+        from pyspark_rocketpy.sink.writers import RocketpyStreamWriter
 
         if overwrite:
             raise OptionError(
                 'outputMode "complete" is not accepted, a topic only grows; use "append"'
             )
-        return RocketpyStreamWriter(*self._sink_plan(schema))
+        return RocketpyStreamWriter(self._sink_plan(schema))
 
-    def _sink_plan(self, schema: StructType) -> tuple[SinkOptions, SinkColumns]:
+    def _sink_plan(self, schema: StructType, *, is_shared: bool = False) -> SinkPlan:
         _check_version()
-        from pyspark_rocketpy.options import SinkOptions
-        from pyspark_rocketpy.sink_columns import SinkColumns
+        from pyspark_rocketpy.options.parsing import SinkOptions
+        from pyspark_rocketpy.sink.columns import SinkColumns
+        from pyspark_rocketpy.sink.writers import SinkPlan
+        from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 
-        options = SinkOptions.parse(self.options)
+        options = SinkOptions.parse(self.options, is_shared=is_shared)
         columns = SinkColumns.check(schema)
         if options.topic is None and "topic" not in columns.names:
             raise ColumnError("no topic: set option topic, or give the rows a column topic")
-        return options, columns
+        return SinkPlan(options, columns, GrpcTransport.of_sink(options))
+
+
+def _source_transport(options: SourceOptions) -> SourceTransport:
+    """The way to the broker that the options name."""
+    from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
+
+    return GrpcTransport.of_source(options)
 
 
 def _check_version() -> None:

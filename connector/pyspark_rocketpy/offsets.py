@@ -3,7 +3,7 @@
     {"v": 1, "offsetTable": {"TopicTest@my-group": {"0": 1042}}, "base": {...}}
 
 The shape of the table is that of RocketMQ's consumerOffset.json. `base` carries the first position
-of the query along, because Spark asks for the initial offset anew at each restart before its
+of the query along, because Spark asks for the initial offset again at each restart before its
 first commit, and may get another answer; `first` marks that answer. `new` tells where queues begin
 that came during the query. The checkpoint survives crashes, nothing else is kept.
 Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
@@ -21,6 +21,8 @@ from pyspark_rocketpy.errors import OffsetError
 VERSION = 1
 SEPARATOR = "@"
 LATEST, EARLIEST = -1, -2
+NUMBER_MAX = (1 << 63) - 1
+_SHOWN_MAX = 100
 
 # topic -> queue id -> offset
 Positions = dict[str, dict[int, int]]
@@ -54,6 +56,10 @@ class QueueRange:
         """How many queue offsets it spans."""
         return self.end - self.begin
 
+    def rest(self, offset: int) -> str:
+        """What is left of it from `offset` on, for people."""
+        return f"offsets [{offset}, {self.end}) of queue {self.queue_id} of topic {self.topic!r}"
+
 
 def first_offset(positions: Positions, group: str) -> Offset:
     """The answer to initialOffset."""
@@ -65,7 +71,7 @@ def next_offset(
 ) -> Offset:
     """The offset of a batch that begins at `start`; carries the query's first position along.
 
-    `entering` are the begins of queues that this batch is the first to read.
+    `entering` are the starts of queues that this batch is the first to read.
     """
     base = start.get("base", start["offsetTable"])
     offset = {"v": VERSION, "offsetTable": _table(positions, group), "base": base}
@@ -80,11 +86,18 @@ def _table(positions: Positions, group: str) -> dict[str, dict[str, int]]:
     }
 
 
-def positions_of(offset: Offset) -> Positions:
+def positions_of(offset: object) -> Positions:
     """The positions in a logged offset. Raises OffsetError."""
-    if offset.get("v") != VERSION:
+    if not isinstance(offset, Mapping) or "v" not in offset:
+        shown = json.dumps(offset)
+        shown = shown if len(shown) <= _SHOWN_MAX else shown[:_SHOWN_MAX] + "..."
         raise OffsetError(
-            f"the checkpoint's offset has version {offset.get('v')!r}, this connector reads "
+            f"the checkpoint holds offset {shown}, which another source than rocketpy has "
+            "written; start with a new checkpointLocation"
+        )
+    if offset["v"] != VERSION:
+        raise OffsetError(
+            f"the checkpoint's offset has version {offset['v']!r}, this connector reads "
             f"{VERSION}; use the version that wrote it, or a new checkpoint"
         )
     return _positions(offset.get("offsetTable"))
@@ -92,8 +105,9 @@ def positions_of(offset: Offset) -> Positions:
 
 def begin_of(start: Offset, end: Offset) -> Positions:
     """Where the batch (start, end] begins: for the first one, where its log says it does."""
+    reached = positions_of(start)
     if not start.get("first"):
-        begin = positions_of(start)
+        begin = reached
     elif "base" in end:
         begin = _positions(end["base"])
     else:
@@ -102,7 +116,7 @@ def begin_of(start: Offset, end: Offset) -> Positions:
     for topic, queues in _positions(end.get("new", {})).items():
         for queue_id, offset in queues.items():
             known = begin.setdefault(topic, {}).get(queue_id)
-            # A queue that was made anew ends before the place that was reached in the old one.
+            # A queue that was recreated ends before the place that was reached in the old one.
             if known is None or known > ends[topic][queue_id]:
                 begin[topic][queue_id] = offset
     return begin
@@ -135,12 +149,14 @@ def parse_times_json(option: str, text: str) -> Positions:
 
 def _parse_json(option: str, text: str, example: str) -> Positions:
     try:
-        content = json.loads(text)
-    except ValueError as error:
+        content = json.loads(text, object_pairs_hook=_without_repetition)
+    except _RepeatedError as error:
+        raise OffsetError(f"option {option} names {error} twice; name it once") from error
+    except (ValueError, RecursionError) as error:
         raise OffsetError(f"option {option} is {text!r}, which is no JSON; {example}") from error
     try:
         return {
-            topic: {int(queue_id): _whole(value) for queue_id, value in queues.items()}
+            topic: {_queue_id(queue_id): _whole(value) for queue_id, value in queues.items()}
             for topic, queues in content.items()
         }
     except (AttributeError, TypeError, ValueError) as error:
@@ -157,7 +173,26 @@ def _check_least(option: str, values: Positions, least: int, hint: str) -> None:
                 )
 
 
+class _RepeatedError(ValueError):
+    """A name that stands twice in one JSON object, where the last one would win."""
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RepeatedError(repr(next(name for name in names if names.count(name) > 1)))
+    return found
+
+
+def _queue_id(text: str) -> int:
+    """Raises ValueError for what is no number as JSON writes it."""
+    if not (text.isascii() and text.isdecimal()) or (len(text) > 1 and text[0] == "0"):
+        raise ValueError(text)
+    return int(text)
+
+
 def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int) or value > NUMBER_MAX:
         raise TypeError(value)
     return value

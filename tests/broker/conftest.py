@@ -15,7 +15,7 @@ import pytest
 from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import BrokerConfig, Limits
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 from tests.blocks import WireBlock, wire_block
 
@@ -63,11 +63,17 @@ class RunningBroker:
 
     async def held(self, count: int) -> None:
         """Let the loop run until the broker holds so many calls."""
-        while len(self.broker.held) != count:  # noqa: ASYNC110 (nothing else tells)
+        while len(self.broker.rooms.pulling.held) != count:  # noqa: ASYNC110 (nothing else tells)
             await asyncio.sleep(0)
 
     async def pull(self, **fields: Any) -> list[broker_pb2.PullResponse]:
         return [response async for response in self.data.Pull(broker_pb2.PullRequest(**fields))]
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Let the loop and the threads go on until something is so."""
+    while not is_so():  # noqa: ASYNC110 (files have no event)
+        await asyncio.sleep(0.001)
 
 
 StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]

@@ -7,29 +7,36 @@ when somebody waits for one, so that a run is the same sequence of calls each ti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from unittest import mock
 
 import numpy as np
 
 from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.config import Limits
-from rocketpy_broker.services.appending import AppendService
-from rocketpy_broker.services.batch_ledger import BatchLedger
-from rocketpy_broker.services.batch_log import Batch
-from rocketpy_broker.services.batches import BatchResult, BatchService
-from rocketpy_broker.services.group_commit import GroupCommit
-from rocketpy_broker.services.topic_config import TopicConfig
-from rocketpy_broker.services.topics import TopicConfigManager
-from rocketpy_broker.store import prepared
-from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.services.batches.checking import CommitCheck
+from rocketpy_broker.services.batches.ledger import BatchLedger
+from rocketpy_broker.services.batches.log import Batch, StagedTask
+from rocketpy_broker.services.batches.old_kind import OldKind
+from rocketpy_broker.services.batches.rolling import RollForward
+from rocketpy_broker.services.batches.service import BatchService, BatchState
+from rocketpy_broker.services.batches.staging import StageCommand, Staged, StagingService
+from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.group_commit import GroupCommit
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store import message_store
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.prepared import PreparedRange
-from rocketpy_broker.store.store_config import StoreConfig
+from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
+from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.tasks import TaskScope
 from tests.faults.images import (
     OTHER,
     QUEUE,
@@ -41,7 +48,9 @@ from tests.faults.images import (
 )
 from tests.store.messages import flush_log
 
+T = TypeVar("T")
 WRITER = "a query"
+MINUTE_MS = 60_000
 WEEK_MS = 7 * 86_400_000
 
 
@@ -63,28 +72,38 @@ class Desk:
     clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
-        config = StoreConfig(
-            self.folder,
-            SEGMENT_BYTES,
-            QUEUE_FILE_BYTES,
-            self.flush,
-            index_slot_count=8,
-            index_entry_count_max=16,
-        )
-        self.store = MessageStore(config, self.clock, STORE_HOST)
-        settings = self.folder / "config"
-        self._topics = TopicConfigManager(settings, self.clock, "cluster", "broker")
-        self.ledger = BatchLedger(settings, self.clock, lambda: self.store.flushed_end, WEEK_MS)
-        flushes = FlushWhenAsked(self.store, self.clock, self.flush, FlushTimes())
-        self._appends = AppendService(self.store, self._topics, flushes, Limits())
-        self.batches = BatchService(
-            self.store,
-            self._topics,
-            self.ledger,
-            self._appends,
-            flushes,
+        config = BrokerConfig(self.folder, flush_disk_type=self.flush)
+        self.store = MessageStore(
+            StoreConfig(
+                self.folder,
+                SEGMENT_BYTES,
+                QUEUE_FILE_BYTES,
+                self.flush,
+                index_slot_count=8,
+                index_entry_count_max=16,
+            ),
             self.clock,
-            Limits(),
+            STORE_HOST,
+        )
+        settings = self.folder / "config"
+        store, clock, limits = self.store, self.clock, config.limits
+        self._topics = TopicConfigManager(settings, clock, "cluster", "broker")
+        self.ledger = BatchLedger(
+            settings, clock, lambda: store.flushed_end, WEEK_MS, 10 * MINUTE_MS
+        )
+        flushes = FlushWhenAsked(store, clock, self.flush, FlushTimes())
+        appends = AppendService(store, self._topics, flushes, limits)
+        self.staging = StagingService(store, self._topics, appends, self.ledger, clock, config)
+        rolling = RollForward(store, appends, self.staging, OldKind(store, appends), clock)
+        self.batches = BatchService(
+            store,
+            self.staging,
+            CommitCheck(store, self._topics, self.staging),
+            rolling,
+            self.ledger,
+            flushes,
+            clock,
+            limits,
         )
 
     def open(self) -> None:
@@ -94,39 +113,79 @@ class Desk:
         self.ledger.load()
         for queue in (QUEUE, OTHER):
             if not self._topics.exists(queue.topic):
-                self._topics.update(TopicConfig(queue.topic), create_only=True)
-        asyncio.run(self.batches.recover())
+                asyncio.run(self._topics.update(TopicConfig(queue.topic), create_only=True))
+        self._run(self._recover)
+
+    async def _recover(self, scope: TaskScope) -> None:
+        await self.batches.recover(scope.start)
+        while self.batches._pending:  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+        await self.batches.remove_spent()
+
+    def _run(self, work: Callable[[TaskScope], Coroutine[object, object, T]]) -> T:
+        """Run something with the tasks that it starts."""
+
+        async def main() -> T:
+            async with TaskScope() as scope:
+                self.batches._start = scope.start
+                return await work(scope)
+
+        return asyncio.run(main())
 
     def stop(self) -> None:
         """Stop cleanly."""
-        self.ledger.persist()
+        self.staging.close()
+        save_now(self.ledger)
         self.store.close()
 
     def crash(self) -> None:
         """Let go of everything, as the system does with the files of a killed process."""
+        self.staging.close()
         self.store._release()
 
-    def prepare(self, bodies: list[bytes], token: int, queue: QueueKey = QUEUE) -> PreparedRange:
-        """Append a prepared block."""
-        block = block_of(queue.topic, bodies)
-        sizes = np.asarray(block.sizes, ">i4").tobytes()
-        result = self._appends.append(
-            queue.topic, queue.queue_id, block.data.tobytes(), sizes, token
-        ).result
-        return PreparedRange(queue, result.physical_offset, len(block.data), len(bodies))
+    def stage(
+        self, batch_id: int, token: int, task: int, *blocks: tuple[QueueKey, list[bytes]]
+    ) -> StagedTask:
+        """An attempt with these blocks, up to its end."""
+        job = BatchJob(WRITER, batch_id, token)
 
-    def commit(self, batch_id: int, token: int, *ranges: PreparedRange) -> BatchResult:
-        """Ask for a batch."""
-        return asyncio.run(self.batches.commit(Batch(WRITER, batch_id, token, ranges)))
+        async def work(_: TaskScope) -> StagedTask:
+            staged = Staged(StagedCounts())
+            for number, (queue, bodies) in enumerate([*blocks, (QUEUE, [])]):
+                block = block_of(queue.topic, bodies) if bodies else None
+                command = StageCommand(
+                    TaskAttempt(job, task, token),
+                    number,
+                    *queue,
+                    b"" if block is None else block.data.tobytes(),
+                    b"" if block is None else np.asarray(block.sizes, ">i4").tobytes(),
+                    block is None,
+                )
+                staged = await self.staging.stage(command)
+            return StagedTask(task, token, staged.counts)
 
-    def write(self, batch_id: int, token: int, size: int = 3) -> BatchResult:
-        """Prepare a batch in both queues, the later blocks first, and commit it."""
-        ranges = [
-            self.prepare(messages_of(batch_id, size), token),
-            self.prepare(messages_of(batch_id, 2), token, OTHER),
-            self.prepare(messages_of(batch_id, size, b"more"), token),
+        return self._run(work)
+
+    def commit(self, batch_id: int, token: int, *tasks: StagedTask) -> BatchState:
+        """Ask for a batch, and wait for its end."""
+        batch = Batch(BatchJob(WRITER, batch_id, token), tasks)
+
+        async def work(_: TaskScope) -> BatchState:
+            state = await self.batches.commit(batch, 60_000)
+            await self.batches.remove_spent()
+            return state
+
+        return self._run(work)
+
+    def write(self, batch_id: int, token: int, size: int = 3) -> BatchState:
+        """Stage a batch in both queues, the later task first, and commit it."""
+        later = (QUEUE, messages_of(batch_id, size, b"more"))
+        first = [(QUEUE, messages_of(batch_id, size)), (OTHER, messages_of(batch_id, 2))]
+        tasks = [
+            self.stage(batch_id, token, 1, *first),
+            self.stage(batch_id, token, 0, later),
         ]
-        return self.commit(batch_id, token, *reversed(ranges))
+        return self.commit(batch_id, token, *reversed(tasks))
 
 
 def messages_of(batch_id: int, size: int, word: bytes = b"body") -> list[bytes]:
@@ -151,7 +210,6 @@ def check_visible(desk: Desk, batch_ids: list[int]) -> None:
 
 @contextmanager
 def one_by_one() -> Iterator[None]:
-    """Each record is committed by an append of its own, so that many moments lie between them."""
-    with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(prepared, "PART_BYTES", 1))
+    """Each record is appended by itself, so that many moments lie between them."""
+    with mock.patch.object(message_store, "FRAME_BYTES", 1):
         yield

@@ -26,6 +26,7 @@ from tests.faults.store_use import (
     tell_all,
 )
 from tests.faults.zygote import Link
+from tests.store.messages import delete_topic
 
 SCRIPT_STEPS = 120
 BALLAST_WRITE_BYTES = 1 << 20
@@ -159,4 +160,4 @@ def delete_a_topic(store: MessageStore) -> None:
     with contextlib.suppress(StoreClosedError):
         block = wire_block(DELETED_TOPIC, [b"short-lived"]).parsed()
         store.append(QueueKey(DELETED_TOPIC, 0), block)
-    store.delete_topic(DELETED_TOPIC)
+    delete_topic(store, DELETED_TOPIC)

@@ -92,7 +92,7 @@ def body_of(message_id: str, size_bytes: int) -> bytes:
 
 
 def id_of(body: bytes) -> str:
-    """The id at the begin of a body."""
+    """The id at the start of a body."""
     return body.partition(ID_END)[0].decode("ascii", "replace")
 
 

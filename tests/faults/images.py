@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.store import checksums
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import BlockColumns, Host, RecordBlock, decode_record, encode_block
 from tests.blocks import BORN_HOST, BORN_MS

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from rocketpy_broker.errors import BrokerError, StoreLockedError
 from rocketpy_broker.process import raise_descriptor_limit
-from rocketpy_broker.store.flush import FlushPlan
+from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from tests.faults.history import FINAL
 from tests.faults.store_use import (

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rocketpy_broker.store.flush import FlushPlan
+from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
 from rocketpy_proto.record import decode_record
 from tests.faults.images import NO_END, QUEUE, bodies_in, send, small_store
+from tests.store.messages import remove_oldest_segment
 
 CHECKERS = 3
 HELD_MAX = 64
@@ -146,9 +147,9 @@ class Program:
 
     def _clean(self) -> None:
         files = self._store._log.files
-        safe_end = min(self._store.flushed_end, self._store._dispatched_end)
+        safe_end = min(self._store.flushed_end, self._store.positions().dispatched_end)
         if len(files.segments) > SEGMENTS_MAX and files.segments[0].end <= safe_end:
-            self._store.remove_oldest_segment()
+            remove_oldest_segment(self._store)
             self._counts["cleaned"] += 1
 
     def _read(self) -> None:

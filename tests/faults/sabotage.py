@@ -14,11 +14,11 @@ SERVICES = "rocketpy_broker/services/"
 SERVER = "rocketpy_broker/server/"
 CODEC = "rocketpy_proto/record/"
 
-IN_APPEND = "tests/broker/test_append_and_pull.py::"
+IN_APPEND = "tests/broker/pulling/test_append_and_pull.py::"
 IN_STORE = "tests/store/test_message_store.py::"
-IN_RECOVERY = "tests/store/test_recovery.py::"
+IN_RECOVERY = "tests/store/recovery/test_restarts.py::"
 IN_FILES = (
-    "tests/store/test_files.py::"
+    "tests/store/files/test_durable.py::"
     "test_f2_a_change_is_on_the_disk_when_it_is_done_and_contents_before_names"
 )
 IN_F02 = "tests/faults/test_f02_worst_disk.py::"
@@ -26,7 +26,8 @@ IN_F05 = "tests/faults/test_f05_bit_flips.py::"
 IN_F06 = "tests/faults/test_f06_derived_files.py::"
 IN_F11 = "tests/faults/test_f11_clock.py::"
 IN_CLEANING = "tests/store/test_cleaning.py::"
-IN_INDEX = "tests/store/test_index_service.py::"
+IN_INDEX = "tests/store/index/test_service.py::"
+IN_ADMINISTRATION = "tests/broker/operations/test_administration.py::"
 IN_F09 = "tests/faults/test_f09_slow_flush.py::"
 
 
@@ -44,14 +45,14 @@ class Sabotage:
 FLUSHING = (
     Sabotage(
         "acknowledged before the flush",
-        SERVICES + "group_commit.py",
+        SERVICES + "sending/group_commit.py",
         "if not self._sync or self._store.flushed_end >= end_offset:",
         "if self._store.refusal is None:",
         (IN_APPEND + "test_f8_after_a_failed_flush_nothing_is_acknowledged_and_reading_goes_on",),
     ),
     Sabotage(
         "a failed flush is tried again",
-        SERVICES + "group_commit.py",
+        SERVICES + "sending/group_commit.py",
         """            self._store.flush_failed(error)
             self._fail_waiters(self._store.refusal or "")
 """,
@@ -68,14 +69,14 @@ FLUSHING = (
     ),
     Sabotage(
         "a late flush is called a success",
-        SERVER + "broker_servicer.py",
+        SERVER + "rocketpy_v1/broker_servicer.py",
         "            answer = status.failure(error)\n",
         "            answer = status.success() if error else answer\n",
         (IN_F09 + "test_f9_a_send_whose_flush_takes_too_long_is_told_so_with_its_place",),
     ),
     Sabotage(
         "who declines to wait has to wait",
-        SERVICES + "appending.py",
+        SERVICES + "sending/appending.py",
         "            waits = not _declines_to_wait(block)\n",
         "            waits = len(block) > 0 or not _declines_to_wait(block)\n",
         (IN_F09 + "test_f9_who_declines_to_wait_is_answered_while_a_flush_hangs[false]",),
@@ -99,21 +100,21 @@ FLUSHING = (
     ),
     Sabotage(
         "records are flushed without their checksums",
-        STORE + "commit_log.py",
+        STORE + "log/commit_log.py",
         "        return segments + [self.checksums.of(segment).file for segment in segments]\n",
         "        return segments\n",
         (IN_F02 + "test_f2_what_was_flushed_is_all_there[SYNC_FLUSH]",),
     ),
     Sabotage(
         "recovery flushes without writing again",
-        STORE + "commit_log.py",
+        STORE + "log/commit_log.py",
         "            for start in range(position, stop, REWRITE_BYTES):\n",
         "            for start in range(stop, stop, REWRITE_BYTES):\n",
         (IN_RECOVERY + "test_f8_what_was_not_flushed_is_written_again_before_recovery_flushes_it",),
     ),
     Sabotage(
         "names are not flushed",
-        STORE + "files.py",
+        STORE + "files/durable.py",
         """        os.fsync(descriptor)
     finally:
 """,
@@ -124,7 +125,7 @@ FLUSHING = (
     ),
     Sabotage(
         "renamed before it is flushed",
-        STORE + "files.py",
+        STORE + "files/durable.py",
         """        os.fsync(file.fileno())
     os.replace(temporary, path)
     sync_folder(path.parent)
@@ -144,7 +145,7 @@ FLUSHING = (
     ),
     Sabotage(
         "a flush acknowledges what came after it began",
-        SERVICES + "group_commit.py",
+        SERVICES + "sending/group_commit.py",
         "        while self._waiters and self._waiters[0][0] <= plan.end:\n",
         "        while self._waiters:\n",
         (IN_F09 + "test_f9_a_flush_acknowledges_only_what_was_there_when_it_began",),
@@ -180,25 +181,25 @@ LOG = (
     ),
     Sabotage(
         "a block takes a byte of the blank record's place",
-        STORE + "commit_log.py",
+        STORE + "log/commit_log.py",
         "        needed = length + BLANK_BYTES\n",
         "        needed = length + BLANK_BYTES - 1\n",
         (IN_STORE + "test_s01_what_is_left_of_a_segment_holds_a_blank_record_at_least[7]",),
     ),
     Sabotage(
         "a refused block stays in the log",
-        STORE + "commit_log.py",
+        STORE + "log/commit_log.py",
         "            segment.write(position, memoryview(bytes(len(block.data))))\n",
         "",
         (IN_RECOVERY + "test_s15_no_record_of_a_refused_block_comes_back",),
     ),
     Sabotage(
         "the abort marker goes before the manifest is saved",
-        STORE + "store_directory.py",
+        STORE + "files/directory.py",
         """        self.save(manifest)
         self._mark.write(Mark(manifest.log_end, os.getpid(), clean=True))
 """,
-        """        files.remove_file(self._abort)
+        """        durable.remove_file(self._abort)
         self.save(manifest)
         self._mark.write(Mark(manifest.log_end, os.getpid(), clean=True))
 """,
@@ -219,7 +220,7 @@ LOG = (
 RECOVERY = (
     Sabotage(
         "a record's checksum is not compared",
-        STORE + "commit_log.py",
+        STORE + "log/commit_log.py",
         "        return Comparison(known, known & wrong)\n",
         "        return Comparison(known, known & wrong & ~known)\n",
         (
@@ -229,7 +230,7 @@ RECOVERY = (
     ),
     Sabotage(
         "the log ends at the first bad record",
-        STORE + "log_scanner.py",
+        STORE + "log/scanner.py",
         "        if offset < self._trust.flushed:\n",
         "        if offset < 0:\n",
         (
@@ -239,14 +240,14 @@ RECOVERY = (
     ),
     Sabotage(
         "a torn tail stays in the file",
-        STORE + "commit_log.py",
+        STORE + "log/commit_log.py",
         "            segment.clear_from(end - segment.base)\n",
         "            segment.used_end(end - segment.base)\n",
         (IN_RECOVERY + "test_s09_a_torn_last_record_is_cut_and_leaves_no_trace[50]",),
     ),
     Sabotage(
         "a torn tail is cut without a copy",
-        STORE + "recovery.py",
+        STORE + "recovery/passes.py",
         """                self._quarantined.append(
                     self._store.quarantine.keep(name, segment.view[start:used])
                 )
@@ -257,14 +258,14 @@ RECOVERY = (
     ),
     Sabotage(
         "the offset of a damaged record is given again",
-        STORE + "recovery.py",
+        STORE + "recovery/passes.py",
         "            self._reserve_offset(damage)\n",
         "            assert damage\n",
         (IN_F05 + "test_f05_a_damaged_record_keeps_its_offset_though_its_queue_is_lost",),
     ),
     Sabotage(
         "the manifest is believed unseen",
-        STORE + "consume_queue.py",
+        STORE + "queues/consume_queue.py",
         "            and body_crc(by_name[name].view[: prefix.length]) == prefix.crc\n",
         "",
         (
@@ -274,7 +275,7 @@ RECOVERY = (
     ),
     Sabotage(
         "a wrong unit of a consume queue stays",
-        STORE + "consume_queue.py",
+        STORE + "queues/consume_queue.py",
         "                self._put_right(offset, right)\n",
         "                assert len(right)\n",
         (
@@ -284,7 +285,7 @@ RECOVERY = (
     ),
     Sabotage(
         "keys of recovered records are not entered",
-        STORE + "recovery.py",
+        STORE + "recovery/passes.py",
         "        self._store.index.put(found.index_keys, block.positions + offset, "
         "store_timestamps_ms)\n",
         "        assert len(store_timestamps_ms)\n",
@@ -295,21 +296,21 @@ RECOVERY = (
     ),
     Sabotage(
         "keys are entered twice",
-        STORE + "index_service.py",
+        STORE + "index/service.py",
         "        begin = self._known(offsets)\n",
         "        begin = 0 if len(offsets) else self._known(offsets)\n",
         (IN_INDEX + "test_s05_dispatching_again_from_anywhere_enters_no_key_twice",),
     ),
     Sabotage(
         "missing files of the log are not noticed",
-        STORE + "recovery_plan.py",
+        STORE + "recovery/plan.py",
         "if self.ours and self.mark is not None and log_end < self.mark.flushed:",
         "if self.ours and self.mark is not None and log_end < 0:",
         (IN_RECOVERY + "test_s09_a_log_that_is_shorter_than_what_was_flushed_stops_the_start",),
     ),
     Sabotage(
         "what another broker did counts as ours",
-        STORE + "recovery_plan.py",
+        STORE + "recovery/plan.py",
         "        return self.mark.clean or is_our_abort_text(self.aborted)\n",
         "        return True\n",
         (IN_RECOVERY + "test_s09_what_another_broker_has_added_needs_no_checksums",),
@@ -319,7 +320,7 @@ RECOVERY = (
 SERVING = (
     Sabotage(
         "a damaged record is delivered",
-        STORE + "reader.py",
+        STORE + "queues/reader.py",
         "        return units if bad is None else units[:bad]\n",
         "        return units\n",
         (
@@ -329,14 +330,14 @@ SERVING = (
     ),
     Sabotage(
         "a held pull is never let go of",
-        SERVICES + "holding.py",
+        SERVICES + "pulling/holding.py",
         "        waiters.discard(future)\n",
         "",
         (IN_APPEND + "test_c08_a_held_pull_is_answered_when_a_message_arrives",),
     ),
     Sabotage(
         "a topic is deleted without a mark",
-        STORE + "consume_queue_table.py",
+        STORE + "queues/table.py",
         "        self._deleted.mark(topic, log_end)\n",
         "",
         (IN_RECOVERY + "test_a_deleted_topic_never_comes_back_into_one_of_the_same_name",),
@@ -350,26 +351,22 @@ SERVING = (
     ),
     Sabotage(
         "two stores on one directory",
-        STORE + "store_directory.py",
+        STORE + "files/directory.py",
         "            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)\n",
         "            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0)\n",
         (IN_RECOVERY + "test_f12_a_second_store_on_the_directory_is_refused",),
     ),
     Sabotage(
         "a topic's queues go before its mark",
-        STORE + "consume_queue_table.py",
-        """        self._deleted.mark(topic, log_end)
-        self.remove_topic(topic)
-""",
-        """        self.remove_topic(topic)
-        self._deleted.mark(topic, log_end)
-""",
-        (IN_STORE + "test_a_topic_that_cannot_be_marked_as_deleted_keeps_its_messages",),
+        SERVICES + "sending/store_files.py",
+        "lambda: deletions.mark(topic), lambda: deletions.forget(topic)",
+        "lambda: [deletions.forget(topic), deletions.mark(topic)]",
+        (IN_ADMINISTRATION + "test_a_topic_whose_mark_cannot_be_saved_keeps_its_messages",),
     ),
     Sabotage(
         "what is not on disk yet is cleaned",
         STORE + "message_store.py",
-        "        safe_end = min(self._log.flushed, self._dispatched_end, self.needed_from)\n",
+        "        safe_end = min(self._log.flushed, self._dispatcher.end, self.needed_from)\n",
         "        safe_end = self._log.end\n",
         (IN_CLEANING + "test_s10_what_is_not_on_disk_yet_stays",),
     ),

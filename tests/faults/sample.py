@@ -26,7 +26,7 @@ from tests.faults.images import (
     send_prepared,
     small_store,
 )
-from tests.store.messages import flush_log
+from tests.store.messages import delete_topic, flush_log
 
 SEGMENT_BYTES = 1024
 GONE = QueueKey("TopicGone", 0)
@@ -74,7 +74,7 @@ def sample_of(folder: Path, *, clean: bool, whole: bool = True) -> Sample:
         for number in range(12):
             clock.advance(1000)
             send(store, [b"plain-%d" % number], QUEUE if number % 3 else OTHER)
-        store.delete_topic(GONE.topic)
+        delete_topic(store, GONE.topic)
         store.close()
     if whole:
         _second_part(folder, clock, clean=clean)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
-from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
+from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import Host, decode_record
 from tests.blocks import BORN_HOST, BORN_MS, wire_block
@@ -220,5 +221,5 @@ class SavedOffset:
         """Save a number. Raises OSError; the file then holds the old one or this one."""
         self._offsets.commit(GROUP, *QUEUES[0], number)
         self._link.emit("saving", number)
-        self._offsets.persist()
+        save_now(self._offsets)
         self._link.emit("saved", number)

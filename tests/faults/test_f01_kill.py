@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from tests.faults import programs
 from tests.faults.clients import Reader, Sender, join_all, pull, run_all

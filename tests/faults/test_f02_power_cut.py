@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from tests.faults import programs
 from tests.faults.history import FINAL, History, Outcome, Send
 from tests.faults.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, LoopDiskError
@@ -18,7 +18,7 @@ from tests.faults.zygote import Zygote
 
 CUTS_QUICK = 100
 CUTS_TORTURE = 1_000
-# Then the store is begun anew, for the disk is small.
+# Then a new store is begun, for the disk is small.
 CUTS_PER_STORE = 20
 LOAD_SECONDS_MAX = 0.08
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.store.conftest import OpenStore, clock, crash, new_store
 from tests.store.messages import flush_log, put, read_all

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.store.index_layout import IndexFormat
-from rocketpy_broker.store.log_scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.index.layout import IndexFormat
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import Damage
 from tests.faults.images import (

@@ -17,7 +17,7 @@ from tests.faults.zygote import Event, Zygote
 SCRIPT_SEED = 8
 CALLS = ("openat", "mkdir", "pwrite64", "fallocate", "fsync", "fdatasync", "rename", "unlink")
 FLUSHES = ("fsync", "fdatasync")
-# Files of log, queues and index; folders may be flushed again, for the change is then made anew.
+# Files of log, queues and index; folders may be flushed again, for the change is then made again.
 WRITTEN_IN_PLACE = re.compile(r"/(commitlog|consumequeue|index)/.*\d{17,20}$")
 ERRORS = ("EIO", "ENOSPC", "EINTR")
 # Of each call and error: the first, the last, and so many in between.

@@ -11,7 +11,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker

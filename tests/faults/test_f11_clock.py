@@ -11,8 +11,8 @@ import pytest
 
 from rocketpy_broker.clock import ManualClock, sleep
 from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.store.values import QueueKey, ReadLimits
 from rocketpy_proto.record import decode_record
 from tests.faults.images import (
@@ -28,7 +28,7 @@ from tests.faults.images import (
     small_store,
     workshop,
 )
-from tests.store.messages import flush_log
+from tests.store.messages import flush_log, remove_oldest_segment
 
 SECOND_MS = 1000
 HOUR_MS = 3_600_000
@@ -146,7 +146,7 @@ def clean(store: MessageStore) -> int:
     """One pass, as the broker does it; returns how many segments went."""
     count = store.expired_segment_count(manual=False)
     for _ in range(count):
-        store.remove_oldest_segment()
+        remove_oldest_segment(store)
     return count
 
 

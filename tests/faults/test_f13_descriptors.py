@@ -14,7 +14,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2_grpc
 from tests.faults.clients import append_request, pull

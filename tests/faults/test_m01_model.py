@@ -26,15 +26,16 @@ from hypothesis.stateful import (
 )
 
 from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.store import checksums
 from rocketpy_broker.store.cleaning import CleanPolicy
-from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.log import checksums
+from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
 from rocketpy_proto.record import decode_record
 from tests.faults.images import NO_END, STORE_HOST, block_of, bodies_in
 from tests.faults.simulated_disk import SimulatedDisk
+from tests.store.messages import delete_topic, remove_oldest_segment
 
 EXAMPLES_QUICK = 300
 STEPS_QUICK = 50
@@ -175,11 +176,11 @@ class StoreAndList(RuleBasedStateMachine):
         """As the broker does, whose queues have long been flushed then."""
         self.live().flush_derived()
         for _ in range(self.live().expired_segment_count(manual=False)):
-            self.live().remove_oldest_segment()
+            remove_oldest_segment(self.live())
 
     @rule(topic=st.sampled_from(sorted({queue.topic for queue in QUEUES})))
     def delete_topic(self, topic: str) -> None:
-        self.live().delete_topic(topic)
+        delete_topic(self.live(), topic)
         self.known = [record for record in self.known if record.queue.topic != topic]
 
     # --- Reading ---

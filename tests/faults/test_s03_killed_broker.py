@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import grpc
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import bodies_of, wire_block
 from tests.faults.clients import CALL_SECONDS_MAX
@@ -53,37 +54,46 @@ class Writer:
             for queue_id in range(QUEUES)
         ]
         self.token += 1
-        requests = [self._request(queue_id) for queue_id in range(QUEUES)]
-        responses = list(stub.Append(iter(requests), timeout=CALL_SECONDS_MAX))
-        assert [response.status.code for response in responses] == [0] * QUEUES
-        ranges = [
-            broker_pb2.PreparedRange(
-                topic=TOPIC,
-                queue_id=response.queue_id,
-                physical_offset=response.physical_offset,
-                length=len(request.records),
-                record_count=response.record_count,
-            )
-            for request, response in zip(requests, responses, strict=True)
-        ]
-        request = broker_pb2.CommitBatchRequest(
-            writer_id="w", batch_id=self.batch_id, prepared_token=self.token, ranges=ranges
-        )
+        tasks = broker_pb2.StagedTasks()
+        for queue_id in range(QUEUES):
+            *_, answer = stub.StageBlocks(self._requests(queue_id), timeout=CALL_SECONDS_MAX)
+            assert answer.status.code == 0, answer.status.remark
+            tasks.task.append(queue_id)
+            tasks.task_token.append(self.token)
+            tasks.block_count.append(answer.block_count)
+            tasks.record_count.append(answer.record_count)
+            tasks.bytes.append(answer.bytes)
+        request = broker_pb2.CommitBatchRequest(job=self.job, tasks=tasks, wait_ms_max=60_000)
         answer = stub.CommitBatch(request, timeout=CALL_SECONDS_MAX)
+        self.note(answer)
+
+    def note(self, answer: broker_pb2.BatchResponse) -> None:
+        """The batch is there: by this attempt, or by one whose answer was lost."""
         assert (answer.status.code, answer.batch_id) == (0, self.batch_id), answer
+        assert answer.record_count == sum(map(len, self.batch)), answer
         for queue_id, bodies in enumerate(self.batch):
             self.written[queue_id] += bodies
         self.batch_id, self.batch = self.batch_id + 1, []
 
-    def _request(self, queue_id: int) -> broker_pb2.AppendRequest:
-        block = wire_block(TOPIC, self.batch[queue_id])
-        return broker_pb2.AppendRequest(
-            topic=TOPIC,
-            queue_id=queue_id,
-            records=block.records,
-            record_sizes=block.record_sizes,
-            prepared_token=self.token,
-        )
+    @property
+    def job(self) -> broker_pb2.BatchJob:
+        return broker_pb2.BatchJob(writer_id="w", batch_id=self.batch_id, job_token=self.token)
+
+    def _requests(self, queue_id: int) -> Iterator[broker_pb2.StageBlocksRequest]:
+        """The batch's messages of a queue in two blocks, and the end."""
+        bodies = self.batch[queue_id]
+        cuts = [0, len(bodies) // 2, len(bodies)]
+        parts = [bodies[begin:end] for begin, end in itertools.pairwise(cuts) if begin < end]
+        for number, part in enumerate([*parts, []]):
+            request = broker_pb2.StageBlocksRequest(
+                job=self.job, task=queue_id, task_token=self.token, block_number=number
+            )
+            if part:
+                block = wire_block(TOPIC, part)
+                request.topic, request.queue_id = TOPIC, queue_id
+                request.records, request.record_sizes = block.records, block.record_sizes
+            request.is_last = not part
+            yield request
 
 
 @contextmanager

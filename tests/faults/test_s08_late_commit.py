@@ -1,7 +1,7 @@
 """Row S8, and S7 at the broker: a batch is visible once or never, wherever a crash comes.
 
 Kills are played inside the process, at every call that changes a file; power cuts by the simulated
-disk. After each the store is started again, the writer asks for its batch anew, and every message
+disk. After each the store is started again, the writer commits its batch again, and every message
 must be there exactly once, in order.
 """
 
@@ -16,14 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy_broker.services.batch_ledger import CONFIRM_MS, NO_BATCH
-from rocketpy_broker.services.batch_log import BATCHES_QUEUE
-from rocketpy_broker.services.exporting import ExportRequest, FileFormat, StoreExport
-from rocketpy_broker.store.check import StoreCheck
-from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_broker.store.index_layout import IndexFormat
+from rocketpy_broker.services.batches.ledger import CONFIRM_MS, NO_BATCH
+from rocketpy_broker.services.batches.log import BATCHES_QUEUE
+from rocketpy_broker.services.batches.rolling import Pending, RollForward
+from rocketpy_broker.services.batches.service import Outcome
+from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.operations.exporting import ExportRequest, FileFormat, StoreExport
+from rocketpy_broker.store.check.read_only import StoreReadLock, StoreSizes
+from rocketpy_broker.store.check.whole_store import StoreCheck
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.read_only import StoreReadLock, StoreSizes
 from tests.faults.batch_use import (
     WEEK_MS,
     WRITER,
@@ -45,7 +48,7 @@ from tests.faults.images import (
 )
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.test_f10_killed_recovery import Killed, killed_at_call
-from tests.store.messages import flush_log
+from tests.store.messages import delete_topic, flush_log, remove_oldest_segment
 
 CUTS_QUICK = 60
 CUTS_TORTURE = 5_000
@@ -61,8 +64,8 @@ def use(folder: Path, flush: FlushDiskType, token: int) -> None:
     try:
         desk.open()
         for batch_id in range(desk.ledger.last_batch(WRITER) + 1, 3):
-            assert desk.write(batch_id, token).is_new
-            desk.ledger.persist()
+            assert desk.write(batch_id, token).outcome is Outcome.COMMITTED
+            save_now(desk.ledger)
     finally:
         desk.crash()
 
@@ -77,12 +80,14 @@ def check(folder: Path, flush: FlushDiskType, token: int = 99) -> int:
     decided = desk.ledger.last_batch(WRITER) + 1
     check_visible(desk, list(range(decided)))
     for batch_id in range(3):
-        assert desk.write(batch_id, token).is_new == (batch_id >= decided)
+        outcome = desk.write(batch_id, token).outcome
+        assert (outcome is Outcome.COMMITTED) == (batch_id >= decided)
     check_visible(desk, [0, 1, 2])
     desk.stop()
     desk = Desk(folder, flush)
     desk.open()
-    assert not desk.write(2, token).is_new
+    own = Outcome.COMMITTED if decided < 3 else Outcome.ALREADY_COMMITTED
+    assert desk.write(2, token).outcome is own
     check_visible(desk, [0, 1, 2])
     desk.crash()
     return decided
@@ -138,6 +143,31 @@ def test_s08_after_a_power_cut_what_was_answered_is_there_once(seed: int, cuts: 
             assert decided >= len(answered)
 
 
+def test_s08_what_is_decided_has_been_on_disk_before(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The power goes when the decision is on disk and none of its messages is."""
+    chance = random.Random(seed)
+
+    async def killed_behind_the_decision(rolling: RollForward, _: Pending) -> None:
+        flush_log(rolling._store)
+        raise Killed
+
+    for _ in range(8):
+        with workshop() as folder:
+            disk = SimulatedDisk(folder)
+            desk = Desk(folder)
+            with disk.watched(), monkeypatch.context() as patch:
+                desk.open()
+                patch.setattr(RollForward, "run", killed_behind_the_decision)
+                with suppress(Killed):
+                    desk.write(0, 1)
+                desk.crash()
+            disk.cut_power(chance)
+            with disk.watched():
+                assert check(folder, FlushDiskType.SYNC_FLUSH) == 1
+
+
 def write_all(folder: Path, answered: list[int]) -> None:
     """Three batches, and those of them that were answered."""
     desk = Desk(folder)
@@ -146,7 +176,7 @@ def write_all(folder: Path, answered: list[int]) -> None:
         for batch_id in range(3):
             desk.write(batch_id, 1)
             answered.append(batch_id)
-            desk.ledger.persist()
+            save_now(desk.ledger)
     finally:
         desk.crash()
 
@@ -160,8 +190,8 @@ def decided_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Image, 
         begin = desk.store.positions().log_end
         append = MessageStore.append
 
-        def killed_behind(store: MessageStore, queue: object, block: object) -> object:
-            result = append(store, queue, block)  # type: ignore[arg-type]
+        def killed_behind(store: MessageStore, queue: object, *more: object) -> object:
+            result = append(store, queue, *more)  # type: ignore[arg-type]
             if queue == BATCHES_QUEUE:
                 raise Killed
             return result
@@ -199,7 +229,7 @@ def test_s08_a_decided_topic_that_is_deleted_takes_only_its_own_messages(
         # The deletion comes between the decision and the start that carries it out.
         broken = Desk(folder)
         broken.store.open()
-        broken.store.delete_topic(OTHER.topic)
+        delete_topic(broken.store, OTHER.topic)
         broken.crash()
         desk = Desk(folder)
         desk.open()
@@ -214,19 +244,18 @@ def test_s08_the_ledger_outlives_the_segments_of_its_decisions() -> None:
         desk = Desk(folder)
         desk.open()
         desk.write(0, 1)
-        desk.ledger.persist()
+        save_now(desk.ledger)
         decided_end = desk.store.positions().log_end
         while desk.store.positions().log_begin <= decided_end:
             send(desk.store, [b"x" * 1000])
             flush_log(desk.store)
             if desk.store.positions().log_end > 4 * SEGMENT_BYTES:
-                desk.store.remove_oldest_segment()
+                remove_oldest_segment(desk.store)
         desk.crash()
         desk = Desk(folder)
         desk.open()
-        late = desk.prepare([b"late"], 2)
-        assert not desk.commit(0, 2, late).is_new
-        assert desk.commit(1, 2, late).is_new
+        assert desk.commit(0, 2).outcome is Outcome.ALREADY_COMMITTED
+        assert desk.commit(1, 2).outcome is Outcome.COMMITTED
         # The newer decision is known by the log alone.
         desk.crash()
         desk = Desk(folder)
@@ -240,15 +269,22 @@ def test_s08_the_ledgers_file_knows_nothing_that_a_power_cut_can_take_back() -> 
         desk = Desk(folder, FlushDiskType.ASYNC_FLUSH)
         desk.open()
         desk.write(0, 1)
-        desk.ledger.persist()
-        assert not (folder / "config/batchLedger.json").exists()
+        save_now(desk.ledger)
+        assert known_last_batch(folder) == NO_BATCH
         desk.store.flushed(desk.store.plan_flush())
         desk.write(1, 1)
-        desk.ledger.persist()
+        save_now(desk.ledger)
         desk.crash()
-        known = Desk(folder, FlushDiskType.ASYNC_FLUSH)
-        known.ledger.load()
-        assert known.ledger.last_batch(WRITER) == 0
+        assert known_last_batch(folder) == 0
+
+
+def known_last_batch(folder: Path) -> int:
+    """What the ledger's file says."""
+    known = Desk(folder, FlushDiskType.ASYNC_FLUSH)
+    known.ledger.load()
+    last: int = known.ledger.last_batch(WRITER)
+    known.staging.close()
+    return last
 
 
 def test_s08_a_store_with_batches_has_no_fault_and_exports_each_message_once(
@@ -257,9 +293,9 @@ def test_s08_a_store_with_batches_has_no_fault_and_exports_each_message_once(
     with workshop() as folder:
         desk = Desk(folder)
         desk.open()
-        never = desk.prepare([b"never"], 8)
+        desk.stage(0, 8, 5, (QUEUE, [b"never"]))
         desk.write(0, 1)
-        assert desk.store.messages.at(never.offset) is None
+        desk.stage(1, 9, 5, (QUEUE, [b"not yet"]))
         desk.stop()
         sizes = StoreSizes.of(folder)
         with StoreReadLock(folder):
@@ -276,15 +312,15 @@ def test_s08_an_idle_writer_is_forgotten_but_not_by_a_clock_that_jumps() -> None
         desk.open()
         desk.write(0, 1)
         desk.clock.jump(WEEK_MS + 1)
-        desk.ledger.persist()
+        save_now(desk.ledger)
         desk.clock.jump(-WEEK_MS)
         desk.clock.advance(CONFIRM_MS)
-        desk.ledger.persist()
+        save_now(desk.ledger)
         assert desk.ledger.last_batch(WRITER) == 0
         desk.clock.advance(WEEK_MS)
-        desk.ledger.persist()
+        save_now(desk.ledger)
         assert desk.ledger.last_batch(WRITER) == 0
         desk.clock.advance(CONFIRM_MS)
-        desk.ledger.persist()
+        save_now(desk.ledger)
         assert desk.ledger.last_batch(WRITER) == NO_BATCH
         desk.crash()

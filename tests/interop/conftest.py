@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from tests.interop.rocketmq import CLASSES
 from tests.interop.stores import MakeStores, Stores
 

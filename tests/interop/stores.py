@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.recovery import RecoveryResult
-from rocketpy_broker.store.store_config import StoreConfig
+from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import (
     BlockColumns,
@@ -129,7 +128,7 @@ class Stores:
 
 
 def rebuilt_queues(stores: Stores) -> dict[Path, bytes]:
-    """The consume queue files that we make anew from the log alone, by path."""
+    """The consume queue files that we rebuild from the log alone, by path."""
     shutil.rmtree(stores.folder / "consumequeue")
     (stores.folder / "abort").touch()
     store = stores.ours()

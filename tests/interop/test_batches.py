@@ -1,24 +1,25 @@
-"""Prepared and committed batches, as RocketMQ's own code sees them."""
+"""Staged and committed batches, as RocketMQ's own code sees them."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from rocketpy_broker.services.batch_log import BATCHES_QUEUE
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.services.batches.log import BATCHES_QUEUE
+from rocketpy_broker.store.config import FlushDiskType
 from tests.faults.batch_use import Desk, expected_of
+from tests.faults.images import QUEUE
 from tests.interop.stores import Stores, as_rocketmq_sees, queue_files, read
 
 
-def test_s08_rocketmq_reads_committed_messages_once_and_no_prepared_one(stores: Stores) -> None:
+def test_s08_rocketmq_reads_committed_messages_once_and_no_staged_one(stores: Stores) -> None:
     folder: Path = stores.folder
     for name in ("config", "commitlog"):
         (folder / name).mkdir(parents=True)
     desk = Desk(folder, FlushDiskType.ASYNC_FLUSH)
     desk.open()
     for batch_id in range(6):
-        desk.prepare([b"never"], 99)
+        desk.stage(batch_id, 99, 5, (QUEUE, [b"never"]))
         desk.write(batch_id, batch_id + 1)
     desk.stop()
     # It is small, and RocketMQ's is not.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.services.consumer_offsets import ConsumerOffsetManager
-from rocketpy_broker.services.topic_config import TopicConfig
-from rocketpy_broker.services.topics import TopicConfigManager
+from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import RocketMQStore
 from tests.interop.stores import MakeStores, messages
@@ -42,10 +44,10 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
     topics = TopicConfigManager(config, SystemClock(), "DefaultCluster", "broker-a")
     topics.load()
     for topic in (TopicConfig("TopicA", 4, 4), TopicConfig("TopicB", 8, 4)):
-        topics.update(topic, create_only=True)
+        asyncio.run(topics.update(topic, create_only=True))
     offsets = ConsumerOffsetManager(config, SystemClock())
     offsets.commit("g1", "TopicA", 0, 7)
-    offsets.persist()
+    save_now(offsets)
     with RocketMQStore(stores.scratch / "rocketmq.log", stores.scratch) as theirs:
         theirs.ask("startBroker", folder=str(stores.folder), port=two_free_ports())
         stores.check_rocketmq(theirs)

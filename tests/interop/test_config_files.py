@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.services.consumer_offsets import NOT_COMMITTED, ConsumerOffsetManager
-from rocketpy_broker.services.subscription_group_config import SubscriptionGroupConfig
-from rocketpy_broker.services.subscription_groups import SubscriptionGroupManager
-from rocketpy_broker.services.topic_config import Perm, TopicConfig
-from rocketpy_broker.services.topics import TopicConfigManager
+from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
+from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
+from rocketpy_broker.services.topics.config import Perm, TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
 from tests.interop.rocketmq import RocketMQStore
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
@@ -44,7 +46,7 @@ def test_b05_rocketmq_reads_our_topics(rocketmq: RocketMQStore, store_folder: Pa
     plain = TopicConfig("Plain", 4, 4)
     fifo = TopicConfig("Fifo", 3, 2, int(Perm.READ), {"message.type": "FIFO"})
     for config in (plain, fifo):
-        topics.update(config, create_only=True)
+        asyncio.run(topics.update(config, create_only=True))
     found = rocketmq.ask("readConfig", folder=str(store_folder))["topics"]
     for config in topics.list(include_system=True):
         assert found[config.topic] == config.to_json()
@@ -58,7 +60,7 @@ def test_b05_rocketmq_reads_our_consumer_offsets(
     offsets.commit("g1", "TopicA", 0, 250)
     offsets.commit("g1", "TopicA", 11, 1 << 40)
     offsets.commit("g1", "%RETRY%g1", 0, 3)
-    offsets.persist()
+    save_now(offsets)
     found = rocketmq.ask("readConfig", folder=str(store_folder))["offsets"]
     assert found == {"TopicA@g1": {"0": 250, "11": 1 << 40}, "%RETRY%g1@g1": {"0": 3}}
 
@@ -99,7 +101,7 @@ def test_b05_we_read_rocketmqs_consumer_offsets(
         assert offsets.query(group, topic, queue_id) == offset
     assert offsets.query("g1", "TopicA", 1) == NOT_COMMITTED
     offsets.commit("g2", "TopicA", 0, 7)
-    offsets.persist()
+    save_now(offsets)
     found = rocketmq.ask("readConfig", folder=str(store_folder))["offsets"]
     assert found["TopicA@g1"] == {"0": 250, "11": 1 << 40}
     assert found["TopicA@g2"] == {"0": 7}
@@ -111,7 +113,9 @@ def test_b05_groups_go_both_ways(rocketmq: RocketMQStore, store_folder: Path) ->
     groups = SubscriptionGroupManager(store_folder / "config", SystemClock())
     groups.load()
     assert {config.group for config in groups.list()} == theirs.keys()
-    groups.update(SubscriptionGroupConfig("ours", retry_max_times=3, retry_queue_nums=2))
+    asyncio.run(
+        groups.update(SubscriptionGroupConfig("ours", retry_max_times=3, retry_queue_nums=2))
+    )
     found = rocketmq.ask("readConfig", folder=str(store_folder))["groups"]
     assert {group: found[group] for group in theirs} == theirs
     assert found.keys() - theirs.keys() == {"ours"}

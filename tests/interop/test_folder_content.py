@@ -6,11 +6,12 @@ import shutil
 
 import pytest
 
-from rocketpy_broker.store.deleted_topics import DeletedTopics
+from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import RocketMQError
 from tests.interop.stores import Stores, crash, messages, queue_files
+from tests.store.messages import delete_topic
 
 A0 = QueueKey("TopicA", 0)
 B0 = QueueKey("TopicB", 0)
@@ -97,7 +98,7 @@ def test_f14_rocketmqs_checkpoint_from_before_our_turn_misleads_nobody(
 def test_f14_a_deleted_topic_stays_deleted_in_rocketmq(filled: Stores) -> None:
     store = filled.ours()
     store.open()
-    store.delete_topic("TopicA")
+    delete_topic(store, "TopicA")
     filled.written[A0] = []
     filled.append_ours(store, A0, messages(5, "again"))
     store.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.stores import MakeStores, Stores, crash, messages

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import Message, RocketMQStore

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from rocketpy_broker.errors import StoreLockedError
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import Message, ProcessEndedError, RocketMQError, RocketMQStore
 from tests.interop.stores import (

@@ -31,6 +31,7 @@ _OPTIONS = [
 ]
 # Every other call has one request and one answer.
 PULL, APPEND = "/rocketpy.v1.Broker/Pull", "/rocketpy.v1.Broker/Append"
+STAGE_BLOCKS = "/rocketpy.v1.Broker/StageBlocks"
 COMMIT_BATCH = "/rocketpy.v1.Broker/CommitBatch"
 
 
@@ -102,7 +103,7 @@ class HoldingProxy(grpc.GenericRpcHandler):
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         """The handler of a call, by the call's kind."""
         method = details.method
-        if method == APPEND:
+        if method in {APPEND, STAGE_BLOCKS}:
             return grpc.stream_stream_rpc_method_handler(
                 self._streaming(method, self._channel.stream_stream(method))
             )

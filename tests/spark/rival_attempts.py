@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from pyspark_rocketpy import DefaultSource
-from pyspark_rocketpy.sink import RocketpyStreamWriter, RocketpyWriter, RowsWritten
+from pyspark_rocketpy.sink.writers import RocketpyStreamWriter, RocketpyWriter, RowsWritten
 
 MASTER, ENDPOINT, FOLDER = sys.argv[1:]
 ROWS, PARTITIONS = 20_000, 3
@@ -95,12 +95,12 @@ class RivalSource(DefaultSource):
         return "rival"
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketpyWriter:
-        return RivalWriter(*self._sink_plan(schema))
+        return RivalWriter(self._sink_plan(schema))
 
     def streamWriter(  # noqa: N802 (the name is PySpark's)
         self, schema: StructType, overwrite: bool
     ) -> RocketpyStreamWriter:
-        return RivalStreamWriter(*self._sink_plan(schema))
+        return RivalStreamWriter(self._sink_plan(schema))
 
 
 class RivalWriter(RocketpyWriter):

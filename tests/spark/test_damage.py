@@ -22,8 +22,7 @@ def test_f05_a_damaged_record_fails_the_query_or_is_left_out(
         topic = new_topic(queues=1, broker=broker)
         bodies = [(f"body {number}.",) for number in range(COUNT)]
         frame = topic.spark.createDataFrame(bodies, "body string").coalesce(1)
-        # Written exactly once, each message lies in the log twice: prepared and committed.
-        topic.write(frame, delivery="at-least-once")
+        topic.write(frame)
         broker.stop()
         path = tmp_path / "store" / "commitlog" / "0".zfill(20)
         data = bytearray(path.read_bytes())

@@ -58,14 +58,47 @@ def test_s2_attempts_that_fail_never_show(
         assert target.bodies() == numbers(20_000)
 
 
-def test_s2_a_failed_job_leaves_nothing_to_see(topic: Topic) -> None:
-    rows = topic.spark.range(0, 20_000, 1, 2)
-    broken = rows.selectExpr("if(id = 19999, null, cast(id as string)) as body")
-    with pytest.raises(PySparkException, match="column body is null in row 9999 of partition 1"):
-        topic.write(broken, batchBytesMax=20_000)
-    assert topic.bodies() == []
-    topic.write(rows.selectExpr("cast(id as string) as body"))
-    assert topic.bodies() == numbers(20_000)
+def test_s2_a_failed_job_leaves_nothing_to_see(new_topic: Callable[..., Topic]) -> None:
+    with LocalBroker() as broker:
+        topic = new_topic(broker=broker)
+        rows = topic.spark.range(0, 20_000, 1, 2)
+        broken = rows.selectExpr("if(id = 19999, null, cast(id as string)) as body")
+        with pytest.raises(PySparkException, match="body is null in row 9999 of partition 1"):
+            topic.write(broken, batchBytesMax=20_000)
+        assert topic.bodies() == []
+        assert staging_files(broker) == []
+        topic.write(rows.selectExpr("cast(id as string) as body"))
+        assert topic.bodies() == numbers(20_000)
+
+
+def test_s2_a_failed_micro_batch_leaves_nothing_to_see(
+    new_topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Fail in the last of three tasks, of which two run at once: one has ended then."""
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() == 2:
+            raise RuntimeError("a task fails")
+        yield from batches
+
+    source = new_topic(queues=3)
+    for queue_id in range(3):
+        source.send(f"{queue_id}", queue_id=queue_id)
+    with LocalBroker() as broker:
+        target = new_topic(broker=broker)
+        frame = source.stream(startingOffsets="earliest", columns="body", minPartitions=3)
+        writer = frame.mapInArrow(failing, frame.schema).writeStream.format("rocketpy")
+        writer = writer.options(**target.options()).option("checkpointLocation", str(tmp_path))
+        with pytest.raises(PySparkException, match="a task fails"):
+            writer.trigger(availableNow=True).start().awaitTermination(60)
+        assert target.bodies() == []
+        assert staging_files(broker) == []
+
+
+def staging_files(broker: LocalBroker) -> list[str]:
+    """What lies in the broker's staging area."""
+    return [path.name for path in (broker.data / "rocketpy" / "staging").iterdir()]
 
 
 def test_s7_a_micro_batch_that_spark_repeats_shows_once(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
+from tests.installing import SYSTEM_PATH, Environment
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"
@@ -35,17 +36,27 @@ def text_of(notebook: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_a_notebook_runs_to_its_end_as_a_program(notebook: str, tmp_path: Path) -> None:
+def test_a_notebook_runs_to_its_end_as_a_program(
+    notebook: str, tmp_path: Path, environment: Environment
+) -> None:
+    """In an environment with nothing but the wheel and its extra `demo`."""
     told, last_line = FEWER[notebook]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     done = subprocess.run(
-        [sys.executable, "-W", "error", FOLDER / f"{notebook}.py"],
+        [environment("demo") / "python", "-W", "error", FOLDER / f"{notebook}.py"],
         capture_output=True,
         text=True,
         check=False,
         cwd=tmp_path,
-        env={**os.environ, **told, "TMPDIR": str(temporary), "MPLBACKEND": "agg"},
+        env={
+            **kept,
+            **told,
+            "PATH": SYSTEM_PATH,
+            "TMPDIR": str(temporary),
+            "MPLBACKEND": "agg",
+        },
         timeout=380,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -88,7 +99,7 @@ def test_a_notebook_runs_cell_by_cell_with_databricks_names(
     names: dict[str, Any] = {"spark": spark, "display": display, "dbutils": Utilities(widgets)}
     for number, cell in enumerate(text_of("quick_start").split(SEPARATOR)):
         exec(compile(cell, f"cell {number}", "exec"), names)
-    assert widgets.defaults == {"orders": "10000", "queues": "4"}
+    assert widgets.defaults == {"orders": "10000", "queues": "4", "endpoint": ""}
     assert [frame.columns for frame in shown][-1] == ["tags", "count"]
     assert "700 orders written, each read once." in capsys.readouterr().out
     assert spark.range(1).count() == 1, "a session that was there before stays"
@@ -110,9 +121,9 @@ def test_a_notebook_has_databricks_source_format(notebook: str) -> None:
     assert before[2:] == ["# MAGIC %restart_python"]
 
 
-def test_every_notebook_is_tested_and_in_the_readme() -> None:
+def test_every_notebook_is_tested_and_described() -> None:
     found = {path.stem for path in FOLDER.glob("*.py") if path.stem != "surroundings"}
     assert found == set(NOTEBOOKS)
-    readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    page = (FOLDER.parent / "docs" / "notebooks.md").read_text(encoding="utf-8")
     for notebook in NOTEBOOKS:
-        assert f"](notebooks/{notebook}.py)" in readme
+        assert f"](../notebooks/{notebook}.py)" in page

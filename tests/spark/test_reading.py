@@ -10,11 +10,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import EqualTo, Filter
 
-from pyspark_rocketpy.columns import source_schema
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.options import SourceOptions
-from pyspark_rocketpy.planning import TaskPlan
-from pyspark_rocketpy.source import RocketpyPushDownReader, TaskPartition
+from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.source.columns import source_schema
+from pyspark_rocketpy.source.planning import TaskPlan
+from pyspark_rocketpy.source.readers import RocketpyPushDownReader, TaskPartition
+from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from tests.spark.conftest import Collected, Topic
 
 SWITCH = "spark.sql.python.filterPushdown.enabled"
@@ -84,7 +85,7 @@ def test_keys_are_looked_up_with_sparks_switch_off(tagged: Topic) -> None:
 def planned(topic: Topic, filters: Sequence[Filter] = (), **options: object) -> list[TaskPlan]:
     """What the tasks of a batch read."""
     checked = SourceOptions.parse(topic.options(**options))
-    reader = RocketpyPushDownReader(checked, source_schema(None))
+    reader = RocketpyPushDownReader(checked, source_schema(None), GrpcTransport.of_source(checked))
     reader.pushFilters(list(filters))
     tasks = reader.partitions()
     return [task.plan for task in tasks if isinstance(task, TaskPartition)]

@@ -17,7 +17,7 @@ from rocketpy_broker import LocalBroker
 from tests.spark.conftest import Topic
 from tests.spark.copying import check_copied, driver, send_numbered
 from tests.spark.copying_driver import BATCH_ROWS, Copying
-from tests.spark.holding_proxy import APPEND, COMMIT_BATCH, PULL, HoldingProxy, Moment
+from tests.spark.holding_proxy import COMMIT_BATCH, PULL, STAGE_BLOCKS, HoldingProxy, Moment
 
 MESSAGES = 12 * BATCH_ROWS
 ROUNDS_TORTURE = (10, 100)
@@ -27,16 +27,22 @@ DONE_SECONDS_MAX = 90.0
 
 @dataclass(frozen=True)
 class Point:
-    """Where in a micro-batch to kill: at a call, or behind Spark's own commit."""
+    """Where in a micro-batch to kill: at a call, or behind Spark's own commit.
+
+    `skip` as in Hold.
+    """
 
     method: str | None
     moment: Moment = Moment.ASKED
+    skip: int = 0
 
 
 POINTS = {
     "offsets logged": Point(PULL),
     "reading": Point(PULL, Moment.ANSWERED),
-    "writing": Point(APPEND, Moment.ANSWERED),
+    "greeting": Point(STAGE_BLOCKS, Moment.ANSWERED),
+    # Two tasks greet, and each has a block and an end.
+    "writing": Point(STAGE_BLOCKS, Moment.ANSWERED, skip=2),
     "before the decision": Point(COMMIT_BATCH),
     "between the sink's commit and Spark's": Point(COMMIT_BATCH, Moment.ANSWERED),
     "committed": Point(None),
@@ -82,7 +88,7 @@ def kill_at(point: Point, proxy: HoldingProxy, copying: Copying) -> None:
                 assert time.monotonic() < deadline, running.log_text()[-3000:]
                 time.sleep(LOOK_SECONDS)
         return
-    hold = proxy.hold(point.method, point.moment)
+    hold = proxy.hold(point.method, point.moment, point.skip)
     with driver(copying):
         hold.wait_reached()
     hold.release()
@@ -101,7 +107,7 @@ def finish(copying: Copying) -> None:
 
 @pytest.mark.torture
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("method", [PULL, APPEND, COMMIT_BATCH])
+@pytest.mark.parametrize("method", [PULL, STAGE_BLOCKS, COMMIT_BATCH])
 def test_s3_a_broker_killed_in_a_batch_is_waited_for(
     method: str, new_topic: Callable[..., Topic], tmp_path: Path
 ) -> None:

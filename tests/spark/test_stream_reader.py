@@ -12,13 +12,14 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_rocketpy import clock
-from pyspark_rocketpy.client import ClientConfig
-from pyspark_rocketpy.columns import source_schema
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError
-from pyspark_rocketpy.offset_calls import OffsetCalls, Subscription
-from pyspark_rocketpy.options import SourceOptions
-from pyspark_rocketpy.retrying import RetryPolicy
-from pyspark_rocketpy.source import RocketpyStreamReader, TaskPartition
+from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.source.columns import source_schema
+from pyspark_rocketpy.source.readers import RocketpyStreamReader, TaskPartition
+from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
+from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
+from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import wire_block
@@ -38,12 +39,13 @@ def send(broker: LocalBroker, topic: str, *bodies: bytes, queue_id: int = 0) -> 
 
 
 def reader(broker: LocalBroker, topic: str, **options: object) -> RocketpyStreamReader:
-    """A reader from the begin that does not wait, unless the options say so."""
+    """A reader from the start that does not wait, unless the options say so."""
     least = {"endpoints": broker.endpoint, "startingOffsets": "earliest", "pollTimeout": "0s"}
     texts = {name: str(value) for name, value in options.items()}
     if "topicPattern" not in texts:
         texts["topic"] = topic
-    return RocketpyStreamReader(SourceOptions.parse({**least, **texts}), source_schema(None))
+    parsed = SourceOptions.parse({**least, **texts})
+    return RocketpyStreamReader(parsed, source_schema(None), GrpcTransport.of_source(parsed))
 
 
 def planned(
@@ -212,11 +214,13 @@ def test_progress_that_cannot_be_reported_is_no_error_and_is_reported_later(
         broker.start()
         source.commit(end)
         config = ClientConfig((broker.endpoint,), 10_000)
-        bounds = OffsetCalls(config, RetryPolicy(0, 1)).bounds(Subscription(("T",), None, "g"))
+        bounds = GrpcOffsetQueries(config, RetryPolicy(0, 1)).bounds(
+            Subscription(("T",), None, "g")
+        )
         assert bounds["T"][0].committed_offset == 1
 
 
-def test_k03_a_question_outlives_a_broker_that_is_away_for_a_while(
+def test_k03_a_query_outlives_a_broker_that_is_away_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with LocalBroker(tmp_path) as broker:
@@ -229,12 +233,12 @@ def test_k03_a_question_outlives_a_broker_that_is_away_for_a_while(
                 broker.start()
 
         config = ClientConfig((broker.endpoint,), 300)
-        calls = OffsetCalls(config, RetryPolicy(16, 1))
+        queries = GrpcOffsetQueries(config, RetryPolicy(16, 1))
         monkeypatch.setattr(clock, "sleep_ms", start_at_the_second)
         subscription = Subscription(("T",), None, "")
-        before = calls.bounds(subscription)
+        before = queries.bounds(subscription)
         broker.kill()
-        assert calls.bounds(subscription, before, 0) == before
+        assert queries.bounds(subscription, before, 0) == before
         assert len(pauses) >= 2
 
 
@@ -244,11 +248,11 @@ def test_k03_another_endpoint_answers_when_one_has_gone(tmp_path: Path) -> None:
             broker.create_topic("T", queues=1)
         send(second, "T", b"x")
         config = ClientConfig((first.endpoint, second.endpoint), 2_000)
-        calls = OffsetCalls(config, RetryPolicy(16, 1))
+        queries = GrpcOffsetQueries(config, RetryPolicy(16, 1))
         subscription = Subscription(("T",), None, "")
-        assert calls.bounds(subscription)["T"][0].max_offset == 0
+        assert queries.bounds(subscription)["T"][0].max_offset == 0
         first.kill()
-        assert calls.bounds(subscription)["T"][0].max_offset == 1
+        assert queries.bounds(subscription)["T"][0].max_offset == 1
 
 
 def test_a_broker_that_never_answered_is_told_at_once(
@@ -258,7 +262,7 @@ def test_a_broker_that_never_answered_is_told_at_once(
         endpoint = broker.endpoint
     pauses: list[int] = []
     monkeypatch.setattr(clock, "sleep_ms", pauses.append)
-    calls = OffsetCalls(ClientConfig((endpoint,), 300), RetryPolicy(16, 1))
+    queries = GrpcOffsetQueries(ClientConfig((endpoint,), 300), RetryPolicy(16, 1))
     with pytest.raises(ConnectionFailedError, match=endpoint):
-        calls.bounds(Subscription(("T",), None, ""))
+        queries.bounds(Subscription(("T",), None, ""))
     assert pauses == []

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.store.flush import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.store_config import StoreConfig
 from rocketpy_proto.record import Host
 
 SEGMENT_BYTES = 4096

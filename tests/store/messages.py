@@ -29,6 +29,27 @@ def flush_log(store: MessageStore) -> None:
     store.flushed(plan)
 
 
+def save_manifest(store: MessageStore) -> None:
+    """Spare the next start what has been dispatched."""
+    store.save_manifest(store.plan_manifest())
+
+
+def remove_oldest_segment(store: MessageStore) -> None:
+    """Remove the first segment, with what was about it only."""
+    removal = store.plan_removal()
+    removal.run()
+    store.removed(removal)
+    save_manifest(store)
+
+
+def delete_topic(store: MessageStore, topic: str) -> None:
+    """Remove a topic's queues for good."""
+    with store.deletions.refusing(topic):
+        store.deletions.mark(topic)
+        store.deletions.forget(topic)
+        store.deletions.remove_files(topic)
+
+
 def read_all(store: MessageStore, queue: QueueKey = QUEUE, bytes_max: int = 1 << 20) -> list[bytes]:
     """Every body of a queue, in order, in as many reads as it takes."""
     offset = store.range_of(queue).min_offset

@@ -13,7 +13,17 @@ from rocketpy_broker.store.cleaning import HOUR_MS, CleanDecision, Cleaner, Clea
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
 from tests.store.conftest import OpenStore, crash
-from tests.store.messages import NO_END, OTHER, QUEUE, flush_log, numbered, put, put_all, read_all
+from tests.store.messages import (
+    NO_END,
+    OTHER,
+    QUEUE,
+    flush_log,
+    numbered,
+    put,
+    put_all,
+    read_all,
+    remove_oldest_segment,
+)
 
 DAY_MS = 24 * HOUR_MS
 POLICY = CleanPolicy()
@@ -129,7 +139,7 @@ def clean(store: MessageStore, clock: ManualClock) -> int:
     clock.advance(HOUR_MS)
     count = store.expired_segment_count(manual=True)
     for _ in range(count):
-        store.remove_oldest_segment()
+        remove_oldest_segment(store)
     return count
 
 

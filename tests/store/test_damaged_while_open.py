@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.store.consume_queue import BLANK_SIZE
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE
 from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
+from tests.store.check.planted_faults import (
+    CHECKSUM_BYTES,
+    FIRST,
+    UNIT_BYTES,
+    flip,
+    unit_of,
+    write_at,
+)
 from tests.store.conftest import OpenStore
 from tests.store.messages import NO_END, QUEUE, numbered, put, read_all
-from tests.store.planted_faults import CHECKSUM_BYTES, FIRST, UNIT_BYTES, flip, unit_of, write_at
 
 
 @pytest.fixture

@@ -11,17 +11,16 @@ import pytest
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreDirectoryError
-from rocketpy_broker.store.checksums import SegmentChecksums
-from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_broker.store.index_service import IndexService
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.index.service import IndexService
+from rocketpy_broker.store.log.checksums import SegmentChecksums
+from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.log.segment_queue import SegmentQueue
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.segment import Segment
-from rocketpy_broker.store.segment_queue import SegmentQueue
-from rocketpy_broker.store.store_config import StoreConfig
 from tests.blocks import wire_block
+from tests.store.check.planted_faults import FIRST
 from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
 from tests.store.messages import QUEUE, flush_log, numbered, put, read_all
-from tests.store.planted_faults import FIRST
 
 
 def no_space(*_: object) -> NoReturn:
@@ -157,7 +156,7 @@ def test_s05_keys_wait_while_the_index_cannot_grow(
 def test_s05_many_keys_are_entered_without_being_asked_for(
     new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocketpy_broker.store.index_dispatch.WAITING_KEYS_MAX", 3)
+    monkeypatch.setattr("rocketpy_broker.store.index.dispatch.WAITING_KEYS_MAX", 3)
     store = new_store()
     store.open()
     behind = []

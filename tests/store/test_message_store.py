@@ -15,16 +15,26 @@ from rocketpy_broker.errors import (
     RecordIllegalError,
     StoreClosedError,
 )
-from rocketpy_broker.store.deleted_topics import DeletedTopics
-from rocketpy_broker.store.flush import FlushDiskType
-from rocketpy_broker.store.manifest import Manifest
-from rocketpy_broker.store.segment import Segment
-from rocketpy_broker.store.segment_queue import SegmentQueue
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.files.deleted_topics import DeletedTopics
+from rocketpy_broker.store.files.manifest import Manifest
+from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.log.segment_queue import SegmentQueue
 from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
 from rocketpy_proto.record import BLANK_BYTES, decode_record
 from tests.blocks import bodies_of, wire_block
 from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
-from tests.store.messages import NO_END, OTHER, QUEUE, flush_log, numbered, put, put_all, read_all
+from tests.store.messages import (
+    NO_END,
+    OTHER,
+    QUEUE,
+    delete_topic,
+    flush_log,
+    numbered,
+    put,
+    put_all,
+    read_all,
+)
 
 
 def test_s01_records_lie_back_to_back_with_the_fields_the_broker_assigns(
@@ -267,7 +277,7 @@ def test_a_topic_that_cannot_be_marked_as_deleted_keeps_its_messages(
     with monkeypatch.context() as patch:
         patch.setattr(DeletedTopics, "mark", full)
         with pytest.raises(OSError, match="No space left"):
-            store.delete_topic(QUEUE.topic)
+            delete_topic(store, QUEUE.topic)
     assert read_all(store) == numbered(3)
     put(store, numbered(1, 3))
     assert read_all(store) == numbered(4)

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.prepared import PreparedRange, mark_prepared
-from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from rocketpy_broker.store.prepared import PreparedRange
+from rocketpy_proto.record.sys_flag import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+)
 from tests.blocks import bodies_of, wire_block
+from tests.store.check.planted_faults import flip
 from tests.store.conftest import OpenStore
-from tests.store.messages import QUEUE, put
-from tests.store.planted_faults import flip
+from tests.store.messages import QUEUE, flush_log, numbered, put, put_all, remove_oldest_segment
 
 BODIES = [b"first", b"second", b"third"]
 
@@ -27,7 +31,8 @@ def store(new_store: OpenStore) -> MessageStore:
 def prepare(store: MessageStore) -> tuple[PreparedRange, list[int]]:
     """The prepared bodies, and where each of their records begins."""
     block = wire_block(QUEUE.topic, BODIES).parsed()
-    mark_prepared(block, 7)
+    block.header["sys_flag"] |= TRANSACTION_PREPARED
+    block.header["prepared_transaction_offset"] = 7
     offset = store.append(QUEUE, block).physical_offset
     wanted = PreparedRange(QUEUE, offset, len(block.data), len(block))
     return wanted, (block.positions + offset).tolist()
@@ -73,3 +78,24 @@ def test_s08_committed_records_are_found_on_both_sides_of_damage(store: MessageS
     put(store, [b"behind"])
     committed = np.concatenate(list(store.prepared.committed_from(begin)))
     assert committed.tolist() == offsets
+
+
+def test_s08_a_prepared_record_is_found_by_nobody(store: MessageStore) -> None:
+    block = wire_block(QUEUE.topic, [b"k"], keys=["k"]).parsed()
+    block.header["sys_flag"] |= TRANSACTION_PREPARED
+    offset = store.append(QUEUE, block).physical_offset
+    store.dispatch()
+    assert store.messages.at(offset) is None
+    assert store.messages.by_key(QUEUE.topic, "k", 0, 1 << 60, 8) == []
+
+
+def test_s08_nothing_takes_the_place_of_decided_records_that_were_cleaned(
+    store: MessageStore,
+) -> None:
+    wanted, _ = prepare(store)
+    put_all(store, numbered(100))
+    store.dispatch()
+    flush_log(store)
+    remove_oldest_segment(store)
+    part = store.prepared.committed_part(wanted, wanted.offset)
+    assert (part.block, part.end) == (None, wanted.end)

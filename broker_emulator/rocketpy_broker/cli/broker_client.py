@@ -1,43 +1,62 @@
-"""How commands reach a running broker, and what they say when they do not. Holds no state."""
+"""How commands reach a running broker, and how they end. Holds no state.
+
+Exit codes: 0 done, or the reader of a pipe has had enough; 1 refused, or no broker; 2 wrong use;
+130 interrupted.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NoReturn
 
-import grpc
 import typer
 
-from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc, broker_pb2_grpc, common_pb2
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.errors import BrokerError
+from rocketpy_proto.rocketpy.v1 import common_pb2
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = REQUEST_SECONDS_MAX
 DEFAULT_ENDPOINT = "127.0.0.1:8081"
+PORTS_END = 65_536
+EXIT_REFUSED, EXIT_INTERRUPTED = 1, 130
 Endpoint = Annotated[str, typer.Option(help="host:port of the broker.", envvar="ROCKETPY_ENDPOINT")]
 
 
-@dataclass(frozen=True, slots=True)
-class Stubs:
-    """A broker's two services."""
-
-    admin: admin_pb2_grpc.AdminStub
-    broker: broker_pb2_grpc.BrokerStub
-
-
 @contextmanager
-def asking(endpoint: str) -> Iterator[Stubs]:
-    """Ask the broker there; end with what could not be reached where it does not answer."""
-    with grpc.insecure_channel(endpoint) as channel:
+def asking(endpoint: str) -> Iterator[BrokerConnection]:
+    """Ask the broker there; end with its words, or with what could not be reached."""
+    host, _, port = endpoint.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < PORTS_END) or "/" in host:
+        refuse(f"the endpoint is {endpoint!r}, accepted is host:port")
+    with BrokerConnection(endpoint) as connection:
         try:
-            yield Stubs(admin_pb2_grpc.AdminStub(channel), broker_pb2_grpc.BrokerStub(channel))
-        except grpc.RpcError as error:
-            code = error.code().name
-            sys.exit(f"rocketpy: no broker answers at {endpoint} ({code}); is it running?")
+            with connection.faults():
+                yield connection
+            sys.stdout.flush()
+        except BrokerError as error:
+            refuse(error.remark)
+        except BrokenPipeError:
+            leave_pipe()
+        except KeyboardInterrupt as error:
+            raise typer.Exit(EXIT_INTERRUPTED) from error
+
+
+def refuse(text: str) -> NoReturn:
+    """End with one line of reason."""
+    typer.echo(f"rocketpy: {text}", err=True)
+    raise typer.Exit(EXIT_REFUSED)
+
+
+def leave_pipe() -> NoReturn:
+    """End, since nobody reads the output; what is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise typer.Exit(0)
 
 
 def check(status: common_pb2.Status) -> None:
     """End with the broker's words where it refused."""
     if status.code:
-        sys.exit(f"rocketpy: {status.remark} (code {status.code})")
+        refuse(f"{status.remark} (code {status.code})")

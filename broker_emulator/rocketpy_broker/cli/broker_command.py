@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -20,12 +23,14 @@ from rocketpy_broker import process
 from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.process import READY_PREFIX
 from rocketpy_broker.store.cleaning import HOUR_MS, CleanPolicy
-from rocketpy_broker.store.flush import FlushDiskType, FlushTimes
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
+from rocketpy_broker.temporary_store import PREFIX, TemporaryStore
 
-READY_PREFIX = "rocketpy broker ready on "
 INPUT_BYTES = 4096
 PAGE_BYTES = 4096
+MINUTE_MS = 60_000
 # RocketMQ's diskSpaceCleanForciblyRatio is as far below its diskSpaceWarningLevelRatio.
 FORCIBLE_BELOW_FULL = 0.05
 
@@ -78,6 +83,14 @@ DiskFullRatio = Annotated[
         help="diskSpaceWarningLevelRatio: sends are refused while more of the disk is used.",
     ),
 ]
+StagingBytesMax = Annotated[
+    int,
+    typer.Option(min=1, help="Disk space of batches that are staged and not committed yet."),
+]
+StagingIdleMinutes = Annotated[
+    float,
+    typer.Option(min=1, help="A batch whose job is silent for so long is removed; see the docs."),
+]
 CleanForcibly = Annotated[
     bool,
     typer.Option(
@@ -86,6 +99,8 @@ CleanForcibly = Annotated[
         "used to 5 % less than that.",
     ),
 ]
+# The token of a LocalBroker's temporary store; see there.
+Temporary = Annotated[str | None, typer.Option(hidden=True)]
 
 
 def broker(
@@ -104,7 +119,10 @@ def broker(
     delete_when: DeleteWhen = None,
     disk_full_ratio: DiskFullRatio = 0.90,
     clean_forcibly: CleanForcibly = False,
+    staging_bytes_max: StagingBytesMax = 32 << 30,
+    staging_idle_minutes: StagingIdleMinutes = 60,
     stop_at_eof: StopAtEof = False,
+    temporary: Temporary = None,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -113,33 +131,55 @@ def broker(
     process.raise_descriptor_limit()
     process.keep_freed_memory()
     default_flush = FlushDiskType.SYNC_FLUSH if data else FlushDiskType.ASYNC_FLUSH
-    with tempfile.TemporaryDirectory(prefix="rocketpy-") as temporary:
-        config = BrokerConfig(
-            data=data or Path(temporary),
-            host=host,
-            port=port,
-            cluster_name=cluster_name,
-            broker_name=broker_name,
-            flush_disk_type=flush or default_flush,
-            commit_log_segment_bytes=commit_log_segment_bytes,
-            consume_queue_file_bytes=consume_queue_file_bytes,
-            flush_times=FlushTimes(
-                flush_interval_ms=flush_interval_ms,
-                least_bytes=max(flush_least_pages * PAGE_BYTES, 1),
-                sync_flush_timeout_ms=sync_flush_timeout_ms,
-            ),
-            clean_policy=CleanPolicy(
-                reserved_ms=int(file_reserved_hours * HOUR_MS),
-                delete_when_hours=frozenset(delete_when or [4]),
-                clean_file_forcibly_enable=clean_forcibly,
-                clean_forcibly_ratio=disk_full_ratio - FORCIBLE_BELOW_FULL,
-                warning_level_ratio=disk_full_ratio,
-            ),
-        )
-        try:
+    try:
+        with _store_directory(data, temporary) as folder:
+            config = BrokerConfig(
+                data=folder,
+                host=host,
+                port=port,
+                cluster_name=cluster_name,
+                broker_name=broker_name,
+                flush_disk_type=flush or default_flush,
+                commit_log_segment_bytes=commit_log_segment_bytes,
+                consume_queue_file_bytes=consume_queue_file_bytes,
+                staging_bytes_max=staging_bytes_max,
+                staging_idle_ms_max=int(staging_idle_minutes * MINUTE_MS),
+                flush_times=FlushTimes(
+                    flush_interval_ms=flush_interval_ms,
+                    least_bytes=max(flush_least_pages * PAGE_BYTES, 1),
+                    sync_flush_timeout_ms=sync_flush_timeout_ms,
+                ),
+                clean_policy=CleanPolicy(
+                    reserved_ms=int(file_reserved_hours * HOUR_MS),
+                    delete_when_hours=frozenset(delete_when or [4]),
+                    clean_file_forcibly_enable=clean_forcibly,
+                    clean_forcibly_ratio=disk_full_ratio - FORCIBLE_BELOW_FULL,
+                    warning_level_ratio=disk_full_ratio,
+                ),
+            )
             asyncio.run(_run(config, stop_at_eof=stop_at_eof))
-        except (BrokerError, OSError) as error:
-            sys.exit(f"rocketpy broker: {error}")
+    except (BrokerError, OSError) as error:
+        sys.exit(f"rocketpy broker: {error}")
+
+
+@contextmanager
+def _store_directory(data: Path | None, token: str | None) -> Iterator[Path]:
+    """The directory; a temporary one is removed, a LocalBroker's only if that has died."""
+    if data is None:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+            yield Path(folder)
+        return
+    temporary = None if token is None else TemporaryStore(data, token)
+    try:
+        yield data
+    finally:
+        if temporary is not None and _input_has_ended():
+            temporary.remove()
+
+
+def _input_has_ended() -> bool:
+    readable, _, _ = select.select([sys.stdin], [], [], 0)
+    return bool(readable) and not os.read(sys.stdin.fileno(), INPUT_BYTES)
 
 
 async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:

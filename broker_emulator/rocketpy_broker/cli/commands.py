@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
-from rocketpy_broker.cli import broker_command, message_commands, store_commands, topic_commands
+from rocketpy_broker.cli import (
+    broker_command,
+    health_command,
+    message_commands,
+    operations_commands,
+    store_commands,
+    topic_commands,
+)
 
 app = typer.Typer(
     name="rocketpy",
-    help="A RocketMQ-compatible broker for laptops, tests and notebooks.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Plain help breaks no long option and no long word at 80 columns.
+    rich_markup_mode=None,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rocketpy {version('pyspark-rocketpy')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """A RocketMQ-compatible broker for laptops, tests and notebooks."""
+
+
 app.command("broker")(broker_command.broker)
+app.command("health")(health_command.health)
 app.command("lag")(topic_commands.lag)
-app.command("stats")(message_commands.stats)
-app.command("clean")(message_commands.clean)
+app.command("stats")(operations_commands.stats)
+app.command("clean")(operations_commands.clean)
 app.add_typer(message_commands.message_app, name="message")
 app.add_typer(topic_commands.topic_app, name="topic")
 app.add_typer(store_commands.store_app, name="store")

@@ -5,7 +5,9 @@ Holds no state.
 
 from __future__ import annotations
 
+import os
 import sys
+from io import TextIOWrapper
 
 
 def main() -> None:
@@ -17,4 +19,21 @@ def main() -> None:
             f"rocketpy: the module {error.name!r} is missing; "
             "install the broker with: pip install 'pyspark-rocketpy[broker]'"
         )
-    app()
+    _prepare_streams()
+    try:
+        app()
+    except UnicodeEncodeError:
+        sys.exit("rocketpy: an argument is no valid UTF-8")
+    except OSError as error:
+        # Not /dev/full's own words alone: they would not say whose.
+        sys.exit(f"rocketpy: {error.strerror or error}")
+
+
+def _prepare_streams() -> None:
+    """A stream that is closed swallows what is printed; no text is too odd to be printed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

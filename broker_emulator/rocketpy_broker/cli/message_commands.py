@@ -1,143 +1,219 @@
-"""`rocketpy message …`, `rocketpy stats` and `rocketpy clean`: what lies in a running broker's
-store.
+"""`rocketpy message …`: send, follow and look up messages of a running broker.
 
+A crash of `send` leaves what it has sent; all lines of a file are checked before the first.
 Holds no state.
 """
 
 from __future__ import annotations
 
-import sys
-from datetime import datetime, timezone
+import os
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum
 from typing import Annotated
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import (
     DEFAULT_ENDPOINT,
-    TIMEOUT_SECONDS,
     Endpoint,
-    Stubs,
     asking,
-    check,
+    leave_pipe,
+    refuse,
 )
-from rocketpy_proto.record import Record, decode_record
-from rocketpy_proto.rocketpy.v1 import admin_pb2
+from rocketpy_broker.cli.message_forms import fields_of, json_of, json_of_sent, line_of
+from rocketpy_broker.cli.message_lines import MessageLineError, open_lines
+from rocketpy_broker.client.errors import MessageIllegalError
+from rocketpy_broker.client.lookup import query_messages, view_message
+from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
+from rocketpy_broker.client.reading import TopicReader
+from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
 
-BODY_BYTES_SHOWN = 1000
-CLEAN_SECONDS = 600.0
-message_app = typer.Typer(help="Look at single messages.", no_args_is_help=True)
+TAIL_COUNT_DEFAULT = 10
+COUNT_MAX = (1 << 31) - 1
+# Held calls are this short so that a pipe that nobody reads any more is noticed.
+FOLLOW_WAIT_MS = 1_000
+message_app = typer.Typer(
+    help="Send, follow and look up messages.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
+
+
+class Beginning(str, Enum):
+    """Where `tail` begins."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@message_app.command("send")
+def send(
+    topic: Topic,
+    body: Annotated[str | None, typer.Option(help="Content of the message.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key; may be given again.")] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="A property; may be given again."),
+    ] = None,
+    queue_id: Annotated[
+        int | None, typer.Option(min=0, help="Queue; without it the broker chooses.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of all these: a file with one JSON object a line, or - for standard "
+            "input. Fields: body or bodyBase64, tags, keys (a list), properties (an object), "
+            "queueId."
+        ),
+    ] = None,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Send one message, or those of a file."""
+    if (body is None) == (file is None):
+        raise typer.BadParameter("give either --body or --file")
+    if file is not None:
+        if tag is not None or key or properties or queue_id is not None:
+            raise typer.BadParameter("with --file, each line tells tags, keys and so on")
+        _send_file(topic, file, endpoint, as_json=as_json)
+        return
+    # The body's bytes are the shell's, whatever they are.
+    message = OutgoingMessage(
+        os.fsencode(body or ""), tag, tuple(key or ()), _properties(properties or ()), queue_id
+    )
+    with asking(endpoint) as connection:
+        try:
+            (sent,) = MessageSender(connection, topic, turn=ANY_QUEUE).send([message])
+        except MessageIllegalError as error:
+            refuse(error.reason)
+        _tell_sent(topic, 1, sent, as_json=as_json)
+
+
+def _properties(texts: Iterable[str]) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            reason = f"{text!r} is not of the form NAME=VALUE"
+            raise typer.BadParameter(reason, param_hint="--property")
+        if name in properties:
+            raise typer.BadParameter(f"{name!r} is given twice", param_hint="--property")
+        properties[name] = value
+    return properties
+
+
+def _send_file(topic: str, path: str, endpoint: str, *, as_json: bool) -> None:
+    with asking(endpoint) as connection:
+        sender = MessageSender(connection, topic)
+        with open_lines(path) as lines:
+            lines.check(sender.checker.fault)
+            try:
+                last = deque(sender.send(lines.messages()), maxlen=1)
+            except MessageLineError as error:
+                refuse(f"{error.remark}; {sender.sent_count} messages were sent")
+        _tell_sent(topic, sender.sent_count, last[0] if last else None, as_json=as_json)
+
+
+def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: bool) -> None:
+    """How many were sent; of a single one, where it lies."""
+    single = last if count == 1 else None
+    if as_json:
+        place = json_of_sent(single) if single else {}
+        output.print_json({"topic": topic, "sent": count, **place})
+        return
+    place_text = ""
+    if single is not None:
+        place_text = f": queue {single.queue_id}, offset {single.queue_offset}, id {single.msg_id}"
+    typer.echo(f"sent {count} {'message' if count == 1 else 'messages'} to {topic}{place_text}")
+
+
+@message_app.command("tail")
+def tail(
+    topic: Topic,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new messages until interrupted.")
+    ] = False,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", "-n", min=0, max=COUNT_MAX, help="So many; default 10, from earliest all."
+        ),
+    ] = None,
+    beginning: Annotated[
+        Beginning,
+        typer.Option("--from", help="latest: the last messages; earliest: from the first on."),
+    ] = Beginning.LATEST,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show messages of a topic, in the order in which they were stored.
+
+    A line has store time, queue, offset, tags, keys and body. A body that is no printable text is
+    shown in base64.
+    """
+    if follow and beginning is Beginning.EARLIEST and count is not None:
+        raise typer.BadParameter("-n would end what --follow goes on with; leave one of them out")
+    with asking(endpoint) as connection:
+        reader = TopicReader(connection, topic)
+        if beginning is Beginning.EARLIEST:
+            shown = reader.first(count)
+        else:
+            shown = reader.last(TAIL_COUNT_DEFAULT if count is None else count)
+        _print_messages(shown, as_json=as_json)
+        while follow:
+            output.flush()
+            if output.is_abandoned():
+                leave_pipe()
+            _print_messages(reader.next_messages(FOLLOW_WAIT_MS), as_json=as_json)
+
+
+def _print_messages(messages: Iterable[Message], *, as_json: bool) -> None:
+    for message in messages:
+        _print_message(message, as_json=as_json)
+
+
+def _print_message(message: Message, *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(json_of(message))
+    else:
+        output.print_columns(line_of(message))
 
 
 @message_app.command("query")
 def query(
-    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    topic: Topic,
     key: Annotated[str, typer.Argument(help="One of the KEYS, or the UNIQ_KEY.")],
     count: Annotated[int, typer.Option(min=1, max=64, help="Show at most so many.")] = 32,
+    as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Show the newest messages of a topic that have a key."""
-    request = admin_pb2.QueryMessageRequest(topic=topic, key=key, count_max=count)
-    with asking(endpoint) as stubs:
-        _show(stubs.admin.QueryMessage(request, timeout=TIMEOUT_SECONDS))
+    with asking(endpoint) as connection:
+        found = query_messages(connection, topic, key, count)
+        if not found:
+            refuse("no message has this key")
+        for index, message in enumerate(found):
+            if index and not as_json:
+                typer.echo()
+            _show_fields(message, as_json=as_json)
 
 
 @message_app.command("view")
 def view(
     offset_msg_id: Annotated[str, typer.Argument(help="The offset message id.")],
+    as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Show the message with an offset message id."""
-    request = admin_pb2.ViewMessageRequest(offset_msg_id=offset_msg_id)
-    with asking(endpoint) as stubs:
-        _show(stubs.admin.ViewMessage(request, timeout=TIMEOUT_SECONDS))
+    with asking(endpoint) as connection:
+        _show_fields(view_message(connection, offset_msg_id), as_json=as_json)
 
 
-def _show(response: admin_pb2.MessagesResponse) -> None:
-    check(response.status)
-    position = 0
-    for size in np.frombuffer(response.record_sizes, ">i4").tolist():
-        _show_record(decode_record(response.records, position).record)
-        position += size
-    if position == 0:
-        sys.exit("rocketpy: no message has this key")
-
-
-def _show_record(record: Record) -> None:
-    table = Table("field", "value", show_header=False)
-    table.add_row("topic", record.topic)
-    table.add_row("queue", f"{record.queue_id}, offset {record.queue_offset}")
-    table.add_row("log offset", str(record.physical_offset))
-    table.add_row("born", f"{_time(record.born_timestamp_ms)} at {record.born_host}")
-    table.add_row("stored", f"{_time(record.store_timestamp_ms)} at {record.store_host}")
-    for name, value in sorted(record.properties.items()):
-        table.add_row(name, value)
-    table.add_row("body", repr(record.body[:BODY_BYTES_SHOWN]))
-    Console().print(table)
-
-
-def _time(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1000, tz=timezone.utc).isoformat(
-        " ", "milliseconds"
-    )
-
-
-def stats(endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
-    """Show what the broker's store has counted since its start."""
-    with asking(endpoint) as stubs:
-        response = stubs.admin.GetStoreStatistics(
-            admin_pb2.GetStoreStatisticsRequest(), timeout=TIMEOUT_SECONDS
-        )
-    check(response.status)
-    topics = Table("topic", "messages put", "bytes put")
-    for topic in response.topics:
-        topics.add_row(topic.topic, f"{topic.put_count:,}", f"{topic.put_bytes:,}")
-    store = Table("store", "value")
-    for name in (
-        "put_failed_count",
-        "get_found_count",
-        "get_miss_count",
-        "get_message_count",
-        "dispatch_behind_bytes",
-        "flush_behind_bytes",
-        "log_begin_offset",
-        "log_end_offset",
-        "corrupt_record_count",
-    ):
-        store.add_row(name.replace("_", " "), f"{getattr(response, name):,}")
-    for bucket in response.put_latencies:
-        bound = "longer" if bucket.at_most_ms < 0 else f"up to {bucket.at_most_ms:,} ms"
-        store.add_row(f"puts that took {bound}", f"{bucket.count:,}")
-    Console().print(topics, store)
-
-
-def clean(
-    unused_topics: Annotated[
-        bool,
-        typer.Option("--unused-topics", help="Remove the messages of topics not configured."),
-    ] = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-) -> None:
-    """Remove expired log segments now, whatever the hour."""
-    with asking(endpoint) as stubs:
-        if unused_topics:
-            _clean_unused_topics(stubs)
-            return
-        response = stubs.admin.CleanExpiredFiles(
-            admin_pb2.CleanExpiredFilesRequest(), timeout=CLEAN_SECONDS
-        )
-    check(response.status)
-    typer.echo(
-        f"removed {response.removed_file_count} log segments; "
-        f"the log begins at {response.log_begin_offset}"
-    )
-
-
-def _clean_unused_topics(stubs: Stubs) -> None:
-    response = stubs.admin.CleanUnusedTopics(
-        admin_pb2.CleanUnusedTopicsRequest(), timeout=CLEAN_SECONDS
-    )
-    check(response.status)
-    typer.echo(f"removed the messages of {len(response.topics)} topics")
+def _show_fields(message: Message, *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(json_of(message))
+    else:
+        output.print_table(("field", "value"), fields_of(message))

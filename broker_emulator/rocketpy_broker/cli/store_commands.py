@@ -23,20 +23,22 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
 from rocketpy_broker import process
+from rocketpy_broker.cli import output
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.errors import BrokerError, StoreDirectoryError, StoreLockedError
-from rocketpy_broker.services.exporting import ExportRequest, FileFormat, StoreExport
-from rocketpy_broker.services.importing import StoreImport
-from rocketpy_broker.store.check import CheckSummary, Fault, Finding, StoreCheck
-from rocketpy_broker.store.faults import Advance
-from rocketpy_broker.store.read_only import StoreSizes
+from rocketpy_broker.services.operations.exporting import ExportRequest, FileFormat, StoreExport
+from rocketpy_broker.services.operations.importing import StoreImport
+from rocketpy_broker.store.check.faults import Advance
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.check.whole_store import CheckSummary, Fault, Finding, StoreCheck
 
 EXIT_FAULTS, EXIT_NO_STORE = 1, 2
 store_app = typer.Typer(
-    help="Check, export and import the store of a broker that does not run.", no_args_is_help=True
+    help="Check, export and import the store of a broker that does not run.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Folder = Annotated[Path, typer.Argument(help="Directory of the store, a broker's --data.")]
@@ -176,15 +178,9 @@ def _show(findings: list[Finding], summary: CheckSummary, fault_count: int) -> N
     for found in findings:
         kind = "fault" if isinstance(found, Fault) else "note"
         typer.echo(f"{kind}: {found.path} at byte {found.offset}: {found.text}")
-    table = Table("records", "queues", "topics", "log bytes", "faults")
-    table.add_row(
-        str(summary.record_count),
-        str(summary.queue_count),
-        str(summary.topic_count),
-        str(summary.log_bytes),
-        str(fault_count),
-    )
-    Console().print(table)
+    counts = (summary.record_count, summary.queue_count, summary.topic_count, summary.log_bytes)
+    headings = ("records", "queues", "topics", "log bytes", "faults")
+    output.print_table(headings, [(*counts, fault_count)])
 
 
 def _sizes(folder: Path, segment_bytes: int | None, queue_file_bytes: int | None) -> StoreSizes:

@@ -1,8 +1,10 @@
-"""The gRPC server: rocketpy.v1, health and reflection on one port. Holds no state on disk."""
+"""The gRPC server: every door, health and reflection on one port. Holds no state on disk."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Protocol
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -10,10 +12,6 @@ from grpc_reflection.v1alpha import reflection
 
 from rocketpy_broker.config import KIB, BrokerConfig
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.server import admin_servicer, broker_servicer
-from rocketpy_broker.server.admin_servicer import AdminServicer
-from rocketpy_broker.server.broker_servicer import BrokerServicer
-from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc
 
 logger = logging.getLogger(__name__)
 # What a request carries beside its records: names, sizes, framing.
@@ -32,10 +30,29 @@ class PortInUseError(BrokerError):
         )
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """A client that leaves in the middle of a pull is no error, but gRPC tells it with a trace."""
+    return "ExecuteBatchError" not in record.getMessage()
+
+
+logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
+
+
+class Door(Protocol):
+    """A protocol that clients may speak."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its gRPC services, by full name."""
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register its services."""
+
+
 class GrpcServer:
     """Binds, serves, and stops without cutting off answers that are on their way."""
 
-    def __init__(self, config: BrokerConfig, broker: BrokerServicer, admin: AdminServicer) -> None:
+    def __init__(self, config: BrokerConfig, doors: Sequence[Door]) -> None:
         self._config = config
         request_bytes = config.limits.request_bytes_max + REQUEST_OVERHEAD_BYTES
         self._server = grpc.aio.server(
@@ -46,18 +63,11 @@ class GrpcServer:
             ]
         )
         self._health = health.aio.HealthServicer()
-        handler = grpc.method_handlers_generic_handler(
-            broker_servicer.SERVICE_NAME, broker.handlers()
-        )
-        self._server.add_generic_rpc_handlers((handler,))
-        admin_pb2_grpc.add_AdminServicer_to_server(admin, self._server)
+        self._names = [health.SERVICE_NAME, reflection.SERVICE_NAME]
+        for door in doors:
+            door.add_to(self._server)
+            self._names += door.names
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._names = [
-            broker_servicer.SERVICE_NAME,
-            admin_servicer.SERVICE_NAME,
-            health.SERVICE_NAME,
-            reflection.SERVICE_NAME,
-        ]
         reflection.enable_server_reflection(self._names, self._server)
 
     async def start(self) -> int:

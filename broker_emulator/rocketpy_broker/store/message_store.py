@@ -14,25 +14,30 @@ Source: spec/storage.md sections 1, 8, 9 and 10.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
+from rocketpy_broker.store.blocks import tags_and_keys
 from rocketpy_broker.store.cleaning import Cleaner, used_ratio
-from rocketpy_broker.store.dispatch import Written, block_request
-from rocketpy_broker.store.flush import FlushDiskType, FlushPlan
-from rocketpy_broker.store.manifest import Manifest
-from rocketpy_broker.store.message_lookup import MessageLookup
-from rocketpy_broker.store.opening import make_parts, manifest_of, recover
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.dispatching import Dispatcher
+from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
+from rocketpy_broker.store.files.directory import StoreDirectory
+from rocketpy_broker.store.log.flush import FlushPlan
+from rocketpy_broker.store.numbered import NumberedRecords, number
 from rocketpy_broker.store.prepared import PreparedRecords
-from rocketpy_broker.store.queue_lookup import QueueLookup
-from rocketpy_broker.store.reader import Reader
-from rocketpy_broker.store.recovery import RecoveryResult
+from rocketpy_broker.store.queues.dispatch import Known, Written, block_request
+from rocketpy_broker.store.queues.lookup import QueueLookup
+from rocketpy_broker.store.queues.messages import MessageLookup
+from rocketpy_broker.store.queues.reader import Reader
+from rocketpy_broker.store.recovery.opening import ManifestPlan, make_parts, recover
+from rocketpy_broker.store.recovery.passes import RecoveryResult
+from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions
+from rocketpy_broker.store.staging.area import StagingArea
+from rocketpy_broker.store.staging.frames import FRAME_BYTES
 from rocketpy_broker.store.statistics import StoreStatistics
-from rocketpy_broker.store.store_checkpoint import StoreCheckpoint
-from rocketpy_broker.store.store_config import StoreConfig
-from rocketpy_broker.store.store_directory import StoreDirectory
 from rocketpy_broker.store.values import (
     AppendResult,
     Damage,
@@ -43,7 +48,7 @@ from rocketpy_broker.store.values import (
     QueueRange,
     ReadLimits,
 )
-from rocketpy_proto.record import Host, RecordBlock
+from rocketpy_proto.record import BLANK_BYTES, Host, RecordBlock
 
 logger = logging.getLogger(__name__)
 NOTHING_NEEDED = 1 << 62
@@ -62,6 +67,7 @@ class MessageStore:
         self._parts = make_parts(config, clock)
         self._log, self._queues = self._parts.log, self._parts.queues
         self._index = self._parts.index
+        self._dispatcher = Dispatcher(self._queues, self._index)
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         memory_bytes = int(config.memory_bytes * config.memory_ratio)
@@ -69,19 +75,24 @@ class MessageStore:
         self.messages = MessageLookup(self._log, self._index)
         self.queue_lookup = QueueLookup(self._queues, self.messages)
         self.prepared = PreparedRecords(self._log, self._queues)
+        self.numbered = NumberedRecords(self._log)
+        self.staging = StagingArea(
+            config.folder / "rocketpy" / "staging",
+            config.staging_bytes_max,
+            min(FRAME_BYTES, config.commit_log_segment_bytes - BLANK_BYTES),
+        )
+        self.deletions = TopicDeletions(self._parts, self._forget_topic)
         # Cleaning leaves records alone from this physical offset on.
         self.needed_from = NOTHING_NEEDED
         self._next_offsets: dict[QueueKey, int] = {}
-        self._undispatched: deque[Written] = deque()
+        # How often topics were deleted since the start.
+        self.deletion_counts: Counter[str] = Counter()
         self._last_store_timestamp_ms = 0
         self._refusal: str | None = "the store is not open"
         self._derived_sealed = False
         self._disk_full = False
-        self._dispatched_end = 0
         self._manifest_end = 0
-        self._dispatched_timestamp_ms = 0
         self._damaged: set[int] = set()
-        self._listener: Callable[[QueueKey], None] = lambda _queue: None
 
     # --- Start and stop ---
 
@@ -94,9 +105,9 @@ class MessageStore:
         try:
             result = recover(self.config, self._parts, self._checkpoint)
             self._last_store_timestamp_ms = result.last_store_timestamp_ms
-            self._dispatched_timestamp_ms = result.last_store_timestamp_ms
-            self._dispatched_end = result.end
-            self._directory.started(result.end, self._new_manifest())
+            self._dispatcher.timestamp_ms = result.last_store_timestamp_ms
+            self._dispatcher.end = result.end
+            self._directory.started(result.end, self.plan_manifest().make())
         except BaseException:
             self._release()
             raise
@@ -107,22 +118,25 @@ class MessageStore:
         self._refusal = None
         return result
 
-    def _new_manifest(self) -> Manifest:
-        """What queues and index hold of everything that has been dispatched."""
+    def plan_manifest(self) -> ManifestPlan:
+        """Spare the next start what has been dispatched until now: see `save_manifest`."""
         self._index.drain()
-        end, timestamp_ms = self._dispatched_end, self._dispatched_timestamp_ms
+        end, timestamp_ms = self._dispatcher.end, self._dispatcher.timestamp_ms
         self._manifest_end = end
-        return manifest_of(self.config, self._parts, end, timestamp_ms)
+        return ManifestPlan.of(self.config, self._parts, end, timestamp_ms)
 
     @property
     def is_manifest_old(self) -> bool:
         """Whether a segment's worth of records has come since the last manifest."""
-        behind = self._dispatched_end - self._manifest_end
+        behind = self._dispatcher.end - self._manifest_end
         return behind >= self.config.commit_log_segment_bytes
 
-    def save_manifest(self) -> None:
-        """Spare the next start what has been dispatched until now. Raises OSError."""
-        self._directory.save(self._new_manifest())
+    def save_manifest(self, plan: ManifestPlan) -> None:
+        """Compare all files with what was planned, and save that. Blocks. Raises OSError.
+
+        Nothing may be removed meanwhile.
+        """
+        self._directory.save(plan.make())
 
     def close(self) -> None:
         """Flush all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""
@@ -138,9 +152,11 @@ class MessageStore:
                 self._index.drain()
                 self.flush_derived()
                 # With a backlog the queues are incomplete, so the next start has to read the log.
-                if not (self._undispatched or self._index.is_behind or self._derived_sealed):
+                if not (
+                    self._dispatcher.is_behind or self._index.is_behind or self._derived_sealed
+                ):
                     self._log.files.drop_ahead()
-                    self._directory.stopped(self._new_manifest())
+                    self._directory.stopped(self.plan_manifest().make())
         finally:
             self._release()
 
@@ -154,7 +170,7 @@ class MessageStore:
 
     def on_dispatch(self, listener: Callable[[QueueKey], None]) -> None:
         """Call `listener` with each queue that has got new units."""
-        self._listener = listener
+        self._dispatcher.listener = listener
 
     @property
     def refusal(self) -> str | None:
@@ -166,34 +182,44 @@ class MessageStore:
             )
         return self._refusal
 
-    def append(self, queue: QueueKey, block: RecordBlock) -> AppendResult:
+    def append(
+        self, queue: QueueKey, block: RecordBlock, known: Known | None = None
+    ) -> AppendResult:
         """Write a block of records of one queue. `block` lies in a writable buffer and is patched.
 
-        The records are neither durable nor visible yet: see `plan_flush` and `flushed`.
+        The records are neither durable nor visible yet: see `plan_flush` and `flushed`. `known`
+        spares a look into their properties, and numbers them.
         Raises StoreClosedError, StoreBusyError, RecordIllegalError; then nothing is stored.
         """
         try:
-            self._check_writable()
-            result = self._append(queue, block)
+            self.check_writable()
+            self.deletions.check(queue.topic)
+            result = self._append(queue, block, known)
         except StoreError:
             self.statistics.put_failed_count += 1
             raise
         return result
 
-    def _check_writable(self) -> None:
+    def check_open(self) -> None:
+        """Raises StoreClosedError where the store takes no writes."""
         refusal = self.refusal
         if refusal is not None:
             raise StoreClosedError(refusal)
+
+    def check_writable(self) -> None:
+        """Raises StoreClosedError, StoreBusyError where the store takes nothing now."""
+        self.check_open()
         if self.is_busy:
             raise StoreBusyError(self.unflushed_bytes, self.config.unflushed_bytes_max)
 
-    def _append(self, queue: QueueKey, block: RecordBlock) -> AppendResult:
+    def _append(self, queue: QueueKey, block: RecordBlock, known: Known | None) -> AppendResult:
         begin_ms = self._clock.monotonic_ms()
         queue_offset = self.next_offset(queue)
         # Store times never fall, even where the clock does.
         now_ms = max(self._clock.now_ms(), self._last_store_timestamp_ms)
         try:
             offset = self._log.prepare(len(block.data), len(block))
+            number(block, 0 if known is None else known.first_number)
             block.patch_stored(
                 queue_offset_first=queue_offset,
                 physical_offset_first=offset,
@@ -201,8 +227,8 @@ class MessageStore:
                 store_host=self.store_host,
                 queue_id=queue.queue_id,
             )
-            keyed = self.config.index_enable
-            request = block_request(queue, queue_offset, block, offset, keyed=keyed)
+            found = tags_and_keys(queue, block, self.config) if known is None else known.found
+            request = block_request(queue, queue_offset, block, offset, found)
             self._log.append(block)
         except OSError as error:
             raise StoreClosedError(
@@ -211,9 +237,9 @@ class MessageStore:
         self._last_store_timestamp_ms = now_ms
         self._next_offsets[queue] = queue_offset + len(request.units)
         end = self._log.end
-        self._undispatched.append(Written(end, now_ms, request))
+        self._dispatcher.add(Written(end, now_ms, request))
         if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
-            self._dispatch(end)
+            self._dispatcher.dispatch(end)
         took_ms = self._clock.monotonic_ms() - begin_ms
         self.statistics.put(queue.topic, len(block), len(block.data), took_ms)
         return AppendResult(queue, queue_offset, offset, end, len(block), now_ms)
@@ -236,7 +262,7 @@ class MessageStore:
         self._log.flushed = max(self._log.flushed, plan.end)
         self._directory.flushed(self._log.flushed)
         self._checkpoint.physic_msg_timestamp_ms = plan.store_timestamp_ms
-        self._dispatch(plan.end)
+        self._dispatcher.dispatch(plan.end)
 
     def flush_failed(self, error: OSError) -> None:
         """A flush failed: take no more writes, and never flush again what may be half on disk."""
@@ -269,40 +295,22 @@ class MessageStore:
     def dispatch(self) -> None:
         """Dispatch what waits: index keys, and what a full disk held up."""
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._dispatch(self._log.flushed if is_sync else self._log.end)
+        self._dispatcher.dispatch(self._log.flushed if is_sync else self._log.end)
         self._index.drain()
-
-    def _dispatch(self, end: int) -> None:
-        """Dispatch appends up to `end`; one that fails waits, and those behind it."""
-        while self._undispatched and self._undispatched[0].end <= end:
-            written = self._undispatched[0]
-            request = written.request
-            try:
-                if len(request.units):
-                    self._queues.grown(request.queue).append(request.queue_offset, request.units)
-                self._index.put_later(request.keys, request.key_offsets, written.store_timestamp_ms)
-            except OSError as error:
-                logger.warning("queue %s cannot grow, its messages wait: %s", request.queue, error)
-                return
-            self._undispatched.popleft()
-            self._dispatched_end = written.end
-            self._dispatched_timestamp_ms = written.store_timestamp_ms
-            if len(request.units):
-                self._listener(request.queue)
 
     def is_dispatched(self, end: int) -> bool:
         """Whether readers see everything that was appended below physical offset `end`."""
-        return not self._undispatched or self._undispatched[0].end > end
+        return self._dispatcher.is_dispatched(end)
 
     def flush_derived(self) -> None:
         """Make queues, index and checksums durable, and the checkpoint after them. Blocks.
 
-        Raises OSError, and then does nothing any more: they can all be made anew from the log, and
+        Raises OSError, and then does nothing any more: they can all be rebuilt from the log, and
         the next start does so.
         """
         if self._derived_sealed:
             return
-        logics_ms = self._dispatched_timestamp_ms
+        logics_ms = self._dispatcher.timestamp_ms
         try:
             self._queues.flush()
             self._index.flush()
@@ -327,7 +335,7 @@ class MessageStore:
 
     def positions(self) -> LogPositions:
         """How far the log reaches, and what has caught up with it."""
-        return LogPositions(self._log.begin, self._log.end, self._log.flushed, self._dispatched_end)
+        return LogPositions(self._log.begin, self._log.end, self._log.flushed, self._dispatcher.end)
 
     def queues(self) -> list[QueueKey]:
         """Every queue that has had a message."""
@@ -360,12 +368,15 @@ class MessageStore:
 
     # --- Removing ---
 
-    def delete_topic(self, topic: str) -> None:
-        """Remove the topic's queues; its records can never come back. Raises OSError."""
-        self._undispatched = deque(
-            written for written in self._undispatched if written.request.queue.topic != topic
-        )
-        self._queues.delete_topic(topic, self._log.end)
+    def deleted_below(self, topic: str) -> int:
+        """Physical offset below which messages of `topic` are deleted ones; -1 for none."""
+        return self._queues.deleted_below(topic)
+
+    def _forget_topic(self, topic: str) -> None:
+        """Let a topic that is marked have no messages."""
+        self._dispatcher.drop_topic(topic)
+        self.deletion_counts[topic] += 1
+        self._queues.forget_topic(topic)
         for queue in [queue for queue in self._next_offsets if queue.topic == topic]:
             del self._next_offsets[queue]
 
@@ -375,18 +386,14 @@ class MessageStore:
         decision = self._cleaner.decide([part.changed_ms() for part in segments], manual=manual)
         self._disk_full = decision.disk_full
         # What is still on its way to the disk or to its queue stays.
-        safe_end = min(self._log.flushed, self._dispatched_end, self.needed_from)
+        safe_end = min(self._log.flushed, self._dispatcher.end, self.needed_from)
         removable = sum(segment.end <= safe_end for segment in segments)
         return min(decision.segment_count, removable)
 
-    def remove_oldest_segment(self) -> None:
-        """Remove the first segment of the log, and of queues and index what was about it only.
+    def plan_removal(self) -> SegmentRemoval:
+        """What goes with the first segment of the log."""
+        return SegmentRemoval.of(self._parts)
 
-        Raises OSError; what is left is removed by the next call.
-        """
-        # What the queues say of these records can be made from the log no more.
-        self._queues.flush()
-        self._log.remove_first()
-        self._queues.correct_min_offsets(self._log.begin)
-        self._index.delete_expired(self._log.begin)
-        self.save_manifest()
+    def removed(self, removal: SegmentRemoval) -> None:
+        """`removal` has been run."""
+        removal.forget(self._parts)

@@ -1,5 +1,6 @@
-"""Prepared records in the log, and how they become committed ones.
+"""Prepared records in the log of older brokers, and how they become committed ones.
 
+Batches are staged beside the log now; what is left here finishes those that were decided before.
 A prepared record lies in the log like any other, with its topic and queue, and has no place in its
 queue. Its field preparedTransactionOffset holds the token of the attempt that wrote it. Committing
 writes it once more, without the prepared bit, with the commit bit, and with that field naming where
@@ -10,6 +11,7 @@ Source: spec/storage.md sections 2.3, 4.1, 6.1 and 14.3.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,16 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.errors import RecordIllegalError
-from rocketpy_broker.store.commit_log import CommitLog
-from rocketpy_broker.store.consume_queue_table import ConsumeQueueTable
-from rocketpy_broker.store.log_scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.errors import LogOffsetError
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.record.sys_flag import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
 )
 
 logger = logging.getLogger(__name__)
@@ -60,12 +61,6 @@ class Part:
     end: int
 
 
-def mark_prepared(block: RecordBlock, token: int) -> None:
-    """Turn records that are about to be appended into prepared ones of that token (not 0)."""
-    block.header["sys_flag"] |= TRANSACTION_PREPARED
-    block.header["prepared_transaction_offset"] = token
-
-
 class PreparedRecords:
     """Looks into one log."""
 
@@ -73,37 +68,10 @@ class PreparedRecords:
         self._log = log
         self._queues = queues
 
-    def check_there(self, wanted: PreparedRange) -> None:
-        """Raises RecordIllegalError for a range that the log has no more, or never had."""
-        if not self._log.begin <= wanted.offset < wanted.end <= self._log.end:
-            raise _illegal(wanted, f"the log goes from {self._log.begin} to {self._log.end}")
-        if self._is_deleted(wanted):
-            raise _illegal(wanted, "its topic has been deleted since")
-
-    def check_part(self, wanted: PreparedRange, offset: int, token: int) -> RecordBlock:
-        """The records of the range from physical offset `offset` on; PART_BYTES or one record.
-
-        Raises RecordIllegalError for what is no whole record, or not prepared with this token.
-        """
-        # Nothing is taken for damage here: every byte has to be what was written.
-        found = self._first(offset, wanted.end, trusted_end=0)
-        if not isinstance(found, Stretch):
-            raise _illegal(wanted, f"no whole record begins at {offset}")
-        block = found.block
-        header = block.header
-        if offset + len(block.data) > wanted.end:
-            raise _illegal(wanted, "it does not end where a record does")
-        if (header["sys_flag"] & TRANSACTION_MASK != TRANSACTION_PREPARED).any():
-            raise _illegal(wanted, "not all of its records are prepared")
-        if (header["prepared_transaction_offset"] != token).any():
-            raise _illegal(wanted, f"its records were not prepared with the token {token}")
-        is_queue = (header["queue_id"] == wanted.queue.queue_id).all()
-        if not is_queue or block.single_topic() != wanted.queue.topic:
-            raise _illegal(wanted, "it holds records of another queue")
-        return block
-
     def committed_part(self, wanted: PreparedRange, offset: int) -> Part:
-        """What `check_part` has checked, as committed records in a writable buffer.
+        """The records of the range from `offset` on, as committed ones in a writable buffer.
+
+        PART_BYTES of them, or one record.
 
         What has been damaged since is passed over, and so are records of a deleted topic.
         """
@@ -139,7 +107,9 @@ class PreparedRecords:
     def _first(self, offset: int, end: int, *, trusted_end: int) -> Stretch | Damage | None:
         bytes_max = min(PART_BYTES, end - offset)
         scanner = LogScanner(self._log, self._trust(trusted_end), bytes_max)
-        return next(scanner.scan(offset), None)
+        with contextlib.suppress(LogOffsetError):
+            return next(scanner.scan(offset), None)
+        return None
 
     @staticmethod
     def _trust(trusted_end: int) -> Trust:
@@ -147,10 +117,3 @@ class PreparedRecords:
 
     def _is_deleted(self, wanted: PreparedRange) -> bool:
         return wanted.offset < self._queues.deleted_below(wanted.queue.topic)
-
-
-def _illegal(wanted: PreparedRange, reason: str) -> RecordIllegalError:
-    return RecordIllegalError(
-        f"the log offsets {wanted.offset} to {wanted.end} of topic {wanted.queue.topic!r} cannot "
-        f"be committed: {reason}; write the batch again"
-    )

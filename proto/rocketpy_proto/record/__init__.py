@@ -11,7 +11,12 @@ from rocketpy_proto.record.columns import (
     property_column,
     to_record_batch,
 )
-from rocketpy_proto.record.encode import BlockColumns, EncodedBlock, encode_block
+from rocketpy_proto.record.encode import (
+    BlockColumns,
+    CheckedBlock,
+    EncodedBlock,
+    encode_block,
+)
 from rocketpy_proto.record.errors import MalformedRecordError, RecordError, UnencodableRecordError
 from rocketpy_proto.record.hosts import Host, decode_offset_message_id, encode_offset_message_id
 from rocketpy_proto.record.index_keys import (
@@ -40,6 +45,7 @@ __all__ = [
     "NULLABLE_COLUMNS",
     "RECORD_MAGICS",
     "BlockColumns",
+    "CheckedBlock",
     "DecodedRecord",
     "EncodedBlock",
     "Host",

@@ -56,6 +56,14 @@ class EncodedBlock:
     data: pa.Buffer
     sizes: NDArray[np.int32]
 
+    def take(self, order: NDArray[np.int64]) -> EncodedBlock:
+        """The records in another order, copied."""
+        offsets = pa.py_buffer(np.concatenate(([0], np.cumsum(self.sizes))).astype(np.int32))
+        count = len(self.sizes)
+        records = pa.Array.from_buffers(pa.binary(), count, [None, offsets, self.data])
+        data = records.take(pa.array(order)).buffers()[2] or pa.py_buffer(b"")
+        return EncodedBlock(data, self.sizes[order])
+
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
@@ -66,35 +74,57 @@ class _Topics:
     tail_bytes: int | NDArray[np.int64]
 
 
+class CheckedBlock:
+    """n messages that can be encoded, as is known before anything of size is copied.
+
+    `sizes` has the size of each record (n int32).
+    """
+
+    def __init__(self, columns: BlockColumns) -> None:
+        """Raises UnencodableRecordError, which names row and field."""
+        self._body = _bodies(columns.body)
+        self._topics = _topics(columns.topic)
+        self._properties = encode_property_column(
+            columns.tags, columns.keys, columns.extra, columns.properties, len(self._body)
+        )
+        self._properties_bytes = np.diff(offsets_of(self._properties)).astype(np.int64)
+        _check_properties(self._properties_bytes)
+        self._header = _headers(columns, self._body, self._topics)
+        body_bytes = self._header["body_length"].astype(np.int64)
+        beside_bytes = self._topics.tail_bytes + 2 + self._properties_bytes
+        sizes = self._header.dtype.itemsize + body_bytes + beside_bytes
+        if sizes.sum() > BLOCK_BYTES_MAX:
+            raise UnencodableRecordError("block", int(sizes.sum()), "bytes are too many; send less")
+        self._header["total_size"] = sizes
+        self.sizes: NDArray[np.int32] = sizes.astype(np.int32)
+
+    def encode(self) -> EncodedBlock:
+        """The records, in the order of the rows."""
+        offsets = offsets_of(self._body).astype(np.int64)
+        self._header["body_crc"] = body_crcs(octets_of(self._body), offsets[:-1], offsets[1:])
+        joined = pc.binary_join_element_wise(
+            _fixed_width(self._header),
+            self._body,
+            self._topics.tails,
+            _fixed_width(self._properties_bytes.astype(">i2")),
+            self._properties,
+            pa.scalar(b""),
+        )
+        data = joined.buffers()[2] or pa.py_buffer(b"")
+        return EncodedBlock(data.slice(0, int(self.sizes.sum(dtype=np.int64))), self.sizes)
+
+
 def encode_block(columns: BlockColumns) -> EncodedBlock:
     """Encode n messages. Raises UnencodableRecordError, which names row and field."""
-    body = _bodies(columns.body)
-    topics = _topics(columns.topic)
-    properties = encode_property_column(
-        columns.tags, columns.keys, columns.extra, columns.properties, len(body)
-    )
-    properties_bytes = np.diff(offsets_of(properties)).astype(np.int64)
-    too_long = properties_bytes > PROPERTIES_BYTES_MAX
+    return CheckedBlock(columns).encode()
+
+
+def _check_properties(sizes: NDArray[np.int64]) -> None:
+    too_long = sizes > PROPERTIES_BYTES_MAX
     if too_long.any():
         row = int(np.argmax(too_long))
         reason = f"bytes of properties are more than {PROPERTIES_BYTES_MAX}"
-        raise UnencodableRecordError("properties", int(properties_bytes[row]), reason, row)
-    header = _headers(columns, body, topics)
-    body_bytes = header["body_length"].astype(np.int64)
-    sizes = header.dtype.itemsize + body_bytes + topics.tail_bytes + 2 + properties_bytes
-    if sizes.sum() > BLOCK_BYTES_MAX:
-        raise UnencodableRecordError("block", int(sizes.sum()), "bytes are too many; send less")
-    header["total_size"] = sizes
-    joined = pc.binary_join_element_wise(
-        _fixed_width(header),
-        body,
-        topics.tails,
-        _fixed_width(properties_bytes.astype(">i2")),
-        properties,
-        pa.scalar(b""),
-    )
-    data = joined.buffers()[2] or pa.py_buffer(b"")
-    return EncodedBlock(data.slice(0, int(sizes.sum())), sizes.astype(np.int32))
+        raise UnencodableRecordError("properties", int(sizes[row]), reason, row)
 
 
 def _bodies(body: pa.Array) -> pa.BinaryArray:
@@ -125,21 +155,19 @@ def _topics(topic: str | pa.StringArray) -> _Topics:
 
 
 def _headers(columns: BlockColumns, body: pa.BinaryArray, topics: _Topics) -> NDArray[np.void]:
-    """The fixed part of each row, but for its total size."""
+    """The fixed part of each row, but for its total size and its body's CRC."""
     born, store = columns.born_host, columns.store_host
     header = np.zeros(len(body), HEADER_BY_SHAPE[born.is_v6, store.is_v6])
-    offsets = offsets_of(body).astype(np.int64)
     sys_flag = columns.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
     sys_flag |= BORN_HOST_V6 * born.is_v6 | STORE_HOST_V6 * store.is_v6
     header["magic"] = topics.magic
-    header["body_crc"] = body_crcs(octets_of(body), offsets[:-1], offsets[1:])
     _set_numbers(header, "queue_id", columns.queue_id)
     _set_numbers(header, "flag", columns.flag)
     _set_numbers(header, "sys_flag", sys_flag)
     _set_numbers(header, "born_timestamp", columns.born_timestamp_ms)
     header["born_host"] = np.void(born.to_bytes())
     header["store_host"] = np.void(store.to_bytes())
-    header["body_length"] = np.diff(offsets)
+    header["body_length"] = np.diff(offsets_of(body))
     return header
 
 

@@ -63,6 +63,16 @@ def test_a_checkpoint_of_another_kind_is_named(offset: dict[str, object]) -> Non
         positions_of(offset)
 
 
+@pytest.mark.parametrize("offset", [0, {"logOffset": 0}, {"T": {"0": 3}}, None, "x" * 200])
+def test_a_checkpoint_of_another_source_is_named(offset: object) -> None:
+    with pytest.raises(OffsetError, match=r"which another source .* start with a new") as caught:
+        positions_of(offset)
+    assert json.dumps(offset)[:50] in str(caught.value)
+    assert len(str(caught.value)) < 300
+    with pytest.raises(OffsetError, match="another source"):
+        begin_of(offset, first_offset({}, GROUP))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("text", ["[]", "3", '{"T":3}', '{"T":{"x":1}}', '{"T":{"0":1.5}}', "{"])
 def test_malformed_offsets_are_named(text: str) -> None:
     with pytest.raises(OffsetError, match="startingOffsets"):
@@ -93,3 +103,21 @@ def test_k01_a_query_that_began_without_topics_begins_with_the_new_ones() -> Non
     first = first_offset({}, GROUP)
     end = next_offset({"T": {0: 2}}, first, GROUP, {"T": {0: 1}})
     assert begin_of(first_offset({"T": {0: 2}}, GROUP), end) == {"T": {0: 1}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"T":{"0":1},"T":{"1":2}}',
+        '{"T":{"0":1,"0":2}}',
+        '{"T":{"0":1,"00":2}}',
+        '{"T":{"1_0":1}}',
+        '{"T":{" 1":1}}',
+        '{"T":{"0":1000000000000000000000}}',
+        '{"T":' * 100_000,
+    ],
+    ids=lambda text: text[:30],
+)
+def test_offsets_that_would_be_read_as_something_else_are_refused(text: str) -> None:
+    with pytest.raises(OffsetError, match="option startingOffsets"):
+        parse_offsets_json("startingOffsets", text)

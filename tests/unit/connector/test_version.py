@@ -8,20 +8,27 @@ from collections.abc import Callable
 
 import pyspark
 import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_rocketpy import DefaultSource
 from pyspark_rocketpy.errors import VersionError
+from pyspark_rocketpy.source.refused import RefusedStreamReader
 
 SCHEMA = StructType().add("body", "binary")
 USES: dict[str, Callable[[DefaultSource], object]] = {
     "schema": lambda source: source.schema(),
     "reader": lambda source: source.reader(SCHEMA),
-    "streamReader": lambda source: source.streamReader(SCHEMA),
+    "streamReader": lambda source: begun(source.streamReader(SCHEMA)),
     "writer": lambda source: source.writer(SCHEMA, overwrite=False),
     "streamWriter": lambda source: source.streamWriter(SCHEMA, overwrite=False),
 }
-HEAVY = ("pyspark_rocketpy.source", "pyspark_rocketpy.sink")
+HEAVY = ("pyspark_rocketpy.source.readers", "pyspark_rocketpy.sink.writers")
+
+
+def begun(reader: DataSourceStreamReader) -> object:
+    """What Spark does next with a reader that is refused."""
+    return reader.initialOffset() if isinstance(reader, RefusedStreamReader) else reader
 
 
 def source() -> DefaultSource:

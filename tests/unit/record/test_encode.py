@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import pickle
+import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from rocketpy_proto.record import (
     COLUMN_TYPES,
     BlockColumns,
+    CheckedBlock,
     Host,
     MalformedRecordError,
     Record,
@@ -196,6 +199,22 @@ def test_a_block_beyond_what_offsets_can_reach_is_not_encoded(
     monkeypatch.setattr("rocketpy_proto.record.encode.BLOCK_BYTES_MAX", whole - 1)
     with pytest.raises(UnencodableRecordError, match=f"block {whole} bytes are too many"):
         encode()
+
+
+@given(st.lists(st.binary(max_size=20), max_size=20), st.randoms())
+def test_a_checked_block_tells_its_sizes_and_its_records_can_be_reordered(
+    bodies: list[bytes], random: random.Random
+) -> None:
+    checked = CheckedBlock(BlockColumns(body=pa.array(bodies, pa.binary()), topic="T", queue_id=0))
+    order = list(range(len(bodies)))
+    random.shuffle(order)
+    block = checked.encode().take(np.array(order, np.int64))
+    assert block.sizes.tolist() == checked.sizes[order].tolist()
+    position = 0
+    for number, size in zip(order, block.sizes.tolist(), strict=True):
+        assert decode_record(block.data, position).record.body == bodies[number]
+        position += size
+    assert position == len(block.data)
 
 
 @pytest.mark.parametrize(

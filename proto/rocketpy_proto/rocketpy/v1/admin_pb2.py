@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from rocketpy_proto.rocketpy.v1 import common_pb2 as rocketpy_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rocketpy/v1/admin.proto\x12\x0brocketpy.v1\x1a\x18rocketpy/v1/common.proto\"\xce\x01\n\x0bTopicConfig\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x17\n\x0fread_queue_nums\x18\x02 \x01(\x05\x12\x18\n\x10write_queue_nums\x18\x03 \x01(\x05\x12\x0c\n\x04perm\x18\x04 \x01(\x05\x12<\n\nattributes\x18\x05 \x03(\x0b\x32(.rocketpy.v1.TopicConfig.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"S\n\x12UpdateTopicRequest\x12(\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x18.rocketpy.v1.TopicConfig\x12\x13\n\x0b\x63reate_only\x18\x02 \x01(\x08\":\n\x13UpdateTopicResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\"#\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\":\n\x13\x44\x65leteTopicResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\";\n\x11ListTopicsRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x16\n\x0einclude_system\x18\x02 \x01(\x08\"d\n\x12ListTopicsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12)\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32\x18.rocketpy.v1.TopicConfig\"\x16\n\x14GetBrokerInfoRequest\"\xe8\x01\n\x15GetBrokerInfoResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x04 \x01(\t\x12\x11\n\tbroker_id\x18\x05 \x01(\x03\x12\x16\n\x0e\x62ody_bytes_max\x18\x06 \x01(\x05\x12\x19\n\x11request_bytes_max\x18\x07 \x01(\x05\x12\x17\n\x0f\x66lush_disk_type\x18\x08 \x01(\t\x12\x0f\n\x07refusal\x18\t \x01(\t\"z\n\x13QueryMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x1a\n\x12\x62\x65gin_timestamp_ms\x18\x03 \x01(\x03\x12\x18\n\x10\x65nd_timestamp_ms\x18\x04 \x01(\x03\x12\x11\n\tcount_max\x18\x05 \x01(\x05\"+\n\x12ViewMessageRequest\x12\x15\n\roffset_msg_id\x18\x01 \x01(\t\"^\n\x10MessagesResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x14\n\x0crecord_sizes\x18\x02 \x01(\x0c\x12\x0f\n\x07records\x18\x03 \x01(\x0c\"\x1b\n\x19GetStoreStatisticsRequest\"F\n\x0fTopicStatistics\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tput_count\x18\x02 \x01(\x03\x12\x11\n\tput_bytes\x18\x03 \x01(\x03\"2\n\rLatencyBucket\x12\x12\n\nat_most_ms\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"\x93\x03\n\x1aGetStoreStatisticsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12,\n\x06topics\x18\x02 \x03(\x0b\x32\x1c.rocketpy.v1.TopicStatistics\x12\x31\n\rput_latencies\x18\x03 \x03(\x0b\x32\x1a.rocketpy.v1.LatencyBucket\x12\x18\n\x10put_failed_count\x18\x04 \x01(\x03\x12\x17\n\x0fget_found_count\x18\x05 \x01(\x03\x12\x16\n\x0eget_miss_count\x18\x06 \x01(\x03\x12\x19\n\x11get_message_count\x18\x07 \x01(\x03\x12\x1d\n\x15\x64ispatch_behind_bytes\x18\x08 \x01(\x03\x12\x1a\n\x12\x66lush_behind_bytes\x18\t \x01(\x03\x12\x18\n\x10log_begin_offset\x18\n \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x0b \x01(\x03\x12\x1c\n\x14\x63orrupt_record_count\x18\x0c \x01(\x03\"\x1a\n\x18\x43leanExpiredFilesRequest\"v\n\x19\x43leanExpiredFilesResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x1a\n\x12removed_file_count\x18\x02 \x01(\x05\x12\x18\n\x10log_begin_offset\x18\x03 \x01(\x03\"\x1a\n\x18\x43leanUnusedTopicsRequest\"P\n\x19\x43leanUnusedTopicsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x0e\n\x06topics\x18\x02 \x03(\t2\xa1\x06\n\x05\x41\x64min\x12P\n\x0bUpdateTopic\x12\x1f.rocketpy.v1.UpdateTopicRequest\x1a .rocketpy.v1.UpdateTopicResponse\x12P\n\x0b\x44\x65leteTopic\x12\x1f.rocketpy.v1.DeleteTopicRequest\x1a .rocketpy.v1.DeleteTopicResponse\x12M\n\nListTopics\x12\x1e.rocketpy.v1.ListTopicsRequest\x1a\x1f.rocketpy.v1.ListTopicsResponse\x12V\n\rGetBrokerInfo\x12!.rocketpy.v1.GetBrokerInfoRequest\x1a\".rocketpy.v1.GetBrokerInfoResponse\x12O\n\x0cQueryMessage\x12 .rocketpy.v1.QueryMessageRequest\x1a\x1d.rocketpy.v1.MessagesResponse\x12M\n\x0bViewMessage\x12\x1f.rocketpy.v1.ViewMessageRequest\x1a\x1d.rocketpy.v1.MessagesResponse\x12\x65\n\x12GetStoreStatistics\x12&.rocketpy.v1.GetStoreStatisticsRequest\x1a\'.rocketpy.v1.GetStoreStatisticsResponse\x12\x62\n\x11\x43leanExpiredFiles\x12%.rocketpy.v1.CleanExpiredFilesRequest\x1a&.rocketpy.v1.CleanExpiredFilesResponse\x12\x62\n\x11\x43leanUnusedTopics\x12%.rocketpy.v1.CleanUnusedTopicsRequest\x1a&.rocketpy.v1.CleanUnusedTopicsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17rocketpy/v1/admin.proto\x12\x0brocketpy.v1\x1a\x18rocketpy/v1/common.proto\"\xce\x01\n\x0bTopicConfig\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x17\n\x0fread_queue_nums\x18\x02 \x01(\x05\x12\x18\n\x10write_queue_nums\x18\x03 \x01(\x05\x12\x0c\n\x04perm\x18\x04 \x01(\x05\x12<\n\nattributes\x18\x05 \x03(\x0b\x32(.rocketpy.v1.TopicConfig.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"S\n\x12UpdateTopicRequest\x12(\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x18.rocketpy.v1.TopicConfig\x12\x13\n\x0b\x63reate_only\x18\x02 \x01(\x08\":\n\x13UpdateTopicResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\"#\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\":\n\x13\x44\x65leteTopicResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\";\n\x11ListTopicsRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x16\n\x0einclude_system\x18\x02 \x01(\x08\"d\n\x12ListTopicsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12)\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32\x18.rocketpy.v1.TopicConfig\"\x16\n\x14GetBrokerInfoRequest\"\x8a\x02\n\x15GetBrokerInfoResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x04 \x01(\t\x12\x11\n\tbroker_id\x18\x05 \x01(\x03\x12\x16\n\x0e\x62ody_bytes_max\x18\x06 \x01(\x05\x12\x19\n\x11request_bytes_max\x18\x07 \x01(\x05\x12\x17\n\x0f\x66lush_disk_type\x18\x08 \x01(\t\x12\x0f\n\x07refusal\x18\t \x01(\t\x12 \n\x18\x63ommit_log_segment_bytes\x18\n \x01(\x03\"z\n\x13QueryMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x1a\n\x12\x62\x65gin_timestamp_ms\x18\x03 \x01(\x03\x12\x18\n\x10\x65nd_timestamp_ms\x18\x04 \x01(\x03\x12\x11\n\tcount_max\x18\x05 \x01(\x05\"+\n\x12ViewMessageRequest\x12\x15\n\roffset_msg_id\x18\x01 \x01(\t\"^\n\x10MessagesResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x14\n\x0crecord_sizes\x18\x02 \x01(\x0c\x12\x0f\n\x07records\x18\x03 \x01(\x0c\"\x1b\n\x19GetStoreStatisticsRequest\"F\n\x0fTopicStatistics\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tput_count\x18\x02 \x01(\x03\x12\x11\n\tput_bytes\x18\x03 \x01(\x03\"2\n\rLatencyBucket\x12\x12\n\nat_most_ms\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"\x93\x03\n\x1aGetStoreStatisticsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12,\n\x06topics\x18\x02 \x03(\x0b\x32\x1c.rocketpy.v1.TopicStatistics\x12\x31\n\rput_latencies\x18\x03 \x03(\x0b\x32\x1a.rocketpy.v1.LatencyBucket\x12\x18\n\x10put_failed_count\x18\x04 \x01(\x03\x12\x17\n\x0fget_found_count\x18\x05 \x01(\x03\x12\x16\n\x0eget_miss_count\x18\x06 \x01(\x03\x12\x19\n\x11get_message_count\x18\x07 \x01(\x03\x12\x1d\n\x15\x64ispatch_behind_bytes\x18\x08 \x01(\x03\x12\x1a\n\x12\x66lush_behind_bytes\x18\t \x01(\x03\x12\x18\n\x10log_begin_offset\x18\n \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x0b \x01(\x03\x12\x1c\n\x14\x63orrupt_record_count\x18\x0c \x01(\x03\"\x1a\n\x18\x43leanExpiredFilesRequest\"v\n\x19\x43leanExpiredFilesResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x1a\n\x12removed_file_count\x18\x02 \x01(\x05\x12\x18\n\x10log_begin_offset\x18\x03 \x01(\x03\"\x1a\n\x18\x43leanUnusedTopicsRequest\"P\n\x19\x43leanUnusedTopicsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x0e\n\x06topics\x18\x02 \x03(\t2\xa1\x06\n\x05\x41\x64min\x12P\n\x0bUpdateTopic\x12\x1f.rocketpy.v1.UpdateTopicRequest\x1a .rocketpy.v1.UpdateTopicResponse\x12P\n\x0b\x44\x65leteTopic\x12\x1f.rocketpy.v1.DeleteTopicRequest\x1a .rocketpy.v1.DeleteTopicResponse\x12M\n\nListTopics\x12\x1e.rocketpy.v1.ListTopicsRequest\x1a\x1f.rocketpy.v1.ListTopicsResponse\x12V\n\rGetBrokerInfo\x12!.rocketpy.v1.GetBrokerInfoRequest\x1a\".rocketpy.v1.GetBrokerInfoResponse\x12O\n\x0cQueryMessage\x12 .rocketpy.v1.QueryMessageRequest\x1a\x1d.rocketpy.v1.MessagesResponse\x12M\n\x0bViewMessage\x12\x1f.rocketpy.v1.ViewMessageRequest\x1a\x1d.rocketpy.v1.MessagesResponse\x12\x65\n\x12GetStoreStatistics\x12&.rocketpy.v1.GetStoreStatisticsRequest\x1a\'.rocketpy.v1.GetStoreStatisticsResponse\x12\x62\n\x11\x43leanExpiredFiles\x12%.rocketpy.v1.CleanExpiredFilesRequest\x1a&.rocketpy.v1.CleanExpiredFilesResponse\x12\x62\n\x11\x43leanUnusedTopics\x12%.rocketpy.v1.CleanUnusedTopicsRequest\x1a&.rocketpy.v1.CleanUnusedTopicsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,29 +53,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETBROKERINFOREQUEST']._serialized_start=680
   _globals['_GETBROKERINFOREQUEST']._serialized_end=702
   _globals['_GETBROKERINFORESPONSE']._serialized_start=705
-  _globals['_GETBROKERINFORESPONSE']._serialized_end=937
-  _globals['_QUERYMESSAGEREQUEST']._serialized_start=939
-  _globals['_QUERYMESSAGEREQUEST']._serialized_end=1061
-  _globals['_VIEWMESSAGEREQUEST']._serialized_start=1063
-  _globals['_VIEWMESSAGEREQUEST']._serialized_end=1106
-  _globals['_MESSAGESRESPONSE']._serialized_start=1108
-  _globals['_MESSAGESRESPONSE']._serialized_end=1202
-  _globals['_GETSTORESTATISTICSREQUEST']._serialized_start=1204
-  _globals['_GETSTORESTATISTICSREQUEST']._serialized_end=1231
-  _globals['_TOPICSTATISTICS']._serialized_start=1233
-  _globals['_TOPICSTATISTICS']._serialized_end=1303
-  _globals['_LATENCYBUCKET']._serialized_start=1305
-  _globals['_LATENCYBUCKET']._serialized_end=1355
-  _globals['_GETSTORESTATISTICSRESPONSE']._serialized_start=1358
-  _globals['_GETSTORESTATISTICSRESPONSE']._serialized_end=1761
-  _globals['_CLEANEXPIREDFILESREQUEST']._serialized_start=1763
-  _globals['_CLEANEXPIREDFILESREQUEST']._serialized_end=1789
-  _globals['_CLEANEXPIREDFILESRESPONSE']._serialized_start=1791
-  _globals['_CLEANEXPIREDFILESRESPONSE']._serialized_end=1909
-  _globals['_CLEANUNUSEDTOPICSREQUEST']._serialized_start=1911
-  _globals['_CLEANUNUSEDTOPICSREQUEST']._serialized_end=1937
-  _globals['_CLEANUNUSEDTOPICSRESPONSE']._serialized_start=1939
-  _globals['_CLEANUNUSEDTOPICSRESPONSE']._serialized_end=2019
-  _globals['_ADMIN']._serialized_start=2022
-  _globals['_ADMIN']._serialized_end=2823
+  _globals['_GETBROKERINFORESPONSE']._serialized_end=971
+  _globals['_QUERYMESSAGEREQUEST']._serialized_start=973
+  _globals['_QUERYMESSAGEREQUEST']._serialized_end=1095
+  _globals['_VIEWMESSAGEREQUEST']._serialized_start=1097
+  _globals['_VIEWMESSAGEREQUEST']._serialized_end=1140
+  _globals['_MESSAGESRESPONSE']._serialized_start=1142
+  _globals['_MESSAGESRESPONSE']._serialized_end=1236
+  _globals['_GETSTORESTATISTICSREQUEST']._serialized_start=1238
+  _globals['_GETSTORESTATISTICSREQUEST']._serialized_end=1265
+  _globals['_TOPICSTATISTICS']._serialized_start=1267
+  _globals['_TOPICSTATISTICS']._serialized_end=1337
+  _globals['_LATENCYBUCKET']._serialized_start=1339
+  _globals['_LATENCYBUCKET']._serialized_end=1389
+  _globals['_GETSTORESTATISTICSRESPONSE']._serialized_start=1392
+  _globals['_GETSTORESTATISTICSRESPONSE']._serialized_end=1795
+  _globals['_CLEANEXPIREDFILESREQUEST']._serialized_start=1797
+  _globals['_CLEANEXPIREDFILESREQUEST']._serialized_end=1823
+  _globals['_CLEANEXPIREDFILESRESPONSE']._serialized_start=1825
+  _globals['_CLEANEXPIREDFILESRESPONSE']._serialized_end=1943
+  _globals['_CLEANUNUSEDTOPICSREQUEST']._serialized_start=1945
+  _globals['_CLEANUNUSEDTOPICSREQUEST']._serialized_end=1971
+  _globals['_CLEANUNUSEDTOPICSRESPONSE']._serialized_start=1973
+  _globals['_CLEANUNUSEDTOPICSRESPONSE']._serialized_end=2053
+  _globals['_ADMIN']._serialized_start=2056
+  _globals['_ADMIN']._serialized_end=2857
 # @@protoc_insertion_point(module_scope)

@@ -75,7 +75,7 @@ class GetBrokerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetBrokerInfoResponse(_message.Message):
-    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type", "refusal")
+    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type", "refusal", "commit_log_segment_bytes")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +85,7 @@ class GetBrokerInfoResponse(_message.Message):
     REQUEST_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     FLUSH_DISK_TYPE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_LOG_SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     version: str
     cluster_name: str
@@ -94,7 +95,8 @@ class GetBrokerInfoResponse(_message.Message):
     request_bytes_max: int
     flush_disk_type: str
     refusal: str
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ...) -> None: ...
+    commit_log_segment_bytes: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ..., commit_log_segment_bytes: _Optional[int] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max")

@@ -26,6 +26,9 @@ class BatchOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BATCH_OUTCOME_UNSPECIFIED: _ClassVar[BatchOutcome]
     COMMITTED: _ClassVar[BatchOutcome]
     ALREADY_COMMITTED: _ClassVar[BatchOutcome]
+    IN_PROGRESS: _ClassVar[BatchOutcome]
+    INCOMPLETE: _ClassVar[BatchOutcome]
+    NOT_COMMITTED: _ClassVar[BatchOutcome]
 PULL_STATUS_UNSPECIFIED: PullStatus
 FOUND: PullStatus
 NO_MATCHED_MESSAGE: PullStatus
@@ -39,20 +42,21 @@ NO_MESSAGE_IN_QUEUE: PullStatus
 BATCH_OUTCOME_UNSPECIFIED: BatchOutcome
 COMMITTED: BatchOutcome
 ALREADY_COMMITTED: BatchOutcome
+IN_PROGRESS: BatchOutcome
+INCOMPLETE: BatchOutcome
+NOT_COMMITTED: BatchOutcome
 
 class AppendRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "record_sizes", "records", "prepared_token")
+    __slots__ = ("topic", "queue_id", "record_sizes", "records")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
-    PREPARED_TOKEN_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     record_sizes: bytes
     records: bytes
-    prepared_token: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ..., prepared_token: _Optional[int] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
     __slots__ = ("status", "queue_id", "queue_offset", "physical_offset", "record_count", "store_timestamp_ms")
@@ -157,12 +161,14 @@ class TopicOffsets(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ...) -> None: ...
 
 class QueryOffsetsResponse(_message.Message):
-    __slots__ = ("status", "topics")
+    __slots__ = ("status", "topics", "consumer_group_exists")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_GROUP_EXISTS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     topics: _containers.RepeatedCompositeFieldContainer[TopicOffsets]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ...) -> None: ...
+    consumer_group_exists: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ..., consumer_group_exists: bool = ...) -> None: ...
 
 class QueueTime(_message.Message):
     __slots__ = ("topic", "queue_id", "timestamp_ms")
@@ -242,43 +248,115 @@ class LimitRangesResponse(_message.Message):
     bytes: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ends: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ...) -> None: ...
 
-class PreparedRange(_message.Message):
-    __slots__ = ("topic", "queue_id", "physical_offset", "length", "record_count")
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
-    PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    LENGTH_FIELD_NUMBER: _ClassVar[int]
-    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    queue_id: int
-    physical_offset: int
-    length: int
-    record_count: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., physical_offset: _Optional[int] = ..., length: _Optional[int] = ..., record_count: _Optional[int] = ...) -> None: ...
-
-class CommitBatchRequest(_message.Message):
-    __slots__ = ("writer_id", "batch_id", "prepared_token", "ranges")
+class BatchJob(_message.Message):
+    __slots__ = ("writer_id", "batch_id", "job_token", "is_single")
     WRITER_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_ID_FIELD_NUMBER: _ClassVar[int]
-    PREPARED_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
+    JOB_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    IS_SINGLE_FIELD_NUMBER: _ClassVar[int]
     writer_id: str
     batch_id: int
-    prepared_token: int
-    ranges: _containers.RepeatedCompositeFieldContainer[PreparedRange]
-    def __init__(self, writer_id: _Optional[str] = ..., batch_id: _Optional[int] = ..., prepared_token: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[PreparedRange, _Mapping]]] = ...) -> None: ...
+    job_token: int
+    is_single: bool
+    def __init__(self, writer_id: _Optional[str] = ..., batch_id: _Optional[int] = ..., job_token: _Optional[int] = ..., is_single: bool = ...) -> None: ...
 
-class CommitBatchResponse(_message.Message):
-    __slots__ = ("status", "outcome", "batch_id", "record_count")
+class StageBlocksRequest(_message.Message):
+    __slots__ = ("job", "task", "task_token", "block_number", "topic", "queue_id", "record_sizes", "records", "is_last")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    TASK_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    job: BatchJob
+    task: int
+    task_token: int
+    block_number: int
+    topic: str
+    queue_id: int
+    record_sizes: bytes
+    records: bytes
+    is_last: bool
+    def __init__(self, job: _Optional[_Union[BatchJob, _Mapping]] = ..., task: _Optional[int] = ..., task_token: _Optional[int] = ..., block_number: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ..., is_last: bool = ...) -> None: ...
+
+class StageBlocksResponse(_message.Message):
+    __slots__ = ("status", "block_count", "record_count", "bytes", "is_committed")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    IS_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    block_count: int
+    record_count: int
+    bytes: int
+    is_committed: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., block_count: _Optional[int] = ..., record_count: _Optional[int] = ..., bytes: _Optional[int] = ..., is_committed: bool = ...) -> None: ...
+
+class StagedTasks(_message.Message):
+    __slots__ = ("task", "task_token", "block_count", "record_count", "bytes")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    TASK_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    task: _containers.RepeatedScalarFieldContainer[int]
+    task_token: _containers.RepeatedScalarFieldContainer[int]
+    block_count: _containers.RepeatedScalarFieldContainer[int]
+    record_count: _containers.RepeatedScalarFieldContainer[int]
+    bytes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, task: _Optional[_Iterable[int]] = ..., task_token: _Optional[_Iterable[int]] = ..., block_count: _Optional[_Iterable[int]] = ..., record_count: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CommitBatchRequest(_message.Message):
+    __slots__ = ("job", "tasks", "wait_ms_max")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    job: BatchJob
+    tasks: StagedTasks
+    wait_ms_max: int
+    def __init__(self, job: _Optional[_Union[BatchJob, _Mapping]] = ..., tasks: _Optional[_Union[StagedTasks, _Mapping]] = ..., wait_ms_max: _Optional[int] = ...) -> None: ...
+
+class QueryBatchRequest(_message.Message):
+    __slots__ = ("job", "wait_ms_max")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    job: BatchJob
+    wait_ms_max: int
+    def __init__(self, job: _Optional[_Union[BatchJob, _Mapping]] = ..., wait_ms_max: _Optional[int] = ...) -> None: ...
+
+class AbortBatchRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: BatchJob
+    def __init__(self, job: _Optional[_Union[BatchJob, _Mapping]] = ...) -> None: ...
+
+class AbortBatchResponse(_message.Message):
+    __slots__ = ("status", "attempt_count")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    attempt_count: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., attempt_count: _Optional[int] = ...) -> None: ...
+
+class BatchResponse(_message.Message):
+    __slots__ = ("status", "outcome", "batch_id", "record_count", "record_count_decided", "hindrance")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     BATCH_ID_FIELD_NUMBER: _ClassVar[int]
     RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_DECIDED_FIELD_NUMBER: _ClassVar[int]
+    HINDRANCE_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     outcome: BatchOutcome
     batch_id: int
     record_count: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., outcome: _Optional[_Union[BatchOutcome, str]] = ..., batch_id: _Optional[int] = ..., record_count: _Optional[int] = ...) -> None: ...
+    record_count_decided: int
+    hindrance: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., outcome: _Optional[_Union[BatchOutcome, str]] = ..., batch_id: _Optional[int] = ..., record_count: _Optional[int] = ..., record_count_decided: _Optional[int] = ..., hindrance: _Optional[str] = ...) -> None: ...
 
 class CommittedOffset(_message.Message):
     __slots__ = ("topic", "queue_id", "offset")

@@ -44,10 +44,25 @@ class BrokerStub(object):
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.PullRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_broker__pb2.PullResponse.FromString,
                 _registered_method=True)
+        self.StageBlocks = channel.stream_stream(
+                '/rocketpy.v1.Broker/StageBlocks',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.StageBlocksRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.StageBlocksResponse.FromString,
+                _registered_method=True)
         self.CommitBatch = channel.unary_unary(
                 '/rocketpy.v1.Broker/CommitBatch',
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.CommitBatchRequest.SerializeToString,
-                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.CommitBatchResponse.FromString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.BatchResponse.FromString,
+                _registered_method=True)
+        self.QueryBatch = channel.unary_unary(
+                '/rocketpy.v1.Broker/QueryBatch',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.QueryBatchRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.BatchResponse.FromString,
+                _registered_method=True)
+        self.AbortBatch = channel.unary_unary(
+                '/rocketpy.v1.Broker/AbortBatch',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.AbortBatchRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.AbortBatchResponse.FromString,
                 _registered_method=True)
         self.QueryOffsets = channel.unary_unary(
                 '/rocketpy.v1.Broker/QueryOffsets',
@@ -97,10 +112,35 @@ class BrokerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StageBlocks(self, request_iterator, context):
+        """Keeps the blocks of one attempt at one task of a batch aside, in the order
+        of their numbers: nobody sees them before CommitBatch names the attempt.
+        One response for each request, in order. While the stream is open, the
+        job counts as alive.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CommitBatch(self, request, context):
-        """Makes the prepared blocks of a batch visible: all of them, once, or none.
-        The decision is durable before the first message shows, and a restart
-        carries it out to the end. Answered when every message is visible.
+        """Makes what the named attempts have staged visible: all of it, once, or
+        nothing. The decision is durable before the first message shows, and a
+        restart carries it out to the end. Answered when every message is visible,
+        or with IN_PROGRESS when wait_ms_max has passed: QueryBatch tells the rest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def QueryBatch(self, request, context):
+        """What has become of a batch. Waits for one that is being stored.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AbortBatch(self, request, context):
+        """Removes what a job has staged for a batch, unless that was committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,10 +195,25 @@ def add_BrokerServicer_to_server(servicer, server):
                     request_deserializer=rocketpy_dot_v1_dot_broker__pb2.PullRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_broker__pb2.PullResponse.SerializeToString,
             ),
+            'StageBlocks': grpc.stream_stream_rpc_method_handler(
+                    servicer.StageBlocks,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.StageBlocksRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.StageBlocksResponse.SerializeToString,
+            ),
             'CommitBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.CommitBatch,
                     request_deserializer=rocketpy_dot_v1_dot_broker__pb2.CommitBatchRequest.FromString,
-                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.CommitBatchResponse.SerializeToString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.BatchResponse.SerializeToString,
+            ),
+            'QueryBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryBatch,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.QueryBatchRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.BatchResponse.SerializeToString,
+            ),
+            'AbortBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.AbortBatch,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.AbortBatchRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.AbortBatchResponse.SerializeToString,
             ),
             'QueryOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryOffsets,
@@ -251,6 +306,33 @@ class Broker(object):
             _registered_method=True)
 
     @staticmethod
+    def StageBlocks(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/rocketpy.v1.Broker/StageBlocks',
+            rocketpy_dot_v1_dot_broker__pb2.StageBlocksRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.StageBlocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CommitBatch(request,
             target,
             options=(),
@@ -266,7 +348,61 @@ class Broker(object):
             target,
             '/rocketpy.v1.Broker/CommitBatch',
             rocketpy_dot_v1_dot_broker__pb2.CommitBatchRequest.SerializeToString,
-            rocketpy_dot_v1_dot_broker__pb2.CommitBatchResponse.FromString,
+            rocketpy_dot_v1_dot_broker__pb2.BatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/QueryBatch',
+            rocketpy_dot_v1_dot_broker__pb2.QueryBatchRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.BatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AbortBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/AbortBatch',
+            rocketpy_dot_v1_dot_broker__pb2.AbortBatchRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.AbortBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,182 @@
+"""Batches in process: what staging and committing cost a broker beside plain appends.
+
+All rounds run on one broker without a server, with ASYNC_FLUSH, over fresh messages. Processor time
+counts, of all threads, since staging works on some of its own. The gap is the longest time for
+which a task that only sleeps a millisecond was kept from running while 10,000 tasks committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import data
+from benchmarks.harness import Result
+from rocketpy_broker import process
+from rocketpy_broker.broker import Rooms
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.batches.log import Batch, StagedTask
+from rocketpy_broker.services.batches.service import Outcome
+from rocketpy_broker.services.batches.staging import StageCommand, Staged
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
+from rocketpy_broker.tasks import TaskScope
+from rocketpy_proto.record import Host
+
+ROUNDS = 5
+BLOCK_BYTES = 2 << 20
+ROUND_BYTES = 128 << 20
+TASKS = 10_000
+WAIT_MS_MAX = 600_000
+# Staging and committing against appending, in processor time.
+COST_GOAL = 1.5
+TASKS_SECONDS_MAX = 5.0
+GAP_MS_MAX = 20.0
+
+
+@dataclass
+class Bench:
+    """A broker's rooms, and the number of the next batch."""
+
+    store: MessageStore
+    rooms: Rooms
+    batch_id: int = 0
+    gaps_ms: list[float] = field(default_factory=list)
+
+    async def append(self, block: data.Block, count: int) -> float:
+        """Append so many blocks; processor seconds."""
+        begin = time.process_time()
+        for _ in range(count):
+            self.rooms.sending.appends.append(data.TOPIC, 0, block.records, block.record_sizes)
+            await asyncio.sleep(0)
+        return time.process_time() - begin
+
+    async def stage(self, block: data.Block, task: int, count: int) -> StagedTask:
+        """An attempt at a task with so many blocks."""
+        attempt = TaskAttempt(BatchJob("writer", self.batch_id, 1), task, 1)
+        for number in range(count):
+            await self._ask(attempt, number, block)
+        staged = await self._ask(attempt, count, None)
+        return StagedTask(task, 1, staged.counts)
+
+    async def _ask(self, attempt: TaskAttempt, number: int, block: data.Block | None) -> Staged:
+        records, sizes = (block.records, block.record_sizes) if block else (b"", b"")
+        command = StageCommand(
+            attempt, number, data.TOPIC, 0, records, sizes, is_last=block is None
+        )
+        return await self.rooms.batches.staging.stage(command)
+
+    async def commit(self, tasks: list[StagedTask]) -> float:
+        """Commit, and wait for the end; processor seconds."""
+        begin = time.process_time()
+        batch = Batch(BatchJob("writer", self.batch_id, 1), tuple(tasks))
+        state = await self.rooms.batches.commits.commit(batch, WAIT_MS_MAX)
+        assert state.outcome is Outcome.COMMITTED, state
+        self.batch_id += 1
+        return time.process_time() - begin
+
+    async def end_round(self) -> None:
+        """Flush, and remove the files of what is stored."""
+        self.store.dispatch()
+        plan = self.store.plan_flush()
+        await asyncio.to_thread(plan.run)
+        self.store.flushed(plan)
+        await self.rooms.batches.commits.remove_spent()
+
+    async def watch(self) -> None:
+        """Note how long others keep this task from running."""
+        while True:
+            begin = time.perf_counter()
+            await asyncio.sleep(0.001)
+            self.gaps_ms.append((time.perf_counter() - begin - 0.001) * 1000)
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[Bench]:
+    """A broker without a server."""
+    config = BrokerConfig(folder, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
+    store_config = StoreConfig(folder, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
+    store = MessageStore(store_config, SystemClock(), Host.parse("127.0.0.1:8081"))
+    ground = Ground(config, SystemClock(), store)
+    rooms = Rooms(ground)
+    store.open()
+    for load in ground.lifecycle.loads:
+        load()
+    await rooms.topics.update(TopicConfig(data.TOPIC), create_only=True)
+    async with TaskScope() as scope:
+        await rooms.batches.commits.recover(scope.start)
+        yield Bench(store, rooms)
+    for close in reversed(ground.lifecycle.closes):
+        close()
+    store.close()
+
+
+async def run_cost(bench: Bench, body_bytes: int) -> Result:
+    """Staging and committing against appending the same blocks."""
+    block = data.block(BLOCK_BYTES // (body_bytes + 180), body_bytes)
+    count = ROUND_BYTES // len(block.records)
+    messages = count * len(block.record_sizes) // 4
+    ratios, stage_us, commit_us = [], [], []
+    for _ in range(ROUNDS + 1):
+        appended = await bench.append(block, count)
+        begin = time.process_time()
+        task = await bench.stage(block, 0, count)
+        staged = time.process_time() - begin
+        committed = await bench.commit([task])
+        await bench.end_round()
+        ratios.append((staged + committed) / appended)
+        stage_us.append(staged / messages * 1e6)
+        commit_us.append(committed / messages * 1e6)
+    detail = (
+        f"{statistics.median(stage_us[1:]):.2f} us a message to stage, "
+        f"{statistics.median(commit_us[1:]):.2f} us to commit"
+    )
+    name = f"stage and commit / append, processor time, {body_bytes} B"
+    ratio = statistics.median(ratios[1:])
+    return Result(name, ratio, "ratio", COST_GOAL, at_most=True, detail=detail)
+
+
+async def run_tasks(bench: Bench, scope: TaskScope) -> list[Result]:
+    """10,000 tasks of one message each."""
+    block = data.block(1, 100)
+    appended = await bench.append(block, TASKS)
+    tasks = [await bench.stage(block, task, 1) for task in range(TASKS)]
+    scope.start(bench.watch())
+    await asyncio.sleep(0.1)
+    bench.gaps_ms.clear()
+    committed = await bench.commit(tasks)
+    gap_ms = max(bench.gaps_ms)
+    await bench.end_round()
+    detail = f"{committed:.2f} s, appending them {appended:.2f} s"
+    name = f"{TASKS:,} tasks commit, processor time beyond appending"
+    beyond = committed - appended
+    return [
+        Result(name, beyond, "s", TASKS_SECONDS_MAX, at_most=True, detail=detail),
+        Result("longest gap of the event loop meanwhile", gap_ms, "ms", GAP_MS_MAX, at_most=True),
+    ]
+
+
+async def run_all() -> list[Result]:
+    """Small and large bodies, and many tasks."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        async with opened(Path(name)) as bench:
+            results = [await run_cost(bench, body_bytes) for body_bytes in (100, 1024)]
+            async with TaskScope() as scope:
+                results += await run_tasks(bench, scope)
+            return results
+
+
+def run() -> list[Result]:
+    """All cases."""
+    process.keep_freed_memory()
+    return asyncio.run(run_all())

@@ -1,0 +1,95 @@
+"""A message as one JSON object, as one line, and as a table of fields; and one that was sent.
+
+Holds no state.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime
+
+from rocketpy_broker.cli.output import ABSENT, Cell, printable, shortened
+from rocketpy_broker.client.messages import Message, SentMessage
+
+BASE64_MARK = "base64:"
+# They are characters of a text, though nothing that is printed.
+_SPACES = str.maketrans("", "", "\n\r\t")
+
+
+def json_of(message: Message) -> dict[str, object]:
+    """Of a message's own fields, those that `message send --file` takes have its names."""
+    text = _text(message.body)
+    body = {"body": text}
+    if text is None:
+        body = {"bodyBase64": base64.b64encode(message.body).decode()}
+    return {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "msgId": message.msg_id,
+        "offsetMsgId": message.offset_msg_id,
+        "bornTimestamp": _time(message.born_timestamp),
+        "storeTimestamp": _time(message.store_timestamp),
+        "tags": message.tags,
+        "keys": list(message.keys),
+        "properties": dict(message.properties),
+        **body,
+    }
+
+
+def line_of(message: Message) -> list[Cell]:
+    """Store time, queue, offset, tags, keys and body."""
+    return [
+        _time(message.store_timestamp),
+        message.queue_id,
+        message.queue_offset,
+        message.tags or ABSENT,
+        ",".join(message.keys) or ABSENT,
+        _shown_body(message),
+    ]
+
+
+def fields_of(message: Message) -> list[list[Cell]]:
+    """All that is known, by name."""
+    fields: list[list[Cell]] = [
+        ["topic", message.topic],
+        ["queue", f"{message.queue_id}, offset {message.queue_offset}"],
+        ["log offset", message.commit_log_offset],
+        ["msgId", message.msg_id],
+        ["offsetMsgId", message.offset_msg_id],
+        ["born", f"{_time(message.born_timestamp)} at {message.born_host}"],
+        ["stored", f"{_time(message.store_timestamp)} at {message.store_host}"],
+        ["tags", message.tags or ABSENT],
+        ["keys", " ".join(message.keys) or ABSENT],
+    ]
+    fields += [[f"property {name}", value] for name, value in sorted(message.properties.items())]
+    return [*fields, ["body", _shown_body(message)]]
+
+
+def json_of_sent(sent: SentMessage) -> dict[str, object]:
+    """Where a message went."""
+    return {
+        "queueId": sent.queue_id,
+        "queueOffset": sent.queue_offset,
+        "msgId": sent.msg_id,
+    }
+
+
+def _text(body: bytes) -> str | None:
+    """The body as text, if it is one."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.translate(_SPACES).isprintable() else None
+
+
+def _shown_body(message: Message) -> str:
+    text = _text(message.body)
+    if text is None:
+        return shortened(BASE64_MARK + base64.b64encode(message.body).decode())
+    return shortened(printable(text))
+
+
+def _time(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -1,0 +1,93 @@
+"""What commands print: tables on a terminal, columns between tabs in a pipe, JSON on request.
+
+A pipe gets no colours and no boxes, and every number as it is. Texts that messages bring are
+printed without their control characters. Holds no state.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Cell = str | int
+ABSENT = "-"
+LINE_CHARACTERS_MAX = 1000
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, groups_digits: bool = False
+) -> None:
+    """Rows under their headings; `groups_digits` is for numbers that nobody copies."""
+    if not sys.stdout.isatty():
+        for row in (columns, *rows):
+            print_columns(row)
+        return
+    table = Table()
+    for index, column in enumerate(columns):
+        is_number = any(isinstance(row[index], int) for row in rows)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(cell, groups_digits=groups_digits)) for cell in row))
+    Console().print(table)
+
+
+def print_columns(cells: Sequence[Cell]) -> None:
+    """One line of a list that has no end: aligned by nothing but a terminal's blanks."""
+    separator = "  " if sys.stdout.isatty() else "\t"
+    typer.echo(separator.join(_cell(cell, groups_digits=False) for cell in cells))
+
+
+def print_json(value: object) -> None:
+    """One line; a terminal or file that is not UTF-8 gets escapes."""
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    line = json.dumps(value, ensure_ascii=not is_unicode)
+    if not line.isprintable():
+        # JSON escapes only the first control characters; a terminal acts on others, too.
+        line = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
+    typer.echo(line)
+
+
+def flush() -> None:
+    """Show what is printed so far. Raises BrokenPipeError."""
+    sys.stdout.flush()
+
+
+def is_abandoned() -> bool:
+    """Whether standard output is a pipe that nobody reads any more."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def printable(text: str) -> str:
+    """On one line, control characters as their escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "replace").decode()
+        for each in text
+    )
+
+
+def shortened(text: str) -> str:
+    """A line's worth of a long text, which says so."""
+    if len(text) <= LINE_CHARACTERS_MAX:
+        return text
+    return f"{text[:LINE_CHARACTERS_MAX]}… ({len(text)} characters)"
+
+
+def _cell(cell: Cell, *, groups_digits: bool) -> str:
+    if isinstance(cell, int):
+        return f"{cell:,}" if groups_digits else str(cell)
+    return printable(cell) or ABSENT

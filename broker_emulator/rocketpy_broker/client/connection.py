@@ -1,0 +1,137 @@
+"""One channel to one broker, and calls whose failures are declared. Holds no state on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from rocketpy_broker.client.errors import CallFailedError, RefusedError, UnreachableError
+from rocketpy_proto.pull_wire import PullResponseParts, deserialize
+from rocketpy_proto.rocketpy.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    common_pb2,
+)
+
+REQUEST_SECONDS_MAX = 10.0
+PULL_METHOD = "/rocketpy.v1.Broker/Pull"
+# As large as a broker's largest answer: one message and what is around it.
+ANSWER_BYTES_MAX = 64 << 20
+_UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", ANSWER_BYTES_MAX),
+    ("grpc.max_send_message_length", ANSWER_BYTES_MAX),
+    # gRPC would take in some MiB of each pull ahead, and a reader has many open.
+    ("grpc.http2.bdp_probe", 0),
+    # A broker that took another's port is another broker.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class Answer(Protocol):
+    """Every response has a status."""
+
+    @property
+    def status(self) -> common_pb2.Status:
+        """The outcome."""
+
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a broker takes, in bytes."""
+
+    body_bytes_max: int
+    request_bytes_max: int
+
+
+class BrokerConnection:
+    """A broker's two services. Calls are synchronous; close it when done."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._channel = grpc.insecure_channel(endpoint, _CHANNEL_OPTIONS)
+        self.admin = admin_pb2_grpc.AdminStub(self._channel)
+        self.broker = broker_pb2_grpc.BrokerStub(self._channel)
+        # Not the stub's, because its responses would be copied once more.
+        self._pull = self._channel.unary_stream(
+            PULL_METHOD,
+            request_serializer=broker_pb2.PullRequest.SerializeToString,
+            response_deserializer=deserialize,
+        )
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._channel.close()
+
+    def __enter__(self) -> BrokerConnection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def ask(self, call: Callable[[], AnswerT]) -> AnswerT:
+        """The answer of `call`. Raises UnreachableError, RefusedError."""
+        with self.faults():
+            answer = call()
+        check(answer.status)
+        return answer
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """Declare transport faults. Raises UnreachableError, CallFailedError."""
+        try:
+            yield
+        except grpc.RpcError as error:
+            name = error.code().name
+            if error.code() in _UNREACHABLE:
+                raise UnreachableError(self.endpoint, name) from error
+            raise CallFailedError(self.endpoint, name, error.details() or "") from error
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The broker's limits, asked for once. Raises UnreachableError, RefusedError."""
+        request = admin_pb2.GetBrokerInfoRequest()
+        info: admin_pb2.GetBrokerInfoResponse = self.ask(
+            lambda: self.admin.GetBrokerInfo(request, timeout=REQUEST_SECONDS_MAX)
+        )
+        return Limits(info.body_bytes_max, info.request_bytes_max)
+
+    def health(self, seconds_max: float) -> health_pb2.HealthCheckResponse.ServingStatus:
+        """Whether the broker serves, as its health service says. Raises UnreachableError."""
+        stub = health_pb2_grpc.HealthStub(self._channel)
+        with self.faults():
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=seconds_max)
+        return answer.status
+
+    def pull(
+        self, request: broker_pb2.PullRequest, seconds_max: float
+    ) -> Iterator[PullResponseParts]:
+        """One Pull call's responses; its faults are for the caller."""
+        call = self._pull(request, timeout=seconds_max)
+        try:
+            yield from call
+        finally:
+            call.cancel()
+
+
+def check(status: common_pb2.Status) -> None:
+    """Raises RefusedError for any status but success."""
+    if status.code:
+        raise RefusedError(status.code, status.remark)

@@ -1,0 +1,33 @@
+"""Single messages, by key and by offset message id. Holds no state."""
+
+from __future__ import annotations
+
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.client.errors import UnreadableError
+from rocketpy_broker.client.messages import Message, decode_messages
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+
+def query_messages(
+    connection: BrokerConnection, topic: str, key: str, count_max: int
+) -> list[Message]:
+    """The newest messages of `topic` with `key`, oldest first.
+
+    Raises UnreachableError, RefusedError, UnreadableError.
+    """
+    request = admin_pb2.QueryMessageRequest(topic=topic, key=key, count_max=count_max)
+    response: admin_pb2.MessagesResponse = connection.ask(
+        lambda: connection.admin.QueryMessage(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return list(decode_messages(response.records, response.record_sizes))
+
+
+def view_message(connection: BrokerConnection, offset_msg_id: str) -> Message:
+    """The message with that id. Raises UnreachableError, RefusedError, UnreadableError."""
+    request = admin_pb2.ViewMessageRequest(offset_msg_id=offset_msg_id)
+    response: admin_pb2.MessagesResponse = connection.ask(
+        lambda: connection.admin.ViewMessage(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    for message in decode_messages(response.records, response.record_sizes):
+        return message
+    raise UnreadableError(f"the broker's answer for {offset_msg_id!r} holds no message")

@@ -1,0 +1,136 @@
+"""Messages as people handle them: what is sent, what was sent, and what is read.
+
+Holds no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+
+from rocketpy_broker.client.errors import UnreadableError
+from rocketpy_proto.record import (
+    MalformedRecordError,
+    Record,
+    decode_record,
+    encode_offset_message_id,
+)
+from rocketpy_proto.record.compression import inflate
+from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
+from rocketpy_proto.record.sys_flag import COMPRESSED
+
+EARLIEST = datetime.min.replace(tzinfo=timezone.utc)
+LATEST = datetime.max.replace(tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# Properties that a message shows as something of their own.
+_SHOWN_APART = frozenset({TAGS, KEYS, UNIQ_KEY})
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """A message to be sent. Without a queue id it goes to any queue."""
+
+    body: bytes
+    tags: str | None = None
+    keys: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    queue_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SentMessage:
+    """Where a message lies that the broker has acknowledged."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a topic.
+
+    `msg_id` is the sender's unique id, or `offset_msg_id` where it gave none. `properties` leaves
+    out what tags, keys and msg_id tell. Times have a time zone, UTC.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    body: bytes
+    tags: str | None
+    keys: tuple[str, ...]
+    properties: Mapping[str, str]
+    msg_id: str
+    offset_msg_id: str
+    born_timestamp: datetime
+    born_host: str
+    store_timestamp: datetime
+    store_host: str
+    commit_log_offset: int
+
+    @property
+    def text(self) -> str:
+        """The body as text. Raises UnicodeDecodeError if it is no UTF-8."""
+        return self.body.decode()
+
+    @classmethod
+    def of(cls, record: Record) -> Message:
+        """What a record holds."""
+        properties = record.properties
+        offset_msg_id = encode_offset_message_id(record.store_host, record.physical_offset)
+        return cls(
+            topic=record.topic,
+            queue_id=record.queue_id,
+            queue_offset=record.queue_offset,
+            body=_body(record),
+            tags=properties.get(TAGS),
+            keys=tuple(properties.get(KEYS, "").split()),
+            properties={
+                name: value for name, value in properties.items() if name not in _SHOWN_APART
+            },
+            msg_id=properties.get(UNIQ_KEY, offset_msg_id),
+            offset_msg_id=offset_msg_id,
+            born_timestamp=_time(record.born_timestamp_ms),
+            born_host=str(record.born_host),
+            store_timestamp=_time(record.store_timestamp_ms),
+            store_host=str(record.store_host),
+            commit_log_offset=record.physical_offset,
+        )
+
+
+def joined_keys(keys: Sequence[str]) -> str:
+    """The property KEYS."""
+    return KEY_SEPARATOR.join(keys)
+
+
+def decode_messages(records: bytes | memoryview, record_sizes: bytes) -> Iterator[Message]:
+    """The messages of a block. Raises UnreadableError."""
+    position = 0
+    for size in np.frombuffer(record_sizes, ">i4").tolist():
+        try:
+            yield Message.of(decode_record(records, position).record)
+        except MalformedRecordError as error:
+            raise UnreadableError(f"the broker's answer is damaged: {error}") from error
+        position += size
+
+
+def _body(record: Record) -> bytes:
+    """As its sender gave it; one that cannot be inflated stays as it is stored."""
+    if not record.sys_flag & COMPRESSED or not record.body:
+        return record.body
+    try:
+        return inflate(record.body, record.sys_flag)
+    except ValueError:
+        return record.body
+
+
+def _time(timestamp_ms: int) -> datetime:
+    """A record may say any time; what no calendar holds is the nearest that it does."""
+    try:
+        return EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return LATEST if timestamp_ms > 0 else EARLIEST

@@ -1,0 +1,111 @@
+"""Where queues begin and end, and how far a consumer group is behind. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """Messages [min_offset, max_offset) of a queue are there."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """A queue, the group's next offset (None: nothing committed), and what is left to consume."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    committed_offset: int | None
+
+    @property
+    def lag(self) -> int:
+        """Messages that are there and not consumed."""
+        return max(self.max_offset - max(self.committed_offset or 0, self.min_offset), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """A consumer group's progress in a topic.
+
+    `is_known` is false for a group that the broker has never heard of.
+    """
+
+    topic: str
+    consumer_group: str
+    is_known: bool
+    queues: tuple[QueueLag, ...]
+
+    @property
+    def total(self) -> int:
+        """Messages of all queues that are there and not consumed."""
+        return sum(queue.lag for queue in self.queues)
+
+
+def query_bounds(
+    connection: BrokerConnection,
+    topic: str,
+    *,
+    known: Mapping[int, int] | None = None,
+    wait_ms_max: int = 0,
+) -> list[QueueBounds]:
+    """Bounds of all queues of a topic, by queue id.
+
+    With `known` maxima by queue id, the broker holds the answer until one is another, but not
+    longer than `wait_ms_max`. Raises UnreachableError, RefusedError.
+    """
+    request = broker_pb2.QueryOffsetsRequest(
+        topics=[topic],
+        wait_ms_max=wait_ms_max,
+        known=[
+            broker_pb2.KnownOffset(topic=topic, queue_id=queue_id, max_offset=offset)
+            for queue_id, offset in (known or {}).items()
+        ],
+    )
+    return [
+        QueueBounds(queue.queue_id, queue.min_offset, queue.max_offset)
+        for queue in _queues(_query(connection, request))
+    ]
+
+
+def query_lag(connection: BrokerConnection, topic: str, group: str) -> GroupLag:
+    """How far `group` is behind in `topic`. Raises UnreachableError, RefusedError."""
+    request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
+    response = _query(connection, request)
+    queues = tuple(
+        QueueLag(
+            queue.queue_id,
+            queue.min_offset,
+            queue.max_offset,
+            None if queue.committed_offset < 0 else queue.committed_offset,
+        )
+        for queue in _queues(response)
+    )
+    # A table of offsets from elsewhere can name a group that no table of groups has.
+    has_progress = any(queue.committed_offset is not None for queue in queues)
+    return GroupLag(topic, group, response.consumer_group_exists or has_progress, queues)
+
+
+def _query(
+    connection: BrokerConnection, request: broker_pb2.QueryOffsetsRequest
+) -> broker_pb2.QueryOffsetsResponse:
+    seconds_max = REQUEST_SECONDS_MAX + request.wait_ms_max / 1000
+    response: broker_pb2.QueryOffsetsResponse = connection.ask(
+        lambda: connection.broker.QueryOffsets(request, timeout=seconds_max)
+    )
+    return response
+
+
+def _queues(response: broker_pb2.QueryOffsetsResponse) -> Sequence[broker_pb2.QueueOffsets]:
+    """Of the one topic that was asked about. Raises RefusedError."""
+    check(response.topics[0].status)
+    return response.topics[0].queues

@@ -1,0 +1,223 @@
+"""Sending: messages are checked, spread over queues, and go as one block for each queue.
+
+A batch is sent when it is full, so a sender holds BATCH_BYTES and one message at most. A crash
+loses what was not acknowledged. State: whose turn it is, and how many messages were acknowledged.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketpy_broker.client.connection import BrokerConnection, check
+from rocketpy_broker.client.errors import (
+    ClientError,
+    MessageIllegalError,
+    SendError,
+    UnreachableError,
+)
+from rocketpy_broker.client.messages import OutgoingMessage, SentMessage, joined_keys
+from rocketpy_broker.client.topics import list_topics
+from rocketpy_broker.clock import SystemClock
+from rocketpy_proto.record import BlockColumns, EncodedBlock, UnencodableRecordError, encode_block
+from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY, encode_properties
+from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
+from rocketpy_proto.unique_keys import born_host, unique_keys
+
+BATCH_MESSAGES_MAX = 5_000
+BATCH_BYTES_MAX = 4 << 20
+BATCH_SECONDS_MAX = 30.0
+# Beside its body and properties a record has about so many bytes: header, topic, unique id.
+RECORD_OVERHEAD_BYTES = 512
+ANY_QUEUE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _QueueBlock:
+    """Messages of one queue, and their numbers in the batch."""
+
+    queue_id: int
+    numbers: list[int]
+    msg_ids: list[str]
+    block: EncodedBlock
+
+
+class MessageChecker:
+    """Says what is wrong with a message before anything is sent."""
+
+    def __init__(self, connection: BrokerConnection, topic: str) -> None:
+        """Raises UnreachableError, RefusedError for a topic that is not there."""
+        (config,) = list_topics(connection, [topic])
+        self.topic = topic
+        self.write_queue_nums = config.write_queue_nums
+        self._limits = connection.limits
+
+    def check(self, messages: Sequence[OutgoingMessage], first: int = 0) -> None:
+        """Raises MessageIllegalError for one that cannot be sent; `first` is the first's number."""
+        for number, message in enumerate(messages, first):
+            fault = self.fault(message)
+            if fault is not None:
+                raise MessageIllegalError(number, fault)
+
+    def fault(self, message: OutgoingMessage) -> str | None:
+        """What is wrong, in a sentence; None: nothing."""
+        limit = self._limits.body_bytes_max
+        if len(message.body) > limit:
+            return f"the body has {len(message.body)} bytes, the broker takes {limit}"
+        nums = self.write_queue_nums
+        if message.queue_id is not None and not 0 <= message.queue_id < nums:
+            return (
+                f"queue id {message.queue_id} of topic {self.topic!r} is not in 0..{nums - 1}; "
+                "name an existing queue, or none"
+            )
+        if message.properties.get(UNIQ_KEY) == "":
+            return f"property {UNIQ_KEY} is empty; leave it out to have one made"
+        parted = next((key for key in message.keys if KEY_SEPARATOR in key), None)
+        if parted is not None:
+            return f"key {parted!r} has a blank, which parts keys; send it as several"
+        # The values may be empty, the names may not.
+        named = {name: value or "-" for name, value in message.properties.items()}
+        apart = {TAGS: message.tags or "", KEYS: joined_keys(message.keys), UNIQ_KEY: "0" * 32}
+        try:
+            encode_properties(named | {name: apart[name] or named.get(name, "") for name in apart})
+        except UnencodableRecordError as error:
+            return str(error)
+        return None
+
+
+class MessageSender:
+    """Sends messages to one topic. `sent_count` of them are acknowledged."""
+
+    def __init__(self, connection: BrokerConnection, topic: str, turn: int = 0) -> None:
+        """`turn` is the queue to begin spreading with; ANY_QUEUE leaves it to the broker.
+
+        Raises UnreachableError, RefusedError for a topic that is not there.
+        """
+        self._connection = connection
+        self._clock = SystemClock()
+        self._batch_bytes_max = min(BATCH_BYTES_MAX, connection.limits.request_bytes_max // 2)
+        self.checker = MessageChecker(connection, topic)
+        self.turn = turn
+        self.sent_count = 0
+
+    def send(self, messages: Iterable[OutgoingMessage]) -> Iterator[SentMessage]:
+        """Send in order, yield what is acknowledged in the same order.
+
+        Raises MessageIllegalError, SendError; what was yielded before stays sent.
+        """
+        given_count = 0
+        for batch in self._batches(messages):
+            self.checker.check(batch, given_count)
+            given_count += len(batch)
+            sent = self._send_batch(batch)
+            self.sent_count += len(sent)
+            yield from sent
+
+    def _batches(self, messages: Iterable[OutgoingMessage]) -> Iterator[list[OutgoingMessage]]:
+        batch: list[OutgoingMessage] = []
+        size = 0
+        for message in messages:
+            message_bytes = _size_about(message)
+            is_full = len(batch) == BATCH_MESSAGES_MAX
+            if batch and (is_full or size + message_bytes > self._batch_bytes_max):
+                yield batch
+                batch, size = [], 0
+            batch.append(message)
+            size += message_bytes
+        if batch:
+            yield batch
+
+    def _send_batch(self, batch: list[OutgoingMessage]) -> list[SentMessage]:
+        blocks = list(self._blocks(batch))
+        sent: dict[int, SentMessage] = {}
+        try:
+            for answer in self._append(blocks, sent):
+                check(answer)
+        except ClientError as error:
+            raise SendError(error, self.sent_count + len(sent)) from error
+        return [sent[number] for number in range(len(batch))]
+
+    def _append(
+        self, blocks: list[_QueueBlock], sent: dict[int, SentMessage]
+    ) -> list[common_pb2.Status]:
+        """Send the blocks, and add what is acknowledged to `sent`; the other answers come back."""
+        refusals = []
+        requests = [self._request(block) for block in blocks]
+        with self._connection.faults():
+            call = self._connection.broker.Append(iter(requests), timeout=BATCH_SECONDS_MAX)
+            answered = 0
+            for block, response in zip(blocks, call, strict=False):
+                answered += 1
+                if response.status.code:
+                    refusals.append(response.status)
+                else:
+                    sent |= _places(block, response)
+        if answered < len(blocks):
+            raise UnreachableError(self._connection.endpoint, "it ended the stream of blocks")
+        return refusals
+
+    def _blocks(self, batch: list[OutgoingMessage]) -> Iterator[_QueueBlock]:
+        """One for each queue that gets something; its messages keep their order."""
+        numbers_by_queue: dict[int, list[int]] = {}
+        queues = self._next_queues(sum(message.queue_id is None for message in batch))
+        for number, message in enumerate(batch):
+            queue_id = next(queues) if message.queue_id is None else message.queue_id
+            numbers_by_queue.setdefault(queue_id, []).append(number)
+        for queue_id, numbers in numbers_by_queue.items():
+            yield self._encode(queue_id, numbers, [batch[number] for number in numbers])
+
+    def _next_queues(self, count: int) -> Iterator[int]:
+        """Queues for `count` messages: a run for each, so that the log keeps their order."""
+        if self.turn == ANY_QUEUE:
+            return itertools.repeat(ANY_QUEUE, count)
+        nums = self.checker.write_queue_nums
+        begin, used = self.turn, min(nums, count)
+        self.turn = (begin + used) % nums
+        return ((begin + number * used // count) % nums for number in range(count))
+
+    def _encode(
+        self, queue_id: int, numbers: list[int], messages: list[OutgoingMessage]
+    ) -> _QueueBlock:
+        now_ms = self._clock.now_ms()
+        # A sender that names its own ids keeps them.
+        given = pa.array([message.properties.get(UNIQ_KEY) for message in messages], pa.string())
+        msg_ids = pc.coalesce(given, unique_keys().take(len(messages), now_ms))
+        properties = [list(message.properties.items()) for message in messages]
+        columns = BlockColumns(
+            body=pa.array([message.body for message in messages], pa.binary()),
+            topic=self.checker.topic,
+            queue_id=max(queue_id, 0),
+            tags=pa.array([message.tags for message in messages], pa.string()),
+            keys=pa.array([joined_keys(message.keys) for message in messages], pa.string()),
+            properties=pa.array(properties, pa.map_(pa.string(), pa.string())),
+            extra={UNIQ_KEY: msg_ids},
+            born_timestamp_ms=now_ms,
+            born_host=born_host(),
+        )
+        return _QueueBlock(queue_id, numbers, msg_ids.to_pylist(), encode_block(columns))
+
+    def _request(self, block: _QueueBlock) -> broker_pb2.AppendRequest:
+        return broker_pb2.AppendRequest(
+            topic=self.checker.topic,
+            queue_id=block.queue_id,
+            record_sizes=block.block.sizes.astype(np.dtype(">i4")).tobytes(),
+            records=block.block.data.to_pybytes(),
+        )
+
+
+def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int, SentMessage]:
+    return {
+        number: SentMessage(msg_id, response.queue_id, response.queue_offset + index)
+        for index, (number, msg_id) in enumerate(zip(block.numbers, block.msg_ids, strict=True))
+    }
+
+
+def _size_about(message: OutgoingMessage) -> int:
+    """Bytes of a message's record, or a little more."""
+    texts = [message.tags or "", *message.keys, *message.properties, *message.properties.values()]
+    return len(message.body) + 4 * sum(map(len, texts)) + RECORD_OVERHEAD_BYTES

@@ -1,0 +1,156 @@
+"""The process of a LocalBroker: started, waited for, and quoted when it fails.
+
+State: the process; it ends with the program that started it, for its input ends then.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from weakref import WeakSet
+
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.process import READY_PREFIX
+
+logger = logging.getLogger(__name__)
+START_SECONDS_MAX = 60.0
+STILL_STARTING_SECONDS = 5.0
+STOP_SECONDS_MAX = 15.0
+QUOTED_LINES_MAX = 20
+QUOTED_BYTES_MAX = 8 << 10
+
+
+class LocalBrokerError(BrokerError):
+    """The broker process did not start, did not stop, does not run, or refused an order."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimes:
+    """How long a start may take, and after which times it is said to go on."""
+
+    seconds_max: float = START_SECONDS_MAX
+    still_starting_seconds: float = STILL_STARTING_SECONDS
+
+    def next_pause(self, waited_seconds: float) -> float:
+        """How long to wait until something is to be said."""
+        return min(self.still_starting_seconds, self.seconds_max - waited_seconds)
+
+
+class BrokerProcess:
+    """A running broker; `port` is where it serves."""
+
+    def __init__(self, command: Sequence[str], log_path: Path, times: StartTimes) -> None:
+        """Start and wait until it serves. Raises LocalBrokerError with the process's words."""
+        self._log_path = log_path
+        try:
+            with log_path.open("a", encoding="utf-8") as log:
+                self._log_begin = log.tell()
+                # In a session of its own: Ctrl-C at a terminal interrupts the program alone.
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,
+                )
+            _running.add(self)
+        except OSError as error:
+            raise LocalBrokerError(f"the broker cannot be started: {error}") from error
+        try:
+            self.port = self._wait_ready(times)
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """What it ended with; None while it runs."""
+        return self._process.poll()
+
+    def last_words(self) -> str:
+        """The last lines that it has logged."""
+        with self._log_path.open("rb") as log:
+            end = log.seek(0, 2)
+            log.seek(max(self._log_begin, end - QUOTED_BYTES_MAX))
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        return "\n".join(lines[-QUOTED_LINES_MAX:]) or "it has logged nothing"
+
+    def _wait_ready(self, times: StartTimes) -> int:
+        """The port of the line that says so. Raises LocalBrokerError."""
+        assert self._process.stdout is not None
+        clock = SystemClock()
+        begin_ms = clock.monotonic_ms()
+        waited = 0.0
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not selector.select(times.next_pause(waited)):
+                waited = (clock.monotonic_ms() - begin_ms) / 1000
+                if waited >= times.seconds_max:
+                    raise LocalBrokerError(
+                        f"the broker did not start within {times.seconds_max:g} s and was killed; "
+                        f"its last words: {self.last_words()}"
+                    )
+                logger.warning(
+                    "the broker is still starting after %.1f s: %s", waited, self.last_words()
+                )
+            line = self._process.stdout.readline()
+        if not line.startswith(READY_PREFIX):
+            self.kill()
+            raise LocalBrokerError(f"the broker did not start: {self.last_words()}")
+        return int(line.removeprefix(READY_PREFIX).split(" ")[0].rpartition(":")[2])
+
+    def stop(self) -> None:
+        """Stop cleanly, as SIGTERM does. Raises LocalBrokerError if that takes too long."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise LocalBrokerError(
+                f"the broker did not stop within {STOP_SECONDS_MAX:g} s and was killed"
+            ) from error
+        self._close_pipes()
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        self._process.kill()
+        self._process.wait()
+        self._close_pipes()
+
+    def let_go(self) -> None:
+        """In a forked process: close its copies of the pipes, whose end the broker waits for."""
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+_running: WeakSet[BrokerProcess] = WeakSet()
+
+
+def _let_all_go() -> None:
+    for process in list(_running):
+        process.let_go()
+
+
+os.register_at_fork(after_in_child=_let_all_go)
+
+
+def broker_command(*options: str) -> list[str]:
+    """`rocketpy broker` with the interpreter of this program; its input ends with this process."""
+    return [sys.executable, "-m", "rocketpy_broker", "broker", *options, "--stop-at-eof"]

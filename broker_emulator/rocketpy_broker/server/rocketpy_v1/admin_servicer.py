@@ -1,0 +1,183 @@
+"""rocketpy.v1.Admin: translate, check, call a service, map the result. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.services.operations.administration import AdminService
+from rocketpy_broker.services.operations.store_administration import StoreAdminService
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc
+
+SERVICE_NAME: str = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+
+
+@dataclass(frozen=True, slots=True)
+class AdminServices:
+    """What administration calls."""
+
+    admin: AdminService
+    store_admin: StoreAdminService
+
+
+class AdminServicer(admin_pb2_grpc.AdminServicer):
+    """Topics, single messages, cleaning, and what broker this is."""
+
+    def __init__(self, services: AdminServices) -> None:
+        self._to = services
+
+    async def UpdateTopic(
+        self, request: admin_pb2.UpdateTopicRequest, _context: status.Context
+    ) -> admin_pb2.UpdateTopicResponse:
+        """Create or change a topic."""
+        config = TopicConfig(
+            request.config.topic,
+            request.config.read_queue_nums,
+            request.config.write_queue_nums,
+            request.config.perm,
+            dict(request.config.attributes),
+        )
+        try:
+            await self._to.admin.update_topic(config, create_only=request.create_only)
+        except BrokerError as error:
+            return admin_pb2.UpdateTopicResponse(status=status.failure(error))
+        return admin_pb2.UpdateTopicResponse(status=status.success())
+
+    async def DeleteTopic(
+        self, request: admin_pb2.DeleteTopicRequest, _context: status.Context
+    ) -> admin_pb2.DeleteTopicResponse:
+        """Remove a topic."""
+        try:
+            await self._to.admin.delete_topic(request.topic)
+        except BrokerError as error:
+            return admin_pb2.DeleteTopicResponse(status=status.failure(error))
+        return admin_pb2.DeleteTopicResponse(status=status.success())
+
+    async def ListTopics(
+        self, request: admin_pb2.ListTopicsRequest, _context: status.Context
+    ) -> admin_pb2.ListTopicsResponse:
+        """All topics, or the named ones."""
+        try:
+            configs = self._to.admin.list_topics(
+                list(request.topics), include_system=request.include_system
+            )
+        except BrokerError as error:
+            return admin_pb2.ListTopicsResponse(status=status.failure(error))
+        return admin_pb2.ListTopicsResponse(
+            status=status.success(), configs=[_to_message(config) for config in configs]
+        )
+
+    async def GetBrokerInfo(
+        self, _request: admin_pb2.GetBrokerInfoRequest, _context: status.Context
+    ) -> admin_pb2.GetBrokerInfoResponse:
+        """Version, names and limits."""
+        info = self._to.admin.broker_info()
+        return admin_pb2.GetBrokerInfoResponse(
+            status=status.success(),
+            version=info.version,
+            cluster_name=info.cluster_name,
+            broker_name=info.broker_name,
+            body_bytes_max=info.body_bytes_max,
+            request_bytes_max=info.request_bytes_max,
+            flush_disk_type=info.flush_disk_type,
+            refusal=info.refusal,
+            commit_log_segment_bytes=info.commit_log_segment_bytes,
+        )
+
+    async def QueryMessage(
+        self, request: admin_pb2.QueryMessageRequest, _context: status.Context
+    ) -> admin_pb2.MessagesResponse:
+        """Messages with a key."""
+        try:
+            records = self._to.store_admin.query_message(
+                request.topic,
+                request.key,
+                request.begin_timestamp_ms,
+                request.end_timestamp_ms,
+                request.count_max,
+            )
+        except BrokerError as error:
+            return admin_pb2.MessagesResponse(status=status.failure(error))
+        return _messages(records)
+
+    async def ViewMessage(
+        self, request: admin_pb2.ViewMessageRequest, _context: status.Context
+    ) -> admin_pb2.MessagesResponse:
+        """The message with an id."""
+        try:
+            record = self._to.store_admin.view_message(request.offset_msg_id)
+        except BrokerError as error:
+            return admin_pb2.MessagesResponse(status=status.failure(error))
+        return _messages([record])
+
+    async def GetStoreStatistics(
+        self, _request: admin_pb2.GetStoreStatisticsRequest, _context: status.Context
+    ) -> admin_pb2.GetStoreStatisticsResponse:
+        """Counters and positions."""
+        counted = self._to.store_admin.statistics()
+        positions = self._to.store_admin.store.positions()
+        return admin_pb2.GetStoreStatisticsResponse(
+            status=status.success(),
+            topics=[
+                admin_pb2.TopicStatistics(topic=topic, put_count=put.count, put_bytes=put.bytes)
+                for topic, put in sorted(counted.puts.items())
+            ],
+            put_latencies=[
+                admin_pb2.LatencyBucket(at_most_ms=bound, count=count)
+                for bound, count in counted.put_latencies().items()
+            ],
+            put_failed_count=counted.put_failed_count,
+            get_found_count=counted.get_found_count,
+            get_miss_count=counted.get_miss_count,
+            get_message_count=counted.get_message_count,
+            dispatch_behind_bytes=positions.log_end - positions.dispatched_end,
+            flush_behind_bytes=positions.log_end - positions.flushed_end,
+            log_begin_offset=positions.log_begin,
+            log_end_offset=positions.log_end,
+            corrupt_record_count=counted.corrupt_record_count,
+        )
+
+    async def CleanExpiredFiles(
+        self, _request: admin_pb2.CleanExpiredFilesRequest, _context: status.Context
+    ) -> admin_pb2.CleanExpiredFilesResponse:
+        """Clean by age, now."""
+        try:
+            count = await self._to.store_admin.clean_expired_files()
+        except BrokerError as error:
+            return admin_pb2.CleanExpiredFilesResponse(status=status.failure(error))
+        return admin_pb2.CleanExpiredFilesResponse(
+            status=status.success(),
+            removed_file_count=count,
+            log_begin_offset=self._to.store_admin.store.positions().log_begin,
+        )
+
+    async def CleanUnusedTopics(
+        self, _request: admin_pb2.CleanUnusedTopicsRequest, _context: status.Context
+    ) -> admin_pb2.CleanUnusedTopicsResponse:
+        """Remove queues of topics that are not configured."""
+        try:
+            topics = await self._to.store_admin.clean_unused_topics()
+        except BrokerError as error:
+            return admin_pb2.CleanUnusedTopicsResponse(status=status.failure(error))
+        return admin_pb2.CleanUnusedTopicsResponse(status=status.success(), topics=topics)
+
+
+def _messages(records: list[memoryview]) -> admin_pb2.MessagesResponse:
+    sizes = np.array([len(record) for record in records], ">i4")
+    return admin_pb2.MessagesResponse(
+        status=status.success(), record_sizes=sizes.tobytes(), records=b"".join(records)
+    )
+
+
+def _to_message(config: TopicConfig) -> admin_pb2.TopicConfig:
+    return admin_pb2.TopicConfig(
+        topic=config.topic,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        attributes=dict(config.attributes),
+    )

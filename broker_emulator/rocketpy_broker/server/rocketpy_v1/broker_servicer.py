@@ -1,0 +1,276 @@
+"""rocketpy.v1.Broker: translate, check, call a service, map the result. Holds no state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import grpc
+
+from rocketpy_broker.errors import BrokerError, FlushTimeoutError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.batch_servicer import BatchServicer
+from rocketpy_broker.server.rocketpy_v1.handlers import unary
+from rocketpy_broker.services.batches.service import BatchService
+from rocketpy_broker.services.batches.staging import StagingService
+from rocketpy_broker.services.offsets.queries import OffsetQueryService
+from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService, QueueTime
+from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
+from rocketpy_broker.services.pulling.range_limits import OffsetRange, RangeLimitService
+from rocketpy_broker.services.pulling.service import PullService, response_code
+from rocketpy_broker.services.sending.appending import AppendService, Stored
+from rocketpy_broker.store.values import GetMessageResult, QueueKey
+from rocketpy_broker.tasks import TaskScope
+from rocketpy_proto.pull_wire import PullResponseParts, serialize
+from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
+
+SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
+Appended = Stored | BrokerError
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerServices:
+    """What the data path calls."""
+
+    appends: AppendService
+    staging: StagingService
+    batches: BatchService
+    pulls: PullService
+    offsets: OffsetService
+    offset_queries: OffsetQueryService
+    range_limits: RangeLimitService
+    key_lookup: KeyLookupService
+    appends_in_flight_max: int
+
+
+class BrokerServicer:
+    """The data path."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._to = services
+        self._batches = BatchServicer(services.staging, services.batches)
+
+    async def append(
+        self, requests: AsyncIterator[broker_pb2.AppendRequest], _context: status.Context
+    ) -> AsyncIterator[broker_pb2.AppendResponse]:
+        """Write each block as it comes; answer in order, as flushes complete."""
+        written: asyncio.Queue[Appended | None] = asyncio.Queue(self._to.appends_in_flight_max)
+        async with TaskScope() as scope:
+            scope.start(self._append_all(requests, written))
+            while (outcome := await written.get()) is not None:
+                yield await self._append_response(outcome)
+
+    async def _append_all(
+        self,
+        requests: AsyncIterator[broker_pb2.AppendRequest],
+        written: asyncio.Queue[Appended | None],
+    ) -> None:
+        async for request in requests:
+            await self._to.appends.room()
+            try:
+                outcome: Appended = self._to.appends.append(
+                    request.topic,
+                    request.queue_id,
+                    request.records,
+                    request.record_sizes,
+                )
+            except BrokerError as error:
+                outcome = error
+            await written.put(outcome)
+        await written.put(None)
+
+    async def _append_response(self, outcome: Appended) -> broker_pb2.AppendResponse:
+        if isinstance(outcome, BrokerError):
+            return broker_pb2.AppendResponse(status=status.failure(outcome))
+        answer = status.success()
+        try:
+            await self._to.appends.acknowledged(outcome)
+        except FlushTimeoutError as error:
+            # Stored all the same, so the answer says where.
+            answer = status.failure(error)
+        except BrokerError as error:
+            return broker_pb2.AppendResponse(status=status.failure(error))
+        result = outcome.result
+        return broker_pb2.AppendResponse(
+            status=answer,
+            queue_id=result.queue.queue_id,
+            queue_offset=result.queue_offset,
+            physical_offset=result.physical_offset,
+            record_count=result.record_count,
+            store_timestamp_ms=result.store_timestamp_ms,
+        )
+
+    async def pull(
+        self, request: broker_pb2.PullRequest, _context: status.Context
+    ) -> AsyncIterator[PullResponseParts]:
+        """Stream what is there; hold the call where nothing is."""
+        try:
+            command = self._to.pulls.command(
+                QueueKey(request.topic, request.queue_id),
+                request.offset,
+                request.offset_end,
+                request.response_bytes_max,
+                request.wait_ms_max,
+                request.tags_codes,
+            )
+        except BrokerError as error:
+            yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
+            return
+        offset = command.offset
+        async for result in self._to.pulls.pull(command):
+            code = response_code(result, offset, command.offset_end)
+            yield _pull_response(result, code, self._to.pulls.suggested_broker_id(result))
+            offset = result.next_offset
+
+    async def query_offsets(
+        self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.QueryOffsetsResponse:
+        """Each topic by itself: a missing one does not hide the others."""
+        known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
+        try:
+            query = self._to.offset_queries.query(
+                request.topics, request.topic_pattern, known, request.wait_ms_max
+            )
+        except BrokerError as error:
+            return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
+        topics = await self._to.offset_queries.topics_when_new(query)
+        group = request.consumer_group
+        response = broker_pb2.QueryOffsetsResponse(
+            status=status.success(),
+            topics=[self._topic_offsets(topic, group) for topic in topics],
+        )
+        if group:
+            response.consumer_group_exists = self._to.offsets.group_exists(group)
+        return response
+
+    def _topic_offsets(self, topic: str, group: str) -> broker_pb2.TopicOffsets:
+        try:
+            queues = self._to.offsets.query(topic, group)
+        except BrokerError as error:
+            return broker_pb2.TopicOffsets(topic=topic, status=status.failure(error))
+        return broker_pb2.TopicOffsets(
+            topic=topic,
+            status=status.success(),
+            queues=[
+                broker_pb2.QueueOffsets(
+                    queue_id=queue.queue_id,
+                    min_offset=queue.min_offset,
+                    max_offset=queue.max_offset,
+                    committed_offset=queue.committed_offset,
+                )
+                for queue in queues
+            ],
+        )
+
+    async def search_offsets(
+        self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.SearchOffsetsResponse:
+        """All queues or an error."""
+        times = [
+            QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
+            for entry in request.queues
+        ]
+        try:
+            found = await self._to.offsets.search(times)
+        except BrokerError as error:
+            return broker_pb2.SearchOffsetsResponse(status=status.failure(error))
+        return broker_pb2.SearchOffsetsResponse(
+            status=status.success(),
+            offsets=[
+                broker_pb2.FoundOffset(found=each.found, offset=each.offset) for each in found
+            ],
+        )
+
+    async def find_keys(
+        self, request: broker_pb2.FindKeysRequest, _context: status.Context
+    ) -> broker_pb2.FindKeysResponse:
+        """All ranges or an error."""
+        try:
+            found = await self._to.key_lookup.find(_ranges(request.ranges), request.keys)
+        except BrokerError as error:
+            return broker_pb2.FindKeysResponse(status=status.failure(error))
+        return broker_pb2.FindKeysResponse(
+            status=status.success(),
+            ranges=[
+                broker_pb2.OffsetRange(
+                    topic=part.queue.topic,
+                    queue_id=part.queue.queue_id,
+                    begin=part.begin,
+                    end=part.end,
+                )
+                for part in found
+            ],
+        )
+
+    async def limit_ranges(
+        self, request: broker_pb2.LimitRangesRequest, _context: status.Context
+    ) -> broker_pb2.LimitRangesResponse:
+        """All ranges or an error."""
+        try:
+            reached = await self._to.range_limits.limit(_ranges(request.ranges), request.bytes_max)
+        except BrokerError as error:
+            return broker_pb2.LimitRangesResponse(status=status.failure(error))
+        return broker_pb2.LimitRangesResponse(
+            status=status.success(),
+            ends=[reach.end for reach in reached],
+            bytes=sum(reach.bytes for reach in reached),
+        )
+
+    async def commit_offsets(
+        self, request: broker_pb2.CommitOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.CommitOffsetsResponse:
+        """All or nothing."""
+        wanted = [
+            CommittedOffset(QueueKey(entry.topic, entry.queue_id), entry.offset)
+            for entry in request.offsets
+        ]
+        try:
+            await self._to.offsets.commit(request.consumer_group, wanted)
+        except BrokerError as error:
+            return broker_pb2.CommitOffsetsResponse(status=status.failure(error))
+        return broker_pb2.CommitOffsetsResponse(status=status.success())
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The methods with their codecs. Written out, because Pull has a serializer of its own."""
+        return {
+            "Append": grpc.stream_stream_rpc_method_handler(
+                self.append,
+                request_deserializer=broker_pb2.AppendRequest.FromString,
+                response_serializer=broker_pb2.AppendResponse.SerializeToString,
+            ),
+            "Pull": grpc.unary_stream_rpc_method_handler(
+                self.pull,
+                request_deserializer=broker_pb2.PullRequest.FromString,
+                response_serializer=serialize,
+            ),
+            **self._batches.handlers(),
+            "QueryOffsets": unary(self.query_offsets, broker_pb2.QueryOffsetsRequest),
+            "SearchOffsets": unary(self.search_offsets, broker_pb2.SearchOffsetsRequest),
+            "FindKeys": unary(self.find_keys, broker_pb2.FindKeysRequest),
+            "LimitRanges": unary(self.limit_ranges, broker_pb2.LimitRangesRequest),
+            "CommitOffsets": unary(self.commit_offsets, broker_pb2.CommitOffsetsRequest),
+        }
+
+
+def _ranges(wanted: Iterable[broker_pb2.OffsetRange]) -> list[OffsetRange]:
+    return [
+        OffsetRange(QueueKey(part.topic, part.queue_id), part.begin, part.end) for part in wanted
+    ]
+
+
+def _pull_response(
+    result: GetMessageResult, code: ResponseCode, suggested_broker_id: int
+) -> PullResponseParts:
+    head = broker_pb2.PullResponse(
+        status=common_pb2.Status(code=code),
+        pull_status=cast("broker_pb2.PullStatus", int(result.status)),
+        next_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        suggested_broker_id=suggested_broker_id,
+        record_sizes=result.sizes.astype(">i4").tobytes(),
+    )
+    return PullResponseParts(head, result.parts)

@@ -1,0 +1,28 @@
+"""The services behind `rocketpy.v1`, and how a gRPC server takes them up. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+
+from rocketpy_broker.server.rocketpy_v1 import admin_servicer, broker_servicer
+from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServicer, AdminServices
+from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServicer, BrokerServices
+from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc
+
+
+@dataclass(frozen=True, slots=True)
+class RocketpyV1Door:
+    """Both services of the protocol."""
+
+    broker: BrokerServices
+    admin: AdminServices
+    names = (broker_servicer.SERVICE_NAME, admin_servicer.SERVICE_NAME)
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the services."""
+        handlers = BrokerServicer(self.broker).handlers()
+        handler = grpc.method_handlers_generic_handler(broker_servicer.SERVICE_NAME, handlers)
+        server.add_generic_rpc_handlers((handler,))
+        admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self.admin), server)

@@ -1,0 +1,99 @@
+"""What a commit names, held against what is staged.
+
+Every attempt must be there, ended, on disk as it was written, and as large as the commit says; and
+its topics must still be those that it was staged for. Files that were written before the start, or
+by somebody else since, are read whole. Holds no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocketpy_broker.errors import StagedIllegalError
+from rocketpy_broker.services.batches.jobs import Attempt, Job
+from rocketpy_broker.services.batches.log import StagedTask
+from rocketpy_broker.services.batches.staging import StagingService
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.staging.area import StagedAttempt
+from rocketpy_broker.store.staging.file import StagedCounts
+
+# Looked at in one turn.
+LOOKS = 500
+
+
+class CommitCheck:
+    """Finds the attempts of a commit."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicConfigManager, staging: StagingService
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._staging = staging
+
+    async def attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:
+        """The attempts that a commit names, in its order: ended, whole, and as large as it says.
+
+        Raises StagedIllegalError, TopicNotExistError, QueueIdIllegalError, StoreClosedError.
+        """
+        if len({task.task for task in tasks}) < len(tasks):
+            raise StagedIllegalError("a task is named twice; name one attempt of each")
+        found: list[StagedAttempt] = []
+        for begin in range(0, len(tasks), LOOKS):
+            found += await self._check_attempts(job, tasks[begin : begin + LOOKS])
+        # Topics had their turns in between.
+        for staged in found:
+            self._check_topics(staged)
+        return found
+
+    async def _check_attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:
+        attempts = [_named(job, task) for task in tasks]
+        staged = [attempt.staged for attempt in attempts]
+        # One turn of a thread for all of them: others may have much to do for the threads.
+        untouched = await self._staging.in_thread(lambda: [one.is_untouched for one in staged])
+        for attempt, task, is_untouched in zip(attempts, tasks, untouched, strict=True):
+            if attempt.lock.locked() or not is_untouched:
+                async with attempt.lock:
+                    # Written before the start, or by somebody else since.
+                    survey = attempt.staged.survey
+                    await self._staging.file_call(attempt.staged, survey, long=True)
+            _check_attempt(attempt, task)
+        return staged
+
+    def _check_topics(self, staged: StagedAttempt) -> None:
+        for topic, queue_id in staged.queue_ids.items():
+            self._topics.check_writable(topic, queue_id)
+            count = self._store.deletion_counts[topic]
+            is_deleted = staged.deletion_counts.get(topic, count) != count
+            if is_deleted or staged.log_end - staged.is_older < self._store.deleted_below(topic):
+                raise StagedIllegalError(
+                    f"topic {topic!r} has been deleted since the batch was staged; write it again"
+                )
+
+
+def _check_attempt(attempt: Attempt, task: StagedTask) -> None:
+    """Raises StagedIllegalError for an attempt that is not as it is named."""
+    staged = attempt.staged
+    if attempt.is_gone or not staged.is_sealed or staged.counts != task.counts:
+        raise StagedIllegalError(
+            f"{staged.file.path.name} holds {_told(staged.counts)} of task {task.task}, the "
+            f"commit names {_told(task.counts)}"
+            f"{'' if staged.is_sealed else ', and its end is missing'}: the file was damaged, "
+            "or cut by a crash; write the batch again"
+        )
+
+
+def _named(job: Job, task: StagedTask) -> Attempt:
+    """Raises StagedIllegalError."""
+    attempt = job.attempts.get((task.task, task.token))
+    if attempt is None:
+        raise StagedIllegalError(
+            f"nothing is staged for task {task.task} of batch {job.name.batch_id}: its "
+            "attempt was removed, or never ended; write the batch again"
+        )
+    return attempt
+
+
+def _told(counts: StagedCounts) -> str:
+    return f"{counts.block_count} blocks of {counts.record_count} records, {counts.bytes} bytes"

@@ -1,0 +1,142 @@
+"""The jobs that stage something now, and which of them count.
+
+A writer has one batch at a time on its way, and one job for it. So a job that is new here puts away
+the writer's others, for that batch and for older ones: their drivers are gone, or are rivals of
+this one, of whom one may commit. What a job that was put away sends later is refused, as long as
+that is remembered. A job that nothing is heard of is put away, too; one with an open stream is
+heard of. Lives in memory: after a restart the files tell which attempts there are, and what was put
+away before comes to be known only by their absence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.errors import StagedIllegalError, TooManyJobsError
+from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
+
+PUT_AWAY_MAX = 10_000
+JOBS_MAX = 100_000
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """A staged attempt; whoever works on its file holds the lock."""
+
+    staged: StagedAttempt
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    is_gone: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """A job's attempts by task and task token.
+
+    `holds` counts open streams and a running commit; `bytes` is the disk space of all attempts.
+    """
+
+    name: BatchJob
+    used_ms: float
+    attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
+    holds: int = 0
+    is_committing: bool = False
+    bytes: int = 0
+
+
+class JobTable:
+    """All jobs, the one that was used last at the end."""
+
+    def __init__(self, clock: Clock, idle_ms_max: int) -> None:
+        self._clock = clock
+        self._idle_ms_max = idle_ms_max
+        self._jobs: OrderedDict[BatchJob, Job] = OrderedDict()
+        self._by_writer: dict[str, set[BatchJob]] = {}
+        self._put_away: OrderedDict[BatchJob, str] = OrderedDict()
+
+    def find(self, name: BatchJob) -> Job | None:
+        """The job, if something of it is here."""
+        return self._jobs.get(name)
+
+    def check_wanted(self, name: BatchJob) -> None:
+        """Raises StagedIllegalError for a job that was put away."""
+        reason = self._put_away.get(name)
+        if reason is not None:
+            raise StagedIllegalError(
+                f"what this job staged of batch {name.batch_id} of writer {name.writer_id!r} was "
+                f"removed: {reason}"
+            )
+
+    def use(self, name: BatchJob) -> Job:
+        """The job, which is heard of now.
+
+        Raises StagedIllegalError for one that was put away, TooManyJobsError for a new one.
+        """
+        self.check_wanted(name)
+        job = self._jobs.get(name)
+        if job is None:
+            if len(self._jobs) >= JOBS_MAX:
+                raise TooManyJobsError(JOBS_MAX)
+            job = self._jobs[name] = Job(name, 0)
+            self._by_writer.setdefault(name.writer_id, set()).add(name)
+        job.used_ms = self._clock.monotonic_ms()
+        self._jobs.move_to_end(name)
+        return job
+
+    def rivals(self, name: BatchJob) -> list[BatchJob]:
+        """The writer's other jobs for this batch and older ones that a new job puts away."""
+        names = self._by_writer.get(name.writer_id, ())
+        return [
+            other
+            for other in names
+            if other != name
+            and other.batch_id <= name.batch_id
+            and not self._jobs[other].is_committing
+        ]
+
+    def up_to(self, writer_id: str, batch_id: int) -> list[BatchJob]:
+        """The writer's jobs for this batch and older ones."""
+        names = self._by_writer.get(writer_id, ())
+        return [name for name in names if name.batch_id <= batch_id]
+
+    def idle(self) -> Iterator[BatchJob]:
+        """Jobs that nothing was heard of for too long."""
+        for name, job in list(self._jobs.items()):
+            if self._idle_ms(job) < self._idle_ms_max:
+                return
+            if job.holds:
+                self.use(name)
+            else:
+                yield name
+
+    def is_idle(self, name: BatchJob) -> bool:
+        """Whether nothing was heard of a job for too long."""
+        job = self._jobs.get(name)
+        return job is not None and not job.holds and self._idle_ms(job) >= self._idle_ms_max
+
+    def _idle_ms(self, job: Job) -> float:
+        return self._clock.monotonic_ms() - job.used_ms
+
+    def put_away(self, name: BatchJob, reason: str) -> list[Attempt]:
+        """Forget a job; return its attempts, whose files may go."""
+        job = self._jobs.pop(name, None)
+        self._put_away[name] = reason
+        while len(self._put_away) > PUT_AWAY_MAX:
+            self._put_away.popitem(last=False)
+        if job is None:
+            return []
+        names = self._by_writer[name.writer_id]
+        names.discard(name)
+        if not names:
+            del self._by_writer[name.writer_id]
+        return list(mark_gone(job.attempts.values()))
+
+
+def mark_gone(attempts: Iterable[Attempt]) -> Iterator[Attempt]:
+    """The attempts, on which nobody begins to work any more."""
+    for attempt in attempts:
+        attempt.is_gone = True
+        yield attempt

@@ -1,0 +1,154 @@
+"""The ledger's file: `config/batchLedger.journal`.
+
+Maps: a writer's id to its last decided batch, and beside them the offset in the batches' queue
+before which every decision is carried out. A save adds a line for each entry that has changed, and
+the offset in the last one. So what a crash tears off is in the log, from the offset on that the
+file still tells. Of a writer's lines the last one counts; when more lines are dead than alive, the
+file is replaced. If lines are damaged, the offset that stands before them is told, and the start
+reads from the log what they said, as far as cleaning has left it there.
+
+Earlier versions kept `config/batchLedger.json`, which is read once, and then removed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocketpy_broker.services.config_files.file import ConfigFile
+from rocketpy_broker.services.config_files.journal import Journal, JournalContent
+from rocketpy_broker.services.config_files.json_fields import as_long, as_object
+from rocketpy_broker.store.files import durable
+
+WRITER_ID, BATCH_ID, TIMESTAMP = "writerId", "batchId", "timestamp"
+RECORD_COUNT, STORED_COUNT, IS_SINGLE = "recordCount", "storedCount", "isSingle"
+NEXT_OFFSET, JOB_TOKEN = "nextOffset", "jobToken"
+WRITERS = "writers"
+# Few dead lines are no reason to replace a file.
+DEAD_LINES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A writer's last decided batch.
+
+    `timestamp_ms` is the wall time of the decision, `record_count` its messages, `stored_count`
+    those of them that are stored: fewer, and the batch is incomplete. A writer that `is_single`
+    writes one batch only and never comes back. `job_token` tells who committed it; 0 where that is
+    not known.
+    """
+
+    batch_id: int
+    timestamp_ms: int
+    record_count: int = 0
+    stored_count: int = 0
+    is_single: bool = False
+    job_token: int = 0
+
+    def to_json(self, writer_id: str) -> dict[str, object]:
+        """The line of a writer."""
+        line: dict[str, object] = {
+            WRITER_ID: writer_id,
+            BATCH_ID: self.batch_id,
+            TIMESTAMP: self.timestamp_ms,
+            RECORD_COUNT: self.record_count,
+            STORED_COUNT: self.stored_count,
+            JOB_TOKEN: self.job_token,
+        }
+        return {**line, IS_SINGLE: True} if self.is_single else line
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> LedgerEntry:
+        """Of a line, or of an entry in a file of an earlier version. Raises ValueError."""
+        return cls(
+            as_long(line[BATCH_ID]),
+            as_long(line[TIMESTAMP]),
+            as_long(line.get(RECORD_COUNT, 0)),
+            as_long(line.get(STORED_COUNT, 0)),
+            bool(line.get(IS_SINGLE, False)),
+            as_long(line.get(JOB_TOKEN, 0)),
+        )
+
+
+class LedgerFile:
+    """The file, and what stands in it. After `load` only saves change it, one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._journal = Journal(folder / "batchLedger.journal")
+        self._old_path = folder / "batchLedger.json"
+        self.entries: dict[str, LedgerEntry] = {}
+        self.next_offset = 0
+        self._line_count = 0
+        self._must_replace = True
+
+    def load(self) -> None:
+        """Read the file, or that of an earlier version. Raises ConfigFileError, OSError."""
+        content = self._journal.load()
+        if content is not None:
+            self._take(content)
+        else:
+            old = ConfigFile(self._old_path, (WRITERS, NEXT_OFFSET)).load(_of_old_file)
+            if old is not None:
+                self._take(old)
+                self._replace()
+        for path in (self._old_path, self._old_path.with_name(self._old_path.name + ".bak")):
+            if path.exists():
+                durable.remove_file(path)
+
+    def _take(self, content: JournalContent) -> None:
+        for number, line in enumerate(content.lines):
+            if WRITER_ID in line:
+                self.entries[line[WRITER_ID]] = LedgerEntry.from_json(line)
+            elif NEXT_OFFSET in line and number < content.sound_count:
+                self.next_offset = line[NEXT_OFFSET]
+        self._line_count = len(content.lines)
+        self._must_replace = content.is_damaged
+
+    def is_too_long(self, forgotten_count: int) -> bool:
+        """Whether it is to be replaced, once so many of its writers are forgotten."""
+        alive = len(self.entries) - forgotten_count
+        return self._line_count - alive > max(alive, DEAD_LINES)
+
+    def save(
+        self, entries: Mapping[str, LedgerEntry], next_offset: int, forgotten: Iterable[str]
+    ) -> None:
+        """Forget writers, take in entries and the offset, and save that. Blocks.
+
+        Raises OSError; what it was called with is then saved by the next call.
+        """
+        for writer_id in forgotten:
+            self.entries.pop(writer_id, None)
+        self.entries.update(entries)
+        self.next_offset = next_offset
+        if self._must_replace or self.is_too_long(0):
+            self._replace()
+            return
+        # Should this fail, nobody knows what of it is on the disk.
+        self._must_replace = True
+        self._journal.append(_lines(entries, next_offset))
+        self._must_replace = False
+        self._line_count += len(entries) + 1
+
+    def _replace(self) -> None:
+        self._must_replace = True
+        self._journal.replace(_lines(self.entries, self.next_offset))
+        self._must_replace = False
+        self._line_count = len(self.entries) + 1
+
+
+def _lines(entries: Mapping[str, LedgerEntry], next_offset: int) -> Iterator[dict[str, object]]:
+    lines = (entry.to_json(writer_id) for writer_id, entry in entries.items())
+    return itertools.chain(lines, [{NEXT_OFFSET: next_offset}])
+
+
+def _of_old_file(content: Mapping[str, Any]) -> JournalContent:
+    """What batchLedger.json holds, as lines. Raises ValueError."""
+    lines: list[dict[str, Any]] = []
+    for writer_id, entry in as_object(content.get(WRITERS)).items():
+        if BATCH_ID in as_object(entry) and TIMESTAMP in entry:
+            lines.append(LedgerEntry.from_json(entry).to_json(writer_id))
+    lines.append({NEXT_OFFSET: as_long(content.get(NEXT_OFFSET, 0))})
+    return JournalContent(lines, len(lines))

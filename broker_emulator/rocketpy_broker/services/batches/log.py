@@ -1,0 +1,182 @@
+"""The batches' own queue in the log: a record for each decision, and one when it is carried out.
+
+Entry: a message whose body is JSON, with the tag `decision` or `completion`. A decision names the
+attempts that count, so that a start can carry it out from their staging files; a completion tells
+how many messages were stored. A decision that a crash has torn is cut away with the log's tail and
+has never been. Read at the start, written by `BatchService` alone; no client gets to see it. Holds
+no state. Decisions of the old kind name ranges of prepared records; see `old_kind`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.services.topics.system import BATCHES_TOPIC
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.prepared import PreparedRange
+from rocketpy_broker.store.staging.area import BatchJob
+from rocketpy_broker.store.staging.file import StagedCounts
+from rocketpy_broker.store.values import AppendResult, GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record
+from rocketpy_proto.record.properties import TAGS
+
+logger = logging.getLogger(__name__)
+BATCHES_QUEUE = QueueKey(BATCHES_TOPIC, 0)
+DECISION, COMPLETION = "decision", "completion"
+_READ_BYTES = 1 << 20
+# As many as a decision of 4 MiB has room for, and more.
+TASKS_MAX = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTask:
+    """The attempt at a task that counts, and what it has staged."""
+
+    task: int
+    token: int
+    counts: StagedCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a job wants to be visible, in the order of `tasks`: all of it, once, or nothing.
+
+    `ranges` are those of a batch of the old kind.
+    """
+
+    job: BatchJob
+    tasks: tuple[StagedTask, ...] = ()
+    is_single: bool = False
+    ranges: tuple[PreparedRange, ...] = ()
+
+    @property
+    def record_count(self) -> int:
+        """Messages of the whole batch."""
+        staged = sum(task.counts.record_count for task in self.tasks)
+        return staged + sum(wanted.record_count for wanted in self.ranges)
+
+    def to_json(self) -> bytes:
+        """The body of its decision. In pieces, so that others have their turns meanwhile."""
+        tasks = ",".join(
+            f"[{task.task},{task.token},{task.counts.block_count},{task.counts.record_count},"
+            f"{task.counts.bytes}]"
+            for task in self.tasks
+        )
+        head = {
+            "writerId": self.job.writer_id,
+            "batchId": self.job.batch_id,
+            "jobToken": self.job.token,
+            "isSingle": self.is_single,
+        }
+        return f'{json.dumps(head)[:-1]},"tasks":[{tasks}]}}'.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A batch that is decided, and where its record lies."""
+
+    batch: Batch
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A batch of which everything is stored that can be: `stored_count` messages, None for all.
+
+    It tells what its decision does, as far as that is needed where the decision was damaged.
+    """
+
+    job: BatchJob
+    stored_count: int | None
+    record_count: int
+    is_single: bool
+    store_timestamp_ms: int
+
+
+class BatchLog:
+    """Writes the records and reads them."""
+
+    def __init__(self, store: MessageStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def append_decision(self, batch: Batch, body: bytes) -> Decision:
+        """Decide; `body` is the batch as JSON.
+
+        Raises what `MessageStore.append` does; then nothing is decided.
+        """
+        stored = self._append(DECISION, body)
+        return Decision(
+            batch, stored.queue_offset, stored.physical_offset, stored.store_timestamp_ms
+        )
+
+    def append_completion(self, batch: Batch, stored_count: int) -> AppendResult:
+        """Spare the next start this batch. Raises what `MessageStore.append` does."""
+        content = {
+            "writerId": batch.job.writer_id,
+            "batchId": batch.job.batch_id,
+            "jobToken": batch.job.token,
+            "isSingle": batch.is_single,
+            "recordCount": batch.record_count,
+            "storedCount": stored_count,
+        }
+        return self._append(COMPLETION, json.dumps(content, separators=(",", ":")).encode())
+
+    def _append(self, tag: str, body: bytes) -> AppendResult:
+        record = Record(
+            BATCHES_TOPIC,
+            0,
+            body,
+            {TAGS: tag},
+            born_timestamp_ms=self._clock.now_ms(),
+            born_host=self._store.store_host,
+            store_host=self._store.store_host,
+        )
+        block = RecordBlock.parse(bytearray(encode_record(record)))
+        return self._store.append(BATCHES_QUEUE, block)
+
+    def read(self, offset: int) -> Iterator[Decision | Completion]:
+        """Everything from `offset` of the queue on that is still there."""
+        bounds = self._store.range_of(BATCHES_QUEUE)
+        # Behind the end: the queue was lost, and renumbered.
+        offset = bounds.min_offset if offset > bounds.max_offset else offset
+        offset = max(offset, bounds.min_offset)
+        while offset < bounds.max_offset:
+            found = self._store.get_message(
+                BATCHES_QUEUE, offset, bounds.max_offset, ReadLimits.of_bytes(_READ_BYTES)
+            )
+            if found.status is GetMessageStatus.FOUND:
+                data = b"".join(bytes(part) for part in found.parts)
+                position = 0
+                for size in found.sizes.tolist():
+                    yield _of_record(decode_record(data, position).record)
+                    position += size
+            else:
+                logger.critical("a decision about a batch is lost: %s %d", BATCHES_TOPIC, offset)
+            offset = found.next_offset
+
+
+def _of_record(record: Record) -> Decision | Completion:
+    content = json.loads(record.body)
+    job = BatchJob(content["writerId"], content["batchId"], content.get("jobToken", 0))
+    is_single = content.get("isSingle", False)
+    if record.properties.get(TAGS) == COMPLETION:
+        stored_count = content.get("storedCount")
+        record_count = content.get("recordCount", stored_count or 0)
+        return Completion(job, stored_count, record_count, is_single, record.store_timestamp_ms)
+    tasks = tuple(
+        StagedTask(task, token, StagedCounts(block_count, record_count, bytes_))
+        for task, token, block_count, record_count, bytes_ in content.get("tasks", ())
+    )
+    ranges = tuple(
+        PreparedRange(QueueKey(topic, queue_id), offset, length, record_count)
+        for topic, queue_id, offset, length, record_count in content.get("ranges", ())
+    )
+    batch = Batch(job, tasks, is_single, ranges)
+    return Decision(batch, record.queue_offset, record.physical_offset, record.store_timestamp_ms)

@@ -1,0 +1,72 @@
+"""Batches of the old kind, decided by a broker before 0.2 that stopped before they were stored.
+
+Their blocks lie in the log as prepared records, which the decision names by ranges; each is
+appended once more as a committed record that names its place. How far that came is found in the log
+at every try, so nothing is kept. No new ones are made: this goes with the stores that hold some.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocketpy_broker.clock import give_way
+from rocketpy_broker.services.batches.log import Decision
+from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.store.message_store import MessageStore
+
+
+@dataclass(slots=True)
+class Progress:
+    """`stored_count` records are stored, up to `log_end`; `offset` in range `index` comes next."""
+
+    stored_count: int
+    log_end: int
+    index: int = 0
+    offset: int = 0
+
+
+class OldKind:
+    """Finishes them."""
+
+    def __init__(self, store: MessageStore, appends: AppendService) -> None:
+        self._store = store
+        self._appends = appends
+
+    async def run(self, decision: Decision) -> Progress:
+        """Append what is not appended yet. Raises StoreError; calling again goes on from there."""
+        progress = await self._progress(decision)
+        ranges = decision.batch.ranges
+        while progress.index < len(ranges):
+            await self._appends.room()
+            wanted = ranges[progress.index]
+            begin = max(progress.offset, wanted.offset)
+            part = self._store.prepared.committed_part(wanted, begin)
+            if part.block is not None:
+                result = self._store.append(wanted.queue, part.block)
+                progress.log_end = result.end_offset
+                progress.stored_count += result.record_count
+            progress.offset = part.end
+            if part.end >= wanted.end:
+                progress.index, progress.offset = progress.index + 1, 0
+            await give_way()
+        return progress
+
+    async def _progress(self, decision: Decision) -> Progress:
+        ranges = decision.batch.ranges
+        begins = np.array([wanted.offset for wanted in ranges], np.int64)
+        ends = np.array([wanted.end for wanted in ranges], np.int64)
+        order = np.argsort(begins)
+        progress = Progress(0, self._store.positions().log_end)
+        for committed in self._store.prepared.committed_from(decision.physical_offset):
+            places = np.searchsorted(begins[order], committed, "right") - 1
+            own = np.flatnonzero((places >= 0) & (committed < ends[order][places]))
+            if len(own):
+                progress.index = int(order[places[own[-1]]])
+                progress.offset = self._store.prepared.end_of(int(committed[own[-1]]))
+                progress.stored_count += len(own)
+            await give_way()
+        if progress.offset >= ranges[progress.index].end:
+            progress.index, progress.offset = progress.index + 1, 0
+        return progress

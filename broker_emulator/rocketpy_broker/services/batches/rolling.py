@@ -1,0 +1,227 @@
+"""Rolling forward: the messages of a decided batch, from its staging files into the log.
+
+Frame by frame, in the order of the decision, each as an ordinary append; others have their turn in
+between. The next frame is read and checked on a thread while one is appended. Each record carries
+its number within the decision, so after a crash a start finds the last one that is in the log, and
+goes on behind it. A frame that cannot be had is named in the log of the broker and passed over; the
+batch is then incomplete, which its completion tells.
+Source: spec/storage.md section 2.3 for the field; row S10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+
+from rocketpy_broker.clock import Clock, give_way, resolve
+from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.services.batches.log import Batch, Decision, StagedTask
+from rocketpy_broker.services.batches.old_kind import OldKind
+from rocketpy_broker.services.batches.staging import StagingService
+from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.numbered import first_number
+from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.staging.area import StagedAttempt
+from rocketpy_broker.store.staging.file import Unreadable
+from rocketpy_broker.store.staging.frames import FRAME_BYTES, StagedRecords
+from rocketpy_broker.tasks import to_end
+
+logger = logging.getLogger(__name__)
+# With these a file will not be read tomorrow either.
+LOST_ERRNOS = (errno.ENOENT, errno.EIO, errno.ENOTDIR, errno.EISDIR)
+PROGRESS_MS = 10_000
+PARTS_MAX = 256
+# Calls that are answered in one turn.
+WAKE_COUNT = 50
+
+
+class Pending:
+    """A decided batch that is on its way.
+
+    `passed` records of it have been appended or given up, `stored_count` of them are in the log,
+    which has to be on disk up to `log_end` for them. `hindrance` is what holds it up.
+    """
+
+    def __init__(
+        self, decision: Decision, attempts: Mapping[tuple[int, int], StagedAttempt], log_end: int
+    ) -> None:
+        self.decision = decision
+        self.attempts = attempts
+        self.log_end = log_end
+        self.passed = 0
+        self.stored_count = 0
+        self.hindrance = ""
+        self.is_done = False
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    async def wait(self, clock: Clock, wait_ms_max: int) -> None:
+        """Return when it is done, or when the time is up."""
+        if self.is_done or wait_ms_max <= 0:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        timer = clock.call_later(wait_ms_max, lambda: resolve(waiter))
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+    async def wake(self) -> None:
+        """It is done: let go on who waits, some in each turn."""
+        self.is_done = True
+        for number, waiter in enumerate(list(self._waiters), 1):
+            resolve(waiter)
+            if number % WAKE_COUNT == 0:
+                await give_way()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a file gives next; `before` counts the batch's records before it."""
+
+    before: int
+    records: StagedRecords | Unreadable
+
+
+class RollForward:
+    """Carries decisions out."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appends: AppendService,
+        staging: StagingService,
+        old_kind: OldKind,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._appends = appends
+        self._staging = staging
+        self._old_kind = old_kind
+        self._clock = clock
+
+    async def run(self, pending: Pending) -> None:
+        """Append what is not appended yet. Raises StoreError; calling again goes on from there."""
+        if pending.decision.batch.ranges:
+            progress = await self._old_kind.run(pending.decision)
+            pending.stored_count, pending.log_end = progress.stored_count, progress.log_end
+            return
+        told_ms = self._clock.monotonic_ms()
+        parts = _parts(pending.decision.batch, pending.attempts, pending.passed)
+        with contextlib.closing(parts):
+            some = await self._staging.in_thread(lambda: _some(parts))
+            while some:
+                following = self._staging.begin_in_thread(lambda: _some(parts))
+                try:
+                    for part in some:
+                        await self._append(pending, part)
+                        await give_way()
+                finally:
+                    # A generator is not closed while a thread is in it.
+                    some = await to_end(following)
+                if self._clock.monotonic_ms() - told_ms >= PROGRESS_MS:
+                    told_ms = self._clock.monotonic_ms()
+                    self._tell(pending)
+
+    async def _append(self, pending: Pending, part: _Part) -> None:
+        decision, records = pending.decision, part.records
+        if isinstance(records, Unreadable):
+            _give_up(pending, part.before, records)
+            return
+        await self._appends.room()
+        count = len(records.block)
+        # What a deletion takes, it takes whether it was appended before or not.
+        if decision.physical_offset >= self._store.deleted_below(records.queue.topic):
+            number = first_number(decision.queue_offset, part.before)
+            known = Known(records.found, number)
+            result = self._store.append(records.queue, records.block, known)
+            pending.log_end = result.end_offset
+        pending.stored_count += count
+        pending.passed = part.before + count
+        pending.hindrance = ""
+
+    @staticmethod
+    def _tell(pending: Pending) -> None:
+        batch = pending.decision.batch
+        logger.info(
+            "batch %d of writer %r: %d of %d messages are stored",
+            batch.job.batch_id,
+            batch.job.writer_id,
+            pending.stored_count,
+            batch.record_count,
+        )
+
+
+def _give_up(pending: Pending, before: int, lost: Unreadable) -> None:
+    job = pending.decision.batch.job
+    logger.critical(
+        "batch %d of writer %r is decided, and %d of its messages are lost: %s",
+        job.batch_id,
+        job.writer_id,
+        lost.record_count,
+        lost.reason,
+    )
+    pending.passed = before + lost.record_count
+
+
+def _some(parts: Iterator[_Part]) -> list[_Part]:
+    """The next parts, about a frame of them, so that small ones cost no thread each. Blocks."""
+    some: list[_Part] = []
+    taken_bytes = 0
+    while taken_bytes < FRAME_BYTES and len(some) < PARTS_MAX:
+        part = next(parts, None)
+        if part is None:
+            break
+        some.append(part)
+        if isinstance(part.records, StagedRecords):
+            taken_bytes += len(part.records.block.data)
+    return some
+
+
+def _parts(
+    batch: Batch, attempts: Mapping[tuple[int, int], StagedAttempt], passed: int
+) -> Generator[_Part]:
+    """What comes behind the first `passed` records of a batch. Blocks. Raises StoreClosedError."""
+    before = 0
+    for task in batch.tasks:
+        if passed < before + task.counts.record_count:
+            staged = attempts.get((task.task, task.token))
+            for found in _found(task, staged, max(passed - before, 0)):
+                yield _Part(before + found.first_record, found.records)
+        before += task.counts.record_count
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a file holds from its record `first_record` on."""
+
+    first_record: int
+    records: StagedRecords | Unreadable
+
+
+def _found(task: StagedTask, staged: StagedAttempt | None, begin: int) -> Generator[_Found]:
+    """The records of one file from record `begin` on; all that are named, or why they are not."""
+    place, count = begin, task.counts.record_count
+    reason = "their staging file is missing"
+    try:
+        if staged is not None:
+            reason = f"{staged.file.path} ends before them, or is damaged"
+            with staged.reading() as reader:
+                while reader is not None and place < count:
+                    records = reader.next_records(place)
+                    if records is None or reader.first_record > place:
+                        break
+                    yield _Found(place, records)
+                    place = reader.end_record
+    except OSError as error:
+        if error.errno not in LOST_ERRNOS:
+            raise StoreClosedError(f"a staging file cannot be read: {error}") from error
+        reason = str(error)
+    if place < count:
+        yield _Found(place, Unreadable(place, count - place, reason))

@@ -1,0 +1,53 @@
+"""Builds the room of batches. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.batches.checking import CommitCheck
+from rocketpy_broker.services.batches.ledger import BatchLedger
+from rocketpy_broker.services.batches.old_kind import OldKind
+from rocketpy_broker.services.batches.rolling import RollForward
+from rocketpy_broker.services.batches.service import BatchService
+from rocketpy_broker.services.batches.staging import StagingService
+from rocketpy_broker.services.config_files.saving import Saver
+from rocketpy_broker.services.sending.room import Sending
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.tasks import TaskScope
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Blocks to stage, and batches to commit."""
+
+    staging: StagingService
+    commits: BatchService
+
+
+def build(ground: Ground, topics: TopicConfigManager, sending: Sending) -> Batches:
+    """Batches of one broker. A batch that was decided before goes on while clients come."""
+    config, clock, store = ground.config, ground.clock, ground.store
+    ledger = BatchLedger(
+        config.config_folder,
+        clock,
+        lambda: store.flushed_end,
+        config.writer_idle_ms_max,
+        config.single_writer_idle_ms_max,
+    )
+    staging = StagingService(store, topics, sending.appends, ledger, clock, config)
+    rolling = RollForward(store, sending.appends, staging, OldKind(store, sending.appends), clock)
+    check = CommitCheck(store, topics, staging)
+    commits = BatchService(
+        store, staging, check, rolling, ledger, sending.group_commit, clock, config.limits
+    )
+
+    async def start(scope: TaskScope) -> None:
+        await commits.recover(scope.start)
+        scope.start(commits.run())
+
+    ground.lifecycle.loads.append(ledger.load)
+    ground.lifecycle.starts.append(start)
+    ground.lifecycle.tables.append(Saver(ledger))
+    ground.lifecycle.closes.append(staging.close)
+    return Batches(staging, commits)

@@ -1,0 +1,46 @@
+"""DataVersion: how often, and when last, a table of the configuration was changed.
+
+It lies in the table's own file, so a crash leaves it as old or as new as the table.
+Source: DataVersion, spec/storage.md section 11.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketpy_broker.services.config_files.json_fields import (
+    JsonField,
+    as_long,
+    decode_fields,
+    encode_fields,
+)
+
+_FIELDS = (
+    JsonField("counter", "counter", as_long),
+    JsonField("stateVersion", "state_version", as_long),
+    JsonField("timestamp", "timestamp_ms", as_long),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """The version of one table; `timestamp_ms` since 1970. RocketMQ 4 has no `state_version`."""
+
+    counter: int = 0
+    state_version: int = 0
+    timestamp_ms: int = 0
+
+    def next(self, now_ms: int) -> DataVersion:
+        """The version after one more change."""
+        return DataVersion(self.counter + 1, self.state_version, now_ms)
+
+    def to_json(self) -> dict[str, object]:
+        """`dataVersion` of a file."""
+        return encode_fields(_FIELDS, self)
+
+    @classmethod
+    def from_json(cls, entry: object) -> DataVersion:
+        """Of a file's `dataVersion`, which may be missing. Raises ValueError."""
+        arguments = decode_fields(_FIELDS, entry)
+        del arguments["extra"]
+        return cls(**arguments)

@@ -1,0 +1,111 @@
+"""A table of named entries in a file of its own, changed by requests.
+
+A change is applied to a copy, the copy is saved, and only then the table shows it: what readers see
+has been saved, and a crash takes back only what nobody was told of. Changes that come while a save
+runs wait, and share the next. What is merely noted shows at once and is saved with the next change
+or at the next interval, so a crash before costs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.file import ConfigFile
+from rocketpy_broker.services.config_files.saving import SavePlan, Saver
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(slots=True)
+class _Change(Generic[Entry]):
+    """What becomes of one entry; `refusal` is what `make` has raised."""
+
+    name: str
+    make: Callable[[Entry | None], Entry | None]
+    refusal: BrokerError | None = None
+
+
+class ConfigTable(Generic[Entry]):
+    """Entries, which are never changed themselves, by name.
+
+    `content_of` gives the file's content for entries and version.
+    """
+
+    def __init__(
+        self,
+        file: ConfigFile,
+        clock: Clock,
+        content_of: Callable[[Mapping[str, Entry], DataVersion], Mapping[str, object]],
+    ) -> None:
+        self._file = file
+        self._clock = clock
+        self._content_of = content_of
+        self.entries: dict[str, Entry] = {}
+        self.version = DataVersion()
+        self.saver = Saver(self)
+        # Called after changes have been saved, and show.
+        self.on_change: Callable[[], None] = lambda: None
+        self._changes: list[_Change[Entry]] = []
+        self._noted_count = 0
+        self._saved_count = 0
+
+    async def change(self, name: str, make: Callable[[Entry | None], Entry | None]) -> None:
+        """Let an entry be what `make` makes of it; None stands for no entry. Durable on return.
+
+        `make` may raise BrokerError. Raises that, or OSError; then nothing has changed. The change
+        may yet come when who waits for it is cancelled.
+        """
+        change = _Change(name, make)
+        self._changes.append(change)
+        await self.saver.save()
+        if change.refusal is not None:
+            raise change.refusal
+
+    def note(self, entries: Mapping[str, Entry]) -> None:
+        """Take in entries that may be saved later."""
+        self.entries.update(entries)
+        self.version = self.version.next(self._clock.now_ms())
+        self._noted_count += 1
+
+    def plan_save(self) -> SavePlan | None:
+        """All changes that wait, and what was noted."""
+        changes, self._changes = self._changes, []
+        changed: dict[str, Entry | None] = {}
+        version = self.version
+        for change in changes:
+            old = changed[change.name] if change.name in changed else self.entries.get(change.name)
+            try:
+                changed[change.name] = change.make(old)
+                version = version.next(self._clock.now_ms())
+            except BrokerError as error:
+                change.refusal = error
+        noted_count = self._noted_count
+        if not changed and noted_count == self._saved_count:
+            return None
+        entries = dict(self.entries)
+        _apply(entries, changed)
+        content = self._content_of(entries, version)
+
+        def saved() -> None:
+            _apply(self.entries, changed)
+            # Others may have been noted meanwhile.
+            noted = self._noted_count - noted_count
+            self.version = version if not noted else version.next(self._clock.now_ms())
+            self._saved_count = noted_count
+            if changed:
+                self.on_change()
+
+        return SavePlan(lambda: self._file.save(content), saved)
+
+
+def _apply(entries: dict[str, Entry], changed: Mapping[str, Entry | None]) -> None:
+    for name, entry in changed.items():
+        if entry is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = entry

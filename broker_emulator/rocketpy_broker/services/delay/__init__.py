@@ -1,0 +1,1 @@
+"""Delayed messages: so far the offsets that RocketMQ keeps of them."""

@@ -1,0 +1,96 @@
+"""How far each delay level has been delivered: `config/delayOffset.json`.
+
+Offsets are kept in memory and saved on schedule and at a clean stop; a crash loses the last
+seconds of progress, so that messages delivered since are delivered again, never left out.
+Source: ScheduleMessageService, spec/storage.md sections 11.5 and 13.3; row B01.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.file import ConfigFile
+from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
+from rocketpy_broker.services.config_files.saving import SavePlan
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_broker.store.values import QueueKey, QueueRange
+
+logger = logging.getLogger(__name__)
+DATA_VERSION = "dataVersion"
+TABLE = "offsetTable"
+# delayOffsetUpdateVersionStep: so many updates make one change of the data version.
+UPDATES_PER_VERSION = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What delayOffset.json holds."""
+
+    version: DataVersion
+    table: dict[int, int]
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
+        table = as_object(content.get(TABLE))
+        return cls(
+            DataVersion.from_json(content.get(DATA_VERSION)),
+            {as_int(level): as_long(offset) for level, offset in table.items()},
+        )
+
+
+class DelayOffsetManager:
+    """Delay level (from 1) -> next offset in queue level - 1 of SCHEDULE_TOPIC_XXXX."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._file = ConfigFile(folder / "delayOffset.json", (DATA_VERSION, TABLE))
+        self._clock = clock
+        self._table: dict[int, int] = {}
+        self._version = DataVersion()
+        self._updates = 0
+        self._saved_updates = 0
+
+    def load(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
+        """Read the file, if there is one, and move offsets that lie outside their queue into it.
+
+        Raises ConfigFileError.
+        """
+        loaded = self._file.load(_Loaded.from_json)
+        if loaded is None:
+            return
+        self._table, self._version = loaded.table, loaded.version
+        for level, offset in loaded.table.items():
+            bounds = range_of(QueueKey(SCHEDULE_TOPIC, level - 1))
+            inside = min(max(offset, bounds.min_offset), bounds.max_offset)
+            if inside != offset:
+                logger.warning("delay level %d: offset %d becomes %d", level, offset, inside)
+                self.update(level, inside)
+
+    def next_offset(self, level: int) -> int:
+        """Where to go on delivering; 0 for a level that never was."""
+        return self._table.get(level, 0)
+
+    def update(self, level: int, offset: int) -> None:
+        """Everything of `level` below `offset` has been delivered."""
+        self._table[level] = offset
+        self._updates += 1
+        if self._updates % UPDATES_PER_VERSION == 0:
+            self._version = self._version.next(self._clock.now_ms())
+
+    def plan_save(self) -> SavePlan | None:
+        """Save what has changed."""
+        updates = self._updates
+        if updates == self._saved_updates:
+            return None
+        table = {str(level): offset for level, offset in self._table.items()}
+        content = {DATA_VERSION: self._version.to_json(), TABLE: table}
+
+        def saved() -> None:
+            self._saved_updates = updates
+
+        return SavePlan(lambda: self._file.save(content), saved)

@@ -1,0 +1,1 @@
+"""Subscription groups: which there are and how each one consumes."""

@@ -1,0 +1,70 @@
+"""The configuration of one consumer group, and its entry in `config/subscriptionGroup.json`.
+
+Holds no state. Source: SubscriptionGroupConfig, spec/storage.md section 11.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rocketpy_broker.services.config_files.json_fields import (
+    JsonField,
+    as_bool,
+    as_int,
+    as_long,
+    as_object,
+    as_texts,
+    decode_fields,
+    encode_fields,
+)
+
+_FIELDS = (
+    JsonField("consumeEnable", "consume_enable", as_bool),
+    JsonField("consumeFromMinEnable", "consume_from_min_enable", as_bool),
+    JsonField("consumeBroadcastEnable", "consume_broadcast_enable", as_bool),
+    JsonField("consumeMessageOrderly", "consume_message_orderly", as_bool),
+    JsonField("consumeTimeoutMinute", "consume_timeout_minute", as_int),
+    JsonField("retryQueueNums", "retry_queue_nums", as_int),
+    JsonField("retryMaxTimes", "retry_max_times", as_int),
+    JsonField("groupRetryPolicy", "group_retry_policy", as_object),
+    JsonField("brokerId", "broker_id", as_long),
+    JsonField("whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly", as_long),
+    JsonField("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed_enable", as_bool),
+    JsonField("groupSysFlag", "group_sys_flag", as_int),
+    JsonField("attributes", "attributes", as_texts),
+)
+
+
+def _customized() -> Mapping[str, object]:
+    return {"type": "CUSTOMIZED"}
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroupConfig:
+    """RocketMQ's SubscriptionGroupConfig. `extra` are fields that this broker does not know."""
+
+    group: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    consume_timeout_minute: int = 15
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    group_retry_policy: Mapping[str, object] = field(default_factory=_customized)
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """The entry of subscriptionGroup.json."""
+        return {**self.extra, **encode_fields(_FIELDS, self), "groupName": self.group}
+
+    @classmethod
+    def from_json(cls, group: str, entry: object) -> SubscriptionGroupConfig:
+        """An entry of subscriptionGroup.json. Raises ValueError."""
+        return cls(group, **decode_fields(_FIELDS, entry, "groupName"))

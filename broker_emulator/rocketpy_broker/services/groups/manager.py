@@ -1,0 +1,176 @@
+"""The consumer groups of this broker: `config/subscriptionGroup.json`.
+
+A change that somebody asks for is on disk before it shows and is answered. A group that comes to be
+by its first use shows at once, and is saved before that use is answered. But a full disk does not
+keep it from consuming: the table is then saved with the next schedule, and a crash before costs
+nothing but the group's defaults.
+Rows B01, C01 and G01 (the group's configuration).
+Source: SubscriptionGroupManager, spec/storage.md sections 11.4 and 12.2.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.errors import (
+    ParameterIllegalError,
+    PermissionDeniedError,
+    SubscriptionGroupNotExistError,
+)
+from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.file import ConfigFile, Entries
+from rocketpy_broker.services.config_files.json_fields import as_object
+from rocketpy_broker.services.config_files.saving import Saver
+from rocketpy_broker.services.config_files.table import ConfigTable
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+
+logger = logging.getLogger(__name__)
+GROUP_BYTES_MAX = 120
+GROUP_PATTERN = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{GROUP_BYTES_MAX}}}")
+# Every broker has these, from its start on.
+PREDEFINED = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+DATA_VERSION = "dataVersion"
+TABLE = "subscriptionGroupTable"
+FORBIDDEN = "forbiddenTable"
+
+
+def check_group(group: str) -> None:
+    """Raises ParameterIllegalError for a name that no consumer group may have."""
+    if not GROUP_PATTERN.fullmatch(group):
+        accepted = f"1 to {GROUP_BYTES_MAX} of the characters a-z A-Z 0-9 _ - % |"
+        raise ParameterIllegalError("consumer_group", group, accepted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What subscriptionGroup.json holds."""
+
+    version: DataVersion
+    groups: dict[str, SubscriptionGroupConfig]
+    forbidden: Mapping[str, object]
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
+        table = as_object(content.get(TABLE))
+        return cls(
+            DataVersion.from_json(content.get(DATA_VERSION)),
+            {group: SubscriptionGroupConfig.from_json(group, table[group]) for group in table},
+            as_object(content.get(FORBIDDEN)),
+        )
+
+
+class SubscriptionGroupManager:
+    """The table of groups. The forbidden table (group -> topic -> bits) is kept as it is."""
+
+    def __init__(
+        self, folder: Path, clock: Clock, *, auto_create_subscription_group: bool = True
+    ) -> None:
+        self._file = ConfigFile(folder / "subscriptionGroup.json", (DATA_VERSION, TABLE, FORBIDDEN))
+        self._auto_create = auto_create_subscription_group
+        self._table = ConfigTable(self._file, clock, self._content_of)
+        self._table.on_change = self._on_change
+        self._groups = self._table.entries
+        self._groups.update({group: SubscriptionGroupConfig(group) for group in PREDEFINED})
+        self._forbidden: Mapping[str, object] = {}
+        self._forbidden_next: Mapping[str, object] = {}
+
+    @property
+    def saver(self) -> Saver:
+        """Saves what was changed."""
+        return self._table.saver
+
+    def load(self) -> None:
+        """Read the file, if there is one. Raises ConfigFileError."""
+        loaded = self._file.load(_Loaded.from_json)
+        if loaded is not None:
+            self._groups.update(loaded.groups)
+            self._forbidden, self._table.version = loaded.forbidden, loaded.version
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def get(self, group: str) -> SubscriptionGroupConfig:
+        """The group's configuration. Raises SubscriptionGroupNotExistError."""
+        found = self._groups.get(group)
+        if found is None:
+            raise SubscriptionGroupNotExistError(group)
+        return found
+
+    def get_or_create(self, group: str) -> SubscriptionGroupConfig:
+        """The group's configuration, made with defaults at its first use if that is allowed.
+
+        `save_new` saves it. Raises SubscriptionGroupNotExistError, ParameterIllegalError.
+        """
+        if group in self._groups or not self._auto_create:
+            return self.get(group)
+        check_group(group)
+        created = SubscriptionGroupConfig(group)
+        self._table.note({group: created})
+        return created
+
+    async def save_new(self) -> None:
+        """Save groups that came to be by their first use; a full disk makes them wait."""
+        try:
+            await self.saver.save()
+        except OSError as error:
+            logger.warning("new groups could not be saved yet: %s", error)
+
+    def list(self) -> list[SubscriptionGroupConfig]:
+        """All groups by name."""
+        return [self._groups[name] for name in sorted(self._groups)]
+
+    async def update(self, config: SubscriptionGroupConfig) -> None:
+        """Create or change a group; durable on return.
+
+        Raises ParameterIllegalError, OSError; then nothing has changed.
+        """
+        check_group(config.group)
+        if config.retry_queue_nums < 0:
+            raise ParameterIllegalError("retry_queue_nums", config.retry_queue_nums, "0 or more")
+
+        def changed(old: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
+            return config if old is None else replace(config, extra={**old.extra, **config.extra})
+
+        await self._table.change(config.group, changed)
+
+    async def delete(self, group: str) -> None:
+        """Remove a group; durable on return. Its progress is the consumer offsets' business.
+
+        Raises SubscriptionGroupNotExistError, PermissionDeniedError, OSError.
+        """
+        self.get(group)
+        if group in PREDEFINED:
+            raise PermissionDeniedError(f"group {group!r} is the broker's own and stays")
+        await self._table.change(group, lambda _old: None)
+
+    def _content_of(
+        self, groups: Mapping[str, SubscriptionGroupConfig], version: DataVersion
+    ) -> Mapping[str, object]:
+        # A group that is deleted takes its topics along; those of one that never was are kept.
+        gone = self._groups.keys() - groups.keys()
+        self._forbidden_next = {
+            group: topics for group, topics in self._forbidden.items() if group not in gone
+        }
+        return {
+            DATA_VERSION: version.to_json(),
+            TABLE: Entries(groups, SubscriptionGroupConfig.to_json),
+            FORBIDDEN: self._forbidden_next,
+        }
+
+    def _on_change(self) -> None:
+        self._forbidden = self._forbidden_next

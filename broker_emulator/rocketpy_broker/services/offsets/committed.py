@@ -1,0 +1,122 @@
+"""The progress of consumer groups: `config/consumerOffset.json`.
+
+Offsets are kept in memory and saved every few seconds and at a clean stop; a crash loses the last
+seconds of progress, never a message. A save copies the outer table only; what it has taken of it is
+copied by the next commit that changes it. For Spark the checkpoint is the truth, and this table
+what every other tool sees of it. RocketMQ's files are read as they are; `groupTopicMap`, which it
+derives from the table, is neither read nor written.
+Source: ConsumerOffsetManager, spec/storage.md section 11.3; rows B05, C10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.file import ConfigFile, Entries
+from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
+from rocketpy_broker.services.config_files.saving import SavePlan
+
+NOT_COMMITTED = -1
+SEPARATOR = "@"
+DATA_VERSION = "dataVersion"
+TABLE = "offsetTable"
+DERIVED = "groupTopicMap"
+# consumerOffsetUpdateVersionStep: so many commits make one change of the data version.
+COMMITS_PER_VERSION = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What consumerOffset.json holds. RocketMQ 4 writes no data version."""
+
+    version: DataVersion
+    table: dict[str, dict[int, int]]
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
+        return cls(
+            DataVersion.from_json(content.get(DATA_VERSION)),
+            {
+                key: {as_int(queue_id): as_long(offset) for queue_id, offset in entry.items()}
+                for key, entry in (
+                    (key, as_object(queues))
+                    for key, queues in as_object(content.get(TABLE)).items()
+                )
+            },
+        )
+
+
+class ConsumerOffsetManager:
+    """topic@group -> queue id -> next offset to consume."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._file = ConfigFile(folder / "consumerOffset.json", (DATA_VERSION, TABLE, DERIVED))
+        self._clock = clock
+        self._table: dict[str, dict[int, int]] = {}
+        # Keys of offsets that no save has taken: only these may be changed in place.
+        self._own: set[str] = set()
+        self._version = DataVersion()
+        self._commits = 0
+        self._change_count = 0
+        self._saved_count = 0
+
+    def load(self) -> None:
+        """Read the file, if there is one. Raises ConfigFileError."""
+        loaded = self._file.load(_Loaded.from_json)
+        if loaded is not None:
+            self._table, self._version = loaded.table, loaded.version
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the next offset of a queue."""
+        key = topic + SEPARATOR + group
+        if key not in self._own:
+            self._own.add(key)
+            self._table[key] = dict(self._table.get(key, {}))
+        self._table[key][queue_id] = offset
+        self._change_count += 1
+        self._commits += 1
+        if self._commits % COMMITS_PER_VERSION == 0:
+            self._version = self._version.next(self._clock.now_ms())
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The next offset of a queue, or NOT_COMMITTED."""
+        return self._table.get(topic + SEPARATOR + group, {}).get(queue_id, NOT_COMMITTED)
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget every group's progress in a topic that is no more."""
+        self._delete([key for key in self._table if key.rpartition(SEPARATOR)[0] == topic])
+
+    def delete_group(self, group: str) -> None:
+        """Forget the progress of a group that is no more."""
+        self._delete([key for key in self._table if key.rpartition(SEPARATOR)[2] == group])
+
+    def _delete(self, keys: list[str]) -> None:
+        for key in keys:
+            del self._table[key]
+        self._own.difference_update(keys)
+        if keys:
+            self._version = self._version.next(self._clock.now_ms())
+            self._change_count += 1
+
+    def plan_save(self) -> SavePlan | None:
+        """Save what has changed."""
+        count = self._change_count
+        if count == self._saved_count:
+            return None
+        self._own.clear()
+        table = Entries(dict(self._table), _encode)
+        content = {DATA_VERSION: self._version.to_json(), TABLE: table}
+
+        def saved() -> None:
+            self._saved_count = count
+
+        return SavePlan(lambda: self._file.save(content), saved)
+
+
+def _encode(queues: Mapping[int, int]) -> object:
+    return {str(queue_id): offset for queue_id, offset in queues.items()}

@@ -1,0 +1,122 @@
+"""Offsets of queues and groups: queries and commits that cover whole topics.
+
+Holds no state; consumer offsets live in `committed`, queue bounds in the store.
+Rows C09, C10, C11 (but for the earliest store time), K01, K05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocketpy_broker.clock import give_way
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.services.groups.manager import SubscriptionGroupManager, check_group
+from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOffsets:
+    """One queue: bounds, and the group's next offset or NOT_COMMITTED."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    committed_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A group's next offset of one queue."""
+
+    queue: QueueKey
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTime:
+    """A queue and a store time, in ms since 1970."""
+
+    queue: QueueKey
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """The first offset since a time; if none was found, the queue's maximum."""
+
+    found: bool
+    offset: int
+
+
+class OffsetService:
+    """Answers where queues begin and end and where groups are."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerOffsetManager,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+
+    def query(self, topic: str, group: str) -> list[QueueOffsets]:
+        """Every readable queue of `topic`. Raises TopicNotExistError, ParameterIllegalError."""
+        if group:
+            check_group(group)
+        config = self._topics.get(topic)
+        return [self._query_queue(QueueKey(topic, i), group) for i in range(config.read_queue_nums)]
+
+    def _query_queue(self, queue: QueueKey, group: str) -> QueueOffsets:
+        bounds = self._store.range_of(queue)
+        committed = self._consumers.query(group, *queue) if group else NOT_COMMITTED
+        return QueueOffsets(queue.queue_id, bounds.min_offset, bounds.max_offset, committed)
+
+    def group_exists(self, group: str) -> bool:
+        """Whether there is such a consumer group; its first commit makes one."""
+        return group in self._groups
+
+    async def search(self, times: Sequence[QueueTime]) -> list[FoundOffset]:
+        """The first message of each queue that was stored at its time or later.
+
+        Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
+        """
+        for time in times:
+            self._topics.check_readable(*time.queue)
+        found = []
+        for time in times:
+            found.append(self._search_queue(time))
+            await give_way()
+        return found
+
+    def _search_queue(self, time: QueueTime) -> FoundOffset:
+        offset = self._store.queue_lookup.first_since(time.queue, time.timestamp_ms)
+        if offset is None:
+            return FoundOffset(found=False, offset=self._store.range_of(time.queue).max_offset)
+        return FoundOffset(found=True, offset=offset)
+
+    async def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
+        """Set a group's progress, all of it or nothing. A group comes to be by its first commit.
+
+        A new group is saved on return, the progress is at the next interval.
+        Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
+        QueueIdIllegalError, SubscriptionGroupNotExistError.
+        """
+        check_group(group)
+        for committed in offsets:
+            self._topics.check_readable(*committed.queue)
+            if committed.offset < 0:
+                raise ParameterIllegalError("offset", committed.offset, "0 or more")
+        is_new = not self.group_exists(group)
+        self._groups.get_or_create(group)
+        for committed in offsets:
+            self._consumers.commit(group, *committed.queue, committed.offset)
+        if is_new:
+            await self._groups.save_new()

@@ -1,0 +1,1 @@
+"""What operators ask and order: topics, single messages, cleaning, export and import."""

@@ -1,0 +1,107 @@
+"""Administration: topics, and what broker this is. Holds no state of its own. Row N03 (part).
+
+What a crash leaves of a deleted topic is an empty one, to be deleted again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.sending.store_files import StoreFiles
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.tasks import TaskScope
+
+DISTRIBUTION = "pyspark-rocketpy"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """What a client may want to know before it sends; sizes in bytes."""
+
+    version: str
+    cluster_name: str
+    broker_name: str
+    body_bytes_max: int
+    request_bytes_max: int
+    flush_disk_type: str
+    refusal: str
+    commit_log_segment_bytes: int
+
+
+class AdminService:
+    """Changes topics and tells about the broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        store_files: StoreFiles,
+        topics: TopicConfigManager,
+        consumers: ConsumerOffsetManager,
+        tasks: TaskScope,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._store_files = store_files
+        self._topics = topics
+        self._consumers = consumers
+        self._tasks = tasks
+
+    async def update_topic(self, config: TopicConfig, *, create_only: bool) -> None:
+        """Create or change a topic; durable on return. Raises TopicIllegalError, BrokerError."""
+        try:
+            await self._topics.update(config, create_only=create_only)
+        except OSError as error:
+            raise _not_saved(config.topic, error) from error
+
+    async def delete_topic(self, topic: str) -> None:
+        """Remove a topic, its queues, and every group's progress in it.
+
+        Nothing is sent to it meanwhile. It goes on when the caller is cancelled.
+        Raises TopicNotExistError, TopicIllegalError, StoreClosedError, BrokerError.
+        """
+        await self._tasks.finish(self._delete_topic(topic))
+
+    async def _delete_topic(self, topic: str) -> None:
+        self._topics.check_deletable(topic)
+        try:
+            with self._store.deletions.refusing(topic):
+                # The messages go first: a crash in between leaves an empty topic.
+                await self._store_files.delete_topic(topic)
+                await self._topics.delete(topic)
+        except OSError as error:
+            raise _not_saved(topic, error) from error
+        self._consumers.delete_topic(topic)
+
+    def list_topics(self, names: list[str], *, include_system: bool) -> list[TopicConfig]:
+        """The named topics, or all. Raises TopicNotExistError for a name that is not there."""
+        if names:
+            return [self._topics.get(name) for name in names]
+        return self._topics.list(include_system=include_system)
+
+    def broker_info(self) -> BrokerInfo:
+        """Version, names and limits of this broker."""
+        config = self._config
+        return BrokerInfo(
+            version(DISTRIBUTION),
+            config.cluster_name,
+            config.broker_name,
+            config.limits.body_bytes_max,
+            config.limits.request_bytes_max,
+            config.flush_disk_type.value,
+            self._store.refusal or "",
+            config.commit_log_segment_bytes,
+        )
+
+
+def _not_saved(topic: str, error: OSError) -> BrokerError:
+    return BrokerError(
+        f"the change of topic {topic!r} could not be saved ({error.strerror}); "
+        "see to the broker's disk and try again"
+    )

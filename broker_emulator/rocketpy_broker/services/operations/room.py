@@ -1,0 +1,39 @@
+"""Builds the room of operators' queries and orders. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.offsets.room import Offsets
+from rocketpy_broker.services.operations.administration import AdminService
+from rocketpy_broker.services.operations.cleaning import CleaningService
+from rocketpy_broker.services.operations.store_administration import StoreAdminService
+from rocketpy_broker.services.sending.room import Sending
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.tasks import TaskScope
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """What operators ask and order."""
+
+    admin: AdminService
+    store_admin: StoreAdminService
+
+
+def build(
+    ground: Ground, topics: TopicConfigManager, sending: Sending, offsets: Offsets
+) -> Operations:
+    """Administration of one broker, and its cleaning."""
+    config, store, store_files = ground.config, ground.store, sending.store_files
+    cleaning = CleaningService(store, store_files, ground.clock, config)
+
+    async def start(scope: TaskScope) -> None:
+        scope.start(cleaning.run())
+
+    ground.lifecycle.starts.append(start)
+    return Operations(
+        AdminService(config, store, store_files, topics, offsets.committed, ground.tasks),
+        StoreAdminService(store, store_files, topics, cleaning, ground.tasks),
+    )

@@ -1,0 +1,118 @@
+"""Queries and orders about what is stored: single messages, counters, cleaning. Holds no state.
+
+Nothing is cleaned here that a restart would not clean, too; topics that nobody configured go only
+on request, for a lost `topics.json` must not take the messages with it.
+Rows S05, S10, S13, B07.
+"""
+
+from __future__ import annotations
+
+from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
+from rocketpy_broker.services.operations.cleaning import CleaningService
+from rocketpy_broker.services.sending.store_files import StoreFiles
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.statistics import StoreStatistics
+from rocketpy_broker.tasks import TaskScope
+from rocketpy_proto.record import decode_offset_message_id
+
+QUERY_COUNT_DEFAULT = 32
+QUERY_COUNT_MAX = 64
+NO_END_MS = 1 << 60
+
+# Of the records in one answer; a client takes twice as much.
+ANSWER_BYTES_MAX = 32 << 20
+
+
+class StoreAdminService:
+    """Looks into the store, and cleans it."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        store_files: StoreFiles,
+        topics: TopicConfigManager,
+        cleaning: CleaningService,
+        tasks: TaskScope,
+    ) -> None:
+        self._store = store
+        self._store_files = store_files
+        self._topics = topics
+        self._cleaning = cleaning
+        self._tasks = tasks
+
+    @property
+    def store(self) -> MessageStore:
+        """The store, for its positions."""
+        return self._store
+
+    def query_message(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
+    ) -> list[memoryview]:
+        """The newest records of `topic` with `key`, oldest first; 0 stands for the defaults.
+
+        As many as fit into an answer, and at least one. Raises TopicNotExistError,
+        ParameterIllegalError.
+        """
+        self._topics.get(topic)
+        if not key:
+            raise ParameterIllegalError("key", key, "a key, or the unique id of a message")
+        if begin_ms < 0 or end_ms < 0 or (end_ms and end_ms < begin_ms):
+            accepted = f"0 for no end, or {begin_ms} and more"
+            raise ParameterIllegalError("end_timestamp_ms", end_ms, accepted)
+        if count_max < 0:
+            raise ParameterIllegalError("count_max", count_max, f"0 to {QUERY_COUNT_MAX}")
+        count = min(count_max or QUERY_COUNT_DEFAULT, QUERY_COUNT_MAX)
+        found = self._store.messages.by_key(topic, key, begin_ms, end_ms or NO_END_MS, count)
+        room = ANSWER_BYTES_MAX
+        for index in range(len(found) - 1, -1, -1):
+            room -= len(found[index])
+            if room < 0:
+                return found[min(index + 1, len(found) - 1) :]
+        return found
+
+    def view_message(self, offset_msg_id: str) -> memoryview:
+        """The record with that id. Raises ParameterIllegalError, MessageNotExistError."""
+        try:
+            _, physical_offset = decode_offset_message_id(offset_msg_id)
+        except ValueError as error:
+            accepted = "32 or 56 hexadecimal digits"
+            raise ParameterIllegalError("offset_msg_id", offset_msg_id, accepted) from error
+        found = self._store.messages.at(physical_offset)
+        if found is None:
+            raise MessageNotExistError(offset_msg_id)
+        return found
+
+    def statistics(self) -> StoreStatistics:
+        """What the store has counted since it was opened."""
+        return self._store.statistics
+
+    async def clean_expired_files(self) -> int:
+        """Remove what has expired, whatever the hour; return how many log segments.
+
+        Raises BrokerError.
+        """
+        try:
+            return await self._tasks.finish(self._cleaning.clean(manual=True))
+        except OSError as error:
+            raise BrokerError(f"cleaning failed ({error.strerror}); try again") from error
+
+    async def clean_unused_topics(self) -> list[str]:
+        """Remove the queues of topics that are not configured; return their names.
+
+        Raises BrokerError; what was removed until then stays removed.
+        """
+        return await self._tasks.finish(self._clean_unused_topics())
+
+    async def _clean_unused_topics(self) -> list[str]:
+        stored = {queue.topic for queue in self._store.queues()}
+        unused = sorted(topic for topic in stored if not self._topics.exists(topic))
+        for topic in unused:
+            try:
+                with self._store.deletions.refusing(topic):
+                    await self._store_files.delete_topic(topic)
+            except OSError as error:
+                raise BrokerError(
+                    f"the queues of {topic!r} could not be removed ({error.strerror}); try again"
+                ) from error
+        return unused

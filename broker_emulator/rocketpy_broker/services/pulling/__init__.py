@@ -1,0 +1,1 @@
+"""Pulls, the calls that wait for messages, and how far ranges of queues reach."""

@@ -1,0 +1,1 @@
+"""From a block that arrives to its acknowledgement."""

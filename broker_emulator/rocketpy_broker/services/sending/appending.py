@@ -1,0 +1,139 @@
+"""Append: check a block, store it, and wait for what its acknowledgement promises.
+
+The block is checked whole before anything of it is written. Holds no state beyond a counter;
+what a crash does is the store's matter.
+Rows P01, P03, P04, P06, S02, S07 (WAIT).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocketpy_broker.config import Limits
+from rocketpy_broker.errors import FlushTimeoutError, RecordIllegalError, StoreClosedError
+from rocketpy_broker.services.sending.group_commit import GroupCommit
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import AppendResult, QueueKey
+from rocketpy_proto.record import MalformedRecordError, RecordBlock, RecordError, property_column
+from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
+
+ANY_QUEUE = -1
+WAIT = "WAIT"
+NO_WAIT = b"WAIT\x01false"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A block that is stored, and whether its sender waits for the disk."""
+
+    result: AppendResult
+    waits: bool
+
+
+class AppendService:
+    """Takes blocks of clients."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        group_commit: GroupCommit,
+        limits: Limits,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._group_commit = group_commit
+        self._limits = limits
+        self._turn = 0
+
+    def append(
+        self,
+        topic: str,
+        queue_id: int,
+        records: bytes,
+        record_sizes: bytes,
+    ) -> Stored:
+        """Store a block of one queue; queue id -1 lets the broker choose.
+
+        The result is no acknowledgement yet: that is `acknowledged`. Raises TopicNotExistError,
+        PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
+        StoreBusyError; then nothing of the block is stored.
+        """
+        queue = self.queue_of(topic, queue_id)
+        block = checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
+        try:
+            waits = not _declines_to_wait(block)
+            return Stored(self._store.append(queue, block), waits)
+        except RecordError as error:
+            raise RecordIllegalError(str(error)) from error
+
+    def queue_of(self, topic: str, queue_id: int) -> QueueKey:
+        """The queue that a block goes to; -1 stands for the topic's next one.
+
+        Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
+        """
+        config = self._topics.check_writable(topic, queue_id)
+        if queue_id == ANY_QUEUE:
+            self._turn += 1
+            queue_id = self._turn % config.write_queue_nums
+        return QueueKey(topic, queue_id)
+
+    async def room(self) -> None:
+        """Wait while too much waits for the disk; a sender is slowed before it is refused."""
+        if self._store.is_busy:
+            with contextlib.suppress(FlushTimeoutError, StoreClosedError):
+                await self._group_commit.wait(self._store.positions().log_end)
+
+    async def acknowledged(self, stored: Stored) -> None:
+        """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
+        if stored.waits:
+            await self._group_commit.wait(stored.result.end_offset)
+        else:
+            self._group_commit.flush_soon()
+
+
+def checked_block(
+    topic: str, records: bytes, record_sizes: bytes, body_bytes_max: int
+) -> RecordBlock:
+    """A client's block in a writable buffer, if it may be stored. Any thread may call it.
+
+    Raises RecordIllegalError.
+    """
+    if len(record_sizes) % 4 or not record_sizes:
+        raise RecordIllegalError(
+            f"record_sizes has {len(record_sizes)} bytes; it must hold one int32 per record, "
+            "and at least one"
+        )
+    sizes = np.frombuffer(record_sizes, ">i4").astype(np.int32)
+    try:
+        # The store patches the block in place, and `bytes` cannot be patched.
+        block = RecordBlock.parse(bytearray(records), sizes)
+        block.verify_body_crc()
+    except MalformedRecordError as error:
+        raise RecordIllegalError(f"the block is malformed: {error}") from error
+    if block.single_topic() != topic:
+        raise RecordIllegalError(f"the block holds records of other topics than {topic!r}")
+    longest = int(block.body_length.max())
+    if longest > body_bytes_max:
+        raise RecordIllegalError(
+            f"a message body has {longest} bytes, the limit is {body_bytes_max}"
+        )
+    if (block.header["sys_flag"] & TRANSACTION_MASK).any():
+        raise RecordIllegalError(
+            "the block holds prepared, committed or rolled back records; "
+            "send records without transaction bits"
+        )
+    return block
+
+
+def _declines_to_wait(block: RecordBlock) -> bool:
+    """Whether every record says WAIT=false. Most blocks are through with their first record."""
+    begin = int(block.properties_start[0])
+    first = bytes(block.data[begin : begin + int(block.properties_length[0])])
+    if NO_WAIT not in first:
+        return False
+    return set(property_column(block, WAIT).to_pylist()) == {"false"}

@@ -1,0 +1,1 @@
+"""Topics: which there are, their queues and permissions."""

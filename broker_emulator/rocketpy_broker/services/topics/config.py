@@ -1,0 +1,68 @@
+"""The configuration of one topic, and its entry in `config/topics.json`. Holds no state.
+
+Source: TopicConfig, spec/storage.md section 11.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntFlag
+
+from rocketpy_broker.services.config_files.json_fields import (
+    JsonField,
+    as_bool,
+    as_int,
+    as_text,
+    as_texts,
+    decode_fields,
+    encode_fields,
+)
+
+# Of an entry that does not tell, as when RocketMQ 3 wrote it.
+DEFAULT_QUEUE_NUMS = 16
+
+
+class Perm(IntFlag):
+    """What may be done with a topic."""
+
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+
+
+READ_WRITE = Perm.READ | Perm.WRITE
+_FIELDS = (
+    JsonField("readQueueNums", "read_queue_nums", as_int),
+    JsonField("writeQueueNums", "write_queue_nums", as_int),
+    JsonField("perm", "perm", as_int),
+    JsonField("attributes", "attributes", as_texts),
+    JsonField("order", "order", as_bool),
+    JsonField("topicFilterType", "topic_filter_type", as_text),
+    JsonField("topicSysFlag", "topic_sys_flag", as_int),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """RocketMQ's TopicConfig. `extra` are fields of the file that this broker does not know."""
+
+    topic: str
+    read_queue_nums: int = 8
+    write_queue_nums: int = 8
+    perm: int = int(READ_WRITE)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    order: bool = False
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """The entry of topics.json."""
+        return {**self.extra, **encode_fields(_FIELDS, self), "topicName": self.topic}
+
+    @classmethod
+    def from_json(cls, topic: str, entry: object) -> TopicConfig:
+        """An entry of topics.json; missing fields get RocketMQ's defaults. Raises ValueError."""
+        nums = {"read_queue_nums": DEFAULT_QUEUE_NUMS, "write_queue_nums": DEFAULT_QUEUE_NUMS}
+        return cls(topic, **{**nums, **decode_fields(_FIELDS, entry, "topicName")})

@@ -1,0 +1,220 @@
+"""The topics of this broker: `config/topics.json`.
+
+Every change is on disk before it shows and is answered, so a crash loses none, and undoes none that
+anybody has seen. Queues are made by the store with their first message; this table says how many a
+topic has.
+Rows B01, B02, N03 (part). Source: TopicConfigManager, spec/storage.md sections 11.2 and 12.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.config import SystemTopicOptions
+from rocketpy_broker.errors import (
+    PermissionDeniedError,
+    QueueIdIllegalError,
+    TopicIllegalError,
+    TopicNotExistError,
+)
+from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.file import ConfigFile, Entries
+from rocketpy_broker.services.config_files.json_fields import as_object
+from rocketpy_broker.services.config_files.saving import Saver, save_now
+from rocketpy_broker.services.config_files.table import ConfigTable
+from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
+from rocketpy_broker.services.topics.system import (
+    RESERVED,
+    RESERVED_PREFIX,
+    SEND_FORBIDDEN,
+    system_topics,
+)
+
+TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
+TOPIC_BYTES_MAX = 127
+QUEUE_NUMS_MAX = 65_536
+DATA_VERSION = "dataVersion"
+TABLE = "topicConfigTable"
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What topics.json holds."""
+
+    version: DataVersion
+    topics: dict[str, TopicConfig]
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
+        table = as_object(content.get(TABLE))
+        topics = {topic: TopicConfig.from_json(topic, table[topic]) for topic in table}
+        return cls(DataVersion.from_json(content.get(DATA_VERSION)), topics)
+
+
+class TopicConfigManager:
+    """The table of topics."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        cluster_name: str,
+        broker_name: str,
+        options: SystemTopicOptions | None = None,
+    ) -> None:
+        self._file = ConfigFile(folder / "topics.json", (DATA_VERSION, TABLE))
+        self._system = system_topics(cluster_name, broker_name, options or SystemTopicOptions())
+        self._table = ConfigTable(self._file, clock, _content_of)
+        self._topics = self._table.entries
+        self._topics.update(self._system)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each change of the table."""
+        self._table.on_change = listener
+
+    @property
+    def saver(self) -> Saver:
+        """Saves what was changed."""
+        return self._table.saver
+
+    def load(self) -> None:
+        """Read the file; write it at the first start. Blocks. Raises ConfigFileError, OSError.
+
+        What the file says of a topic of the broker's own is preferred to what this version would
+        make of it.
+        """
+        loaded = self._file.load(_Loaded.from_json)
+        if loaded is None:
+            self._table.note({})
+            save_now(self._table)
+            return
+        self._table.version = loaded.version
+        self._topics.update(loaded.topics)
+
+    def exists(self, topic: str) -> bool:
+        """Whether the topic is configured, or one of the broker's own."""
+        return topic in self._topics or self.is_system(topic)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def get(self, topic: str) -> TopicConfig:
+        """The topic's configuration. Raises TopicNotExistError."""
+        found = self._topics.get(topic)
+        if found is None:
+            raise TopicNotExistError(topic)
+        return found
+
+    def list(self, *, include_system: bool) -> list[TopicConfig]:
+        """All topics by name."""
+        return [
+            self._topics[name]
+            for name in sorted(self._topics)
+            if include_system or not self.is_system(name)
+        ]
+
+    def is_system(self, topic: str) -> bool:
+        """Whether the topic is the broker's own."""
+        return topic in self._system or topic in RESERVED or topic.startswith(RESERVED_PREFIX)
+
+    async def update(self, config: TopicConfig, *, create_only: bool) -> None:
+        """Create or change a topic; durable on return.
+
+        Of a topic that is there, only queue numbers, permission and attributes can be changed.
+        Raises TopicIllegalError, OSError; then nothing has changed.
+        """
+        self._check(config)
+
+        def changed(old: TopicConfig | None) -> TopicConfig:
+            return config if old is None else _changed(old, config, create_only=create_only)
+
+        await self._table.change(config.topic, changed)
+
+    def check(self, config: TopicConfig) -> None:
+        """Raises TopicIllegalError for a topic that `update` would refuse by itself."""
+        self._check(config)
+
+    def _check(self, config: TopicConfig) -> None:
+        topic = config.topic
+        if not TOPIC_PATTERN.fullmatch(topic) or len(topic) > TOPIC_BYTES_MAX:
+            raise TopicIllegalError(
+                f"topic name {topic!r} is illegal; use 1 to {TOPIC_BYTES_MAX} of the characters "
+                "a-z A-Z 0-9 _ - % |"
+            )
+        if self.is_system(topic):
+            raise TopicIllegalError(f"topic name {topic!r} is reserved; choose another name")
+        for name, nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
+            if not 1 <= nums <= QUEUE_NUMS_MAX:
+                raise TopicIllegalError(
+                    f"{name}_queue_nums of topic {topic!r} is {nums}, "
+                    f"accepted is 1 to {QUEUE_NUMS_MAX}"
+                )
+        if not 0 < config.perm <= int(READ_WRITE | Perm.INHERIT):
+            raise TopicIllegalError(f"perm of topic {topic!r} is {config.perm}, accepted is 1 to 7")
+
+    def check_deletable(self, topic: str) -> None:
+        """Raises TopicNotExistError, TopicIllegalError for a topic of the broker's own."""
+        self.get(topic)
+        if self.is_system(topic):
+            raise TopicIllegalError(f"topic {topic!r} is the broker's own and stays")
+
+    async def delete(self, topic: str) -> None:
+        """Remove a topic; durable on return.
+
+        Raises TopicNotExistError, TopicIllegalError, OSError.
+        """
+        self.check_deletable(topic)
+        await self._table.change(topic, lambda _old: None)
+
+    def check_writable(self, topic: str, queue_id: int) -> TopicConfig:
+        """The topic, if clients may send to that queue; -1 stands for any queue.
+
+        Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
+        """
+        config = self.get(topic)
+        if topic in SEND_FORBIDDEN:
+            raise PermissionDeniedError(f"sending to the system topic {topic!r} is forbidden")
+        if not config.perm & Perm.WRITE:
+            raise PermissionDeniedError(f"topic {topic!r} is not writable (perm {config.perm})")
+        if not -1 <= queue_id < config.write_queue_nums:
+            raise QueueIdIllegalError(topic, queue_id, config.write_queue_nums)
+        return config
+
+    def check_readable(self, topic: str, queue_id: int) -> TopicConfig:
+        """The topic, if that queue may be read.
+
+        Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
+        """
+        config = self.get(topic)
+        if not config.perm & Perm.READ:
+            raise PermissionDeniedError(f"topic {topic!r} is not readable (perm {config.perm})")
+        if not 0 <= queue_id < config.read_queue_nums:
+            raise QueueIdIllegalError(topic, queue_id, config.read_queue_nums)
+        return config
+
+
+def _content_of(topics: Mapping[str, TopicConfig], version: DataVersion) -> Mapping[str, object]:
+    return {DATA_VERSION: version.to_json(), TABLE: Entries(topics, TopicConfig.to_json)}
+
+
+def _changed(old: TopicConfig, config: TopicConfig, *, create_only: bool) -> TopicConfig:
+    """What becomes of a topic that is there. Raises TopicIllegalError."""
+    if create_only:
+        raise TopicIllegalError(f"topic {config.topic!r} exists already; choose another name")
+    if config.read_queue_nums < old.read_queue_nums:
+        raise TopicIllegalError(
+            f"topic {config.topic!r} has {old.read_queue_nums} queues, "
+            f"{config.read_queue_nums} would hide messages; only add queues"
+        )
+    return replace(
+        old,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        attributes=config.attributes,
+    )

@@ -1,0 +1,57 @@
+"""The topics that a broker makes for itself, and the names that clients may not take.
+
+Holds no state. Source: TopicConfigManager and TopicValidator, spec/storage.md section 12.1.
+"""
+
+from __future__ import annotations
+
+from rocketpy_broker.config import SystemTopicOptions
+from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
+
+AUTO_CREATE_TOPIC = "TBW102"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+# Decisions about prepared batches. No configured topic, so clients neither send to it nor read it;
+# its name's prefix keeps it from being listed, made or cleaned away, also by RocketMQ.
+BATCHES_TOPIC = "rmq_sys_rocketpy_batches"
+# Topics that clients may not send to.
+SEND_FORBIDDEN = frozenset(
+    {
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+# Reserved also where the broker was not told to make them.
+RESERVED = SEND_FORBIDDEN | {AUTO_CREATE_TOPIC, "BenchmarkTest", "CHECKPOINT_TOPIC", TRACE_TOPIC}
+RESERVED_PREFIX = "rmq_sys_"
+
+
+def system_topics(
+    cluster_name: str, broker_name: str, options: SystemTopicOptions
+) -> dict[str, TopicConfig]:
+    """The topics that the broker has from its start on, by name."""
+    inherited = READ_WRITE | Perm.INHERIT
+    rows = [
+        ("SELF_TEST_TOPIC", 1, READ_WRITE),
+        ("BenchmarkTest", 1024, READ_WRITE),
+        (cluster_name, 16, inherited),
+        (broker_name, 1, inherited),
+        ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
+        ("SCHEDULE_TOPIC_XXXX", 18, READ_WRITE),
+        (f"{cluster_name}_REPLY_TOPIC", 1, READ_WRITE),
+        (f"rmq_sys_REVIVE_LOG_{cluster_name}", options.revive_queue_nums, READ_WRITE),
+        (f"rmq_sys_SYNC_BROKER_MEMBER_{broker_name}", 1, Perm.INHERIT),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, READ_WRITE),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, READ_WRITE),
+    ]
+    if options.auto_create_topic_enable:
+        rows.append((AUTO_CREATE_TOPIC, options.default_topic_queue_nums, inherited))
+    if options.trace_topic_enable:
+        rows.append((TRACE_TOPIC, 1, READ_WRITE))
+    if options.timer_wheel_enable:
+        rows.append((TIMER_TOPIC, 1, READ_WRITE))
+    return {topic: TopicConfig(topic, nums, nums, int(perm)) for topic, nums, perm in rows}

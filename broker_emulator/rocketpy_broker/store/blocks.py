@@ -1,0 +1,32 @@
+"""What the store wants of a block, and reads from it, before it appends it. Holds no state."""
+
+from __future__ import annotations
+
+from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.store.config import StoreConfig
+from rocketpy_broker.store.queues.dispatch import NO_KEYS
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import BLANK_BYTES, Host, RecordBlock
+from rocketpy_proto.record.index_keys import TagsAndKeys, tags_codes_and_index_keys
+from rocketpy_proto.record.sys_flag import STORE_HOST_V6
+
+
+def check_fits(block: RecordBlock, config: StoreConfig, store_host: Host) -> None:
+    """Whether an append, cut into small blocks, will find room. Raises RecordIllegalError."""
+    largest = int(block.sizes.max())
+    if largest + BLANK_BYTES > config.commit_log_segment_bytes:
+        raise RecordIllegalError(
+            f"a record of {largest} bytes does not fit a commit log segment of "
+            f"{config.commit_log_segment_bytes} bytes; send less in a message"
+        )
+    if ((block.header["sys_flag"] & STORE_HOST_V6 != 0) != store_host.is_v6).any():
+        raise RecordIllegalError(
+            f"the records have room for a store host of another IP version than {store_host}"
+        )
+
+
+def tags_and_keys(queue: QueueKey, block: RecordBlock, config: StoreConfig) -> TagsAndKeys:
+    """What consume queue and index need of the records' properties."""
+    if config.index_enable:
+        return tags_codes_and_index_keys(block, queue.topic)
+    return TagsAndKeys(block.tags_codes(), NO_KEYS)

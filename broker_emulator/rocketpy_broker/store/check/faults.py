@@ -1,0 +1,137 @@
+"""What a check of a store finds, and what the checks of its parts share. Holds no state.
+
+A *fault* is what should not be: bytes lost or changed, or a file that is not the store's. A *note*
+is worth knowing and mends itself with the next start, such as the torn tail of a crash.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.scanner import Checksummed, Trust
+from rocketpy_broker.store.recovery.plan import Traces
+from rocketpy_broker.store.values import Damage
+
+# No more are listed of one file; a broken file would have one for each of its entries.
+FINDINGS_PER_FILE_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something is wrong at byte `offset` of the file `path`."""
+
+    path: Path
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to know about byte `offset` of the file `path`; no fault."""
+
+    path: Path
+    offset: int
+    text: str
+
+
+Finding = Fault | Note
+
+
+def finding(path: Path, offset: int, text: str, *, is_fault: bool) -> Finding:
+    """One or the other."""
+    return Fault(path, offset, text) if is_fault else Note(path, offset, text)
+
+
+@dataclass(slots=True)
+class CheckContext:
+    """What the checks know of the store. Offsets are physical ones.
+
+    `mended_from`: from there on the next start reads the log and completes what is derived of it.
+    `log_end` and `damages` are known once the log has been read.
+    """
+
+    folder: Path
+    sizes: StoreSizes
+    traces: Traces
+    trust: Trust
+    log: CommitLog
+    deleted_below: dict[str, int]
+    mended_from: int
+    log_end: int = 0
+    last_store_timestamp_ms: int = 0
+    damages: list[Damage] = field(default_factory=list)
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether there are checksums of what lies in the log now."""
+        return self.trust.checksums is not Checksummed.NONE
+
+    @property
+    def checksums_end(self) -> int:
+        """Below it every record has a checksum; the rest came by a crash or another broker."""
+        return 0 if self.traces.abnormal else self.trust.flushed
+
+    @property
+    def went_on(self) -> bool:
+        """Whether another broker wrote here since, as far as is known once the log was read."""
+        mark = self.traces.mark
+        return not self.traces.ours or mark is None or (mark.clean and mark.flushed < self.log_end)
+
+    def is_damaged(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these lie in what is known to be damaged; of them nothing is said again."""
+        inside = np.zeros(len(physical_offsets), np.bool_)
+        for damage in self.damages:
+            end = damage.offset + damage.length
+            inside |= (physical_offsets >= damage.offset) & (physical_offsets < end)
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbours, from `begin` to before `end`, of which the same is to be said."""
+
+    begin: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    def of(self, name: str) -> str:
+        """Such as "unit 5", or "units 5 to 7"."""
+        if len(self) == 1:
+            return f"{name} {self.begin}"
+        return f"{name}s {self.begin} to {self.end - 1}"
+
+
+def runs(wrong: NDArray[np.bool_]) -> Iterator[Run]:
+    """The runs of what is wrong."""
+    edges = np.flatnonzero(np.diff(wrong.astype(np.int8), prepend=0, append=0))
+    for begin, end in edges.reshape(-1, 2).tolist():
+        yield Run(begin, end)
+
+
+def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The first faults and notes of each file, and how many more there are."""
+    counts: Counter[Path] = Counter()
+    faulty: set[Path] = set()
+    for found in findings:
+        counts[found.path] += 1
+        if counts[found.path] <= FINDINGS_PER_FILE_MAX:
+            yield found
+        elif isinstance(found, Fault):
+            faulty.add(found.path)
+    for path, count in counts.items():
+        if count > FINDINGS_PER_FILE_MAX:
+            text = f"{count - FINDINGS_PER_FILE_MAX} more findings are not listed"
+            yield finding(path, 0, text, is_fault=path in faulty)
+
+
+Advance = Callable[[int], None]

@@ -1,0 +1,229 @@
+"""Reading a store that no broker serves, without changing a byte of it.
+
+The lock is taken in its shared form, which asks for no right to write and keeps a broker out all
+the same. Files that are not where they should be are reported and left out; nothing is recovered,
+so what a crash left is seen as it lies. Used by the offline commands: check and export.
+Source: spec/storage.md sections 1 (names, sizes) and 8.3 (lock).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
+from rocketpy_broker.store.files.manifest import Manifest
+from rocketpy_broker.store.log.checksums import SegmentChecksums, checksums_file_bytes
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.segment import NAME_DIGITS, Segment
+from rocketpy_broker.store.queues.consume_queue import UNIT_BYTES, ConsumeQueue
+from rocketpy_broker.store.values import QueueKey
+
+DEFAULT_SEGMENT_BYTES = 1 << 30
+DEFAULT_QUEUE_FILE_BYTES = 6_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSizes:
+    """The sizes of a store's files, in bytes."""
+
+    segment_bytes: int
+    queue_file_bytes: int
+
+    @classmethod
+    def of(
+        cls, folder: Path, segment_bytes: int | None = None, queue_file_bytes: int | None = None
+    ) -> StoreSizes:
+        """The sizes that are given, or else the manifest's, or else those of most files.
+
+        Raises StoreDirectoryError for a manifest that a newer version has written.
+        """
+        manifest = Manifest.load(folder / "rocketpy" / "manifest.json")
+        if manifest is not None:
+            segment_bytes = segment_bytes or manifest.segment_bytes
+            queue_file_bytes = queue_file_bytes or manifest.queue_file_bytes
+        return cls(
+            segment_bytes or _usual_size((folder / "commitlog").glob("*")) or DEFAULT_SEGMENT_BYTES,
+            queue_file_bytes
+            or _usual_size((folder / "consumequeue").glob("*/*/*"), UNIT_BYTES)
+            or DEFAULT_QUEUE_FILE_BYTES,
+        )
+
+
+def is_segment_name(name: str) -> bool:
+    """Whether a file of the log, of a queue or of checksums may be called so."""
+    return len(name) == NAME_DIGITS and name.isascii() and name.isdecimal()
+
+
+def _usual_size(paths: Iterator[Path], multiple_of: int = 1) -> int | None:
+    sizes = Counter(path.stat().st_size for path in paths if is_segment_name(path.name))
+    fitting = {size: sizes[size] for size in sizes if size and size % multiple_of == 0}
+    return max(fitting, key=lambda size: (fitting[size], size), default=None)
+
+
+class StoreReadLock:
+    """Keeps brokers out of a store while it is read; use it as `with`.
+
+    The system keeps one lock a process and file: a process that serves the store itself would not
+    be kept out, and lose its own lock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> StoreReadLock:
+        """Raises StoreDirectoryError for what is no store, StoreLockedError, OSError.
+
+        A store without a lock file, such as a copy, is not served by anybody.
+        """
+        if not (self.folder / "commitlog").is_dir():
+            raise StoreDirectoryError(
+                self.folder, "is no store", "name a directory with a folder commitlog in it"
+            )
+        path = self.folder / "lock"
+        if not path.exists():
+            return self
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreLockedError(path) from error
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the lock back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """A file or folder that does not belong where it lies, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFolder:
+    """The files of one folder that follow each other, and what else lies there."""
+
+    segments: list[Segment]
+    misplaced: list[Misplaced]
+
+
+def load_segments(folder: Path, file_bytes: int) -> LoadedFolder:
+    """Map the files of a folder of the log or of a queue. Raises OSError."""
+    loaded = LoadedFolder([], [])
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        reason = _misplaced(path, file_bytes, loaded.segments)
+        if reason is None:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            loaded.segments.append(Segment(path, int(path.name), file_bytes, descriptor))
+        else:
+            loaded.misplaced.append(Misplaced(path, reason))
+    return loaded
+
+
+def _misplaced(path: Path, file_bytes: int, before: list[Segment]) -> str | None:
+    """Why this file cannot follow the ones before it; None if it can."""
+    if not path.is_file():
+        return "is no file"
+    if not is_segment_name(path.name):
+        return f"is not named by {NAME_DIGITS} digits"
+    length, base = path.stat().st_size, int(path.name)
+    if length != file_bytes:
+        return f"has {length} bytes instead of {file_bytes}"
+    if base % file_bytes:
+        return f"is not named by a multiple of {file_bytes}"
+    if before and base != before[-1].end:
+        return f"should begin at {before[-1].end}: a file before it is missing or wrong"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """The log, and what lies in its folders but is none of it."""
+
+    log: CommitLog
+    misplaced: list[Misplaced]
+    misplaced_checksums: list[Misplaced]
+
+
+def load_log(folder: Path, segment_bytes: int) -> LoadedLog:
+    """Map log and checksums of the store in `folder`; `end` is that of the files. Raises OSError.
+
+    Close the log after use.
+    """
+    checksums_folder = folder / "rocketpy" / "checksums"
+    log = CommitLog(folder / "commitlog", checksums_folder, segment_bytes)
+    loaded = load_segments(folder / "commitlog", segment_bytes)
+    log.files.segments.extend(loaded.segments)
+    log.end = log.flushed = log.files.end
+    file_bytes, misplaced = checksums_file_bytes(segment_bytes), []
+    for path in sorted(checksums_folder.iterdir()) if checksums_folder.is_dir() else []:
+        if not (path.is_file() and is_segment_name(path.name)):
+            misplaced.append(Misplaced(path, f"is no file named by {NAME_DIGITS} digits"))
+        elif path.stat().st_size != file_bytes:
+            reason = f"has {path.stat().st_size} bytes instead of {file_bytes}"
+            misplaced.append(Misplaced(path, reason))
+        elif log.files.find(int(path.name)) is None:
+            misplaced.append(Misplaced(path, "belongs to no file of the log"))
+        else:
+            base = int(path.name)
+            log.checksums.add(SegmentChecksums(path, base, segment_bytes, read_only=True))
+    return LoadedLog(log, loaded.misplaced, misplaced)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFolder:
+    """The folder of one queue."""
+
+    key: QueueKey
+    path: Path
+
+
+def queue_folders(folder: Path) -> list[QueueFolder]:
+    """The queues of the store in `folder`, by topic and number. Raises OSError."""
+    found = [
+        QueueFolder(QueueKey(path.parent.name, int(path.name)), path)
+        for path in (folder / "consumequeue").glob("*/*")
+        if path.is_dir() and path.name.isascii() and path.name.isdecimal()
+    ]
+    return sorted(found, key=lambda queue: queue.key)
+
+
+class ReadOnlyQueue(ConsumeQueue):
+    """A consume queue that is only looked at: what lies behind its last unit stays."""
+
+    @classmethod
+    def load(cls, folder: Path, file_bytes: int, log_begin: int) -> ReadOnlyQueue:
+        """Map the files. Raises StoreDirectoryError where one is misplaced, OSError."""
+        loaded = load_segments(folder, file_bytes)
+        queue = cls(folder, file_bytes)
+        queue._files.segments.extend(loaded.segments)
+        for misplaced in loaded.misplaced[:1]:
+            queue.close()
+            raise StoreDirectoryError(
+                misplaced.path, misplaced.reason, "see what `rocketpy store check` says"
+            )
+        queue._recover()
+        queue.min_offset = queue._first_offset_behind(log_begin)
+        return queue
+
+    def _set_end(self, max_offset: int) -> None:
+        self.max_offset = max_offset

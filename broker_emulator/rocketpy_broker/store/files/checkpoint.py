@@ -1,0 +1,69 @@
+"""The file `checkpoint`: up to which store timestamps log, queues and index are on disk.
+
+Maps: three timestamps, and two positions, of 8 bytes each, big-endian, in a file of 4096 bytes:
+
+    physicMsgTimestamp | logicsMsgTimestamp | indexMsgTimestamp | masterFlushed | confirmPhyOffset
+
+Not checksummed. Written in place and flushed; a crash leaves older, smaller values, which are
+always safe. Used by the store; recovery asks it how far a log that another broker left behind had
+been flushed. Source: StoreCheckpoint, spec/storage.md section 8.1; row S08.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+from rocketpy_broker.store.files import durable
+
+FILE_BYTES = 4096
+_FIELDS = struct.Struct(">qqqqq")
+
+
+class StoreCheckpoint:
+    """The values in memory; `save` puts them on disk. Timestamps in ms."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.physic_msg_timestamp_ms = 0
+        self.logics_msg_timestamp_ms = 0
+        self.index_msg_timestamp_ms = 0
+        self.confirm_physical_offset = 0
+        self._master_flushed_offset = 0
+        self._saved = b""
+
+    def load(self) -> None:
+        """Read the file; one that is missing or of a wrong size counts as all zeros."""
+        data = self._path.read_bytes() if self._path.exists() else b""
+        if len(data) != FILE_BYTES:
+            data = bytes(FILE_BYTES)
+        fields: tuple[int, ...] = _FIELDS.unpack_from(data)
+        # A negative time is garbage, and zero is always safe.
+        physic, logics, index, self._master_flushed_offset, confirm = fields
+        self.physic_msg_timestamp_ms = max(physic, 0)
+        self.logics_msg_timestamp_ms = max(logics, 0)
+        self.index_msg_timestamp_ms = max(index, 0)
+        self.confirm_physical_offset = max(confirm, 0)
+
+    def save(self) -> None:
+        """Put the values on disk, if they have changed. Blocks. Raises OSError."""
+        packed = _FIELDS.pack(
+            self.physic_msg_timestamp_ms,
+            self.logics_msg_timestamp_ms,
+            self.index_msg_timestamp_ms,
+            self._master_flushed_offset,
+            self.confirm_physical_offset,
+        )
+        if packed == self._saved:
+            return
+        if not self._path.exists() or self._path.stat().st_size != FILE_BYTES:
+            durable.replace_bytes(self._path, packed.ljust(FILE_BYTES, b"\0"))
+        else:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                durable.write_whole(descriptor, memoryview(packed), 0)
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+        self._saved = packed

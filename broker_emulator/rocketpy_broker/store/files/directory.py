@@ -1,0 +1,87 @@
+"""The files that say who uses a store and how it was left: `lock`, `abort`, mark and manifest.
+
+`lock` is held by the running process alone; `abort` holds its pid and goes at a clean stop; the
+mark and the manifest, below `rocketpy/`, say what had been flushed and what derived files held. The
+order of a clean stop is manifest, mark, abort, so that a crash in between still counts as one.
+Source: spec/storage.md sections 8.2 to 8.4; rows B04, F12.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, abort_text
+from rocketpy_broker.store.files.manifest import Manifest
+
+
+class StoreDirectory:
+    """One directory, from `acquire` to `release`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.own_folder = folder / "rocketpy"
+        self._abort = folder / "abort"
+        self._mark = FlushedMark(self.own_folder / "flushed")
+        self._lock_descriptor: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has the lock."""
+        return self._lock_descriptor is not None
+
+    def acquire(self) -> None:
+        """Make the folders and take the lock. Raises StoreLockedError, StoreDirectoryError."""
+        path = self.folder / "lock"
+        try:
+            for name in ("commitlog", "consumequeue", "index", "config", "rocketpy"):
+                durable.make_folder(self.folder / name)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            reason = f"cannot be written ({error.strerror})"
+            raise StoreDirectoryError(path, reason, "choose a directory you may write") from error
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreLockedError(path) from error
+        os.pwrite(descriptor, b"lock", 0)
+        self._lock_descriptor = descriptor
+
+    def save(self, manifest: Manifest) -> None:
+        """Replace the manifest. Raises OSError."""
+        manifest.save(self.own_folder / "manifest.json")
+
+    def started(self, flushed: int, manifest: Manifest) -> None:
+        """Recovery is done, and all of the log, up to `flushed`, is on disk. Raises OSError."""
+        self.save(manifest)
+        # Before the mark: with the mark of a clean stop, this counts as a crash with nothing new.
+        durable.replace_bytes(self._abort, abort_text(os.getpid()).encode())
+        self._mark.open()
+        self._mark.write(Mark(flushed, os.getpid(), clean=False))
+        self._mark.flush()
+
+    def flushed(self, offset: int) -> None:
+        """The log is on disk up to `offset`; known after a kill, durable with `flush`."""
+        self._mark.write(Mark(offset, os.getpid(), clean=False))
+
+    def flush(self) -> None:
+        """Make the mark durable. Blocks. Raises OSError."""
+        self._mark.flush()
+
+    def stopped(self, manifest: Manifest) -> None:
+        """Everything is on disk: the next start may believe it. Raises OSError."""
+        self.save(manifest)
+        self._mark.write(Mark(manifest.log_end, os.getpid(), clean=True))
+        self._mark.flush()
+        durable.remove_file(self._abort)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._mark.close()
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None

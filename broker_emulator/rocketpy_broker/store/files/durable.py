@@ -1,0 +1,162 @@
+"""The only place that creates, renames, replaces and removes files of a store.
+
+Every change of a folder is followed by an fsync of that folder, so that after a power cut a
+file is either there with its content or not there. A crash inside `replace_text` leaves the old
+text, the new text, or the old one under `<name>.bak`; never neither. A crash inside
+`create_allocated` leaves at most `<folder>.new` beside the folder, which the next start removes.
+Source of the `.bak` and `.tmp` custom: spec/storage.md section 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> Path:
+    """Create `folder` and its parents, durably. Raises OSError."""
+    if not folder.is_dir():
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            sync_folder(path.parent)
+    return folder
+
+
+def unfinished_path(folder: Path) -> Path:
+    """Where a file for `folder` is made before it may be seen in there."""
+    return folder.with_name(folder.name + ".new")
+
+
+def create_allocated(path: Path, size_bytes: int, allocated_bytes: int | None = None) -> int:
+    """Create `path` of `size_bytes`, reading as zeros; return its descriptor.
+
+    The first `allocated_bytes` (default: all) get their blocks now: allocation before the first
+    write makes a full disk an error here, and never a signal in a reader of the mapping. The file
+    appears in its folder at once and whole, for a short one there would stop RocketMQ's broker.
+    Raises OSError; then no file is left.
+    """
+    unfinished = unfinished_path(path.parent)
+    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(descriptor, size_bytes)
+        os.posix_fallocate(descriptor, 0, allocated_bytes or size_bytes)
+        os.fsync(descriptor)
+        os.rename(unfinished, path)
+        sync_folder(path.parent)
+    except OSError:
+        os.close(descriptor)
+        unfinished.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        raise
+    return descriptor
+
+
+def create_empty(path: Path) -> None:
+    """Create `path`, which must not be there; its name gets durable with `sync_folder`."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+
+
+def remove_files(paths: Iterable[Path]) -> None:
+    """Remove files of one folder that are there. A power cut may bring them back."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def write_whole(descriptor: int, data: memoryview, position: int) -> None:
+    """Write all of `data` at `position`, however many calls it takes. Raises OSError."""
+    while len(data) > 0:
+        written = os.pwrite(descriptor, data, position)
+        data = data[written:]
+        position += written
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Give `path` a new text and keep the old one as `<name>.bak`. Raises OSError."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    if path.exists():
+        os.replace(path, path.with_name(path.name + ".bak"))
+        sync_folder(path.parent)
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def replace_bytes(path: Path, data: bytes | memoryview) -> None:
+    """Give `path` a new content, without a backup. Raises OSError; the old one is then kept."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that becomes `path` when the block ends well, and is gone if it does not.
+
+    Raises OSError; what was at `path` is then still there.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def move(path: Path, target: Path) -> None:
+    """Rename a file or folder, durably on both sides. Raises OSError."""
+    os.rename(path, target)
+    sync_folder(target.parent)
+    sync_folder(path.parent)
+
+
+def append_bytes(path: Path, data: bytes, position: int) -> None:
+    """Let a file that is there go on with `data` from `position` on, durably. Raises OSError.
+
+    What lay behind `position` goes first, so a crash leaves nothing of it behind new bytes.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, position)
+        write_whole(descriptor, memoryview(data), position)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_file(path: Path) -> None:
+    """Remove `path` if it is there, durably."""
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove `folder` with all that is in it, durably, if it is there."""
+    if folder.exists():
+        shutil.rmtree(folder)
+        sync_folder(folder.parent)

@@ -1,0 +1,87 @@
+"""The file `rocketpy/flushed`: below which physical offset the log is on disk, and who wrote it.
+
+Maps: nothing to one record of 24 bytes, checksummed by its CRC:
+
+    +-----------------+------------------+-----------+-------------+-----------+
+    | magic "RKPY" u32| flushed    int64 | pid  int32| clean  int32| crc  int32|    big-endian
+    +-----------------+------------------+-----------+-------------+-----------+
+
+Written in place after each flush, without one of its own: a killed process loses nothing of it, a
+power cut the last second at most. Recovery takes a bad record below the mark for damage, and above
+it for the torn tail of a crash. Used by the store alone.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketpy_broker.store.files import durable
+from rocketpy_proto.record.crc import body_crc
+
+_FIELDS = struct.Struct(">IqiiI")
+_CRC = struct.Struct(">I")
+_MAGIC = 0x524B5059
+_PROGRAM = "rocketpy"
+
+
+def abort_text(pid: int) -> str:
+    """What the abort marker of such a process says; RocketMQ's holds the bare number."""
+    return f"{_PROGRAM} {pid}"
+
+
+def is_our_abort_text(text: str | None) -> bool:
+    """Whether a marker was left by this program: another broker would have put its own there."""
+    return text is not None and text.startswith(_PROGRAM)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the file says: the flushed offset in bytes, the process, and whether it stopped."""
+
+    flushed: int
+    pid: int
+    clean: bool
+
+
+class FlushedMark:
+    """The open file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def load(self) -> Mark | None:
+        """What the last run wrote; None where there is no file, or none that is whole."""
+        data = self._path.read_bytes() if self._path.exists() else b""
+        if len(data) != _FIELDS.size:
+            return None
+        magic, flushed, pid, clean, crc = _FIELDS.unpack(data)
+        if magic != _MAGIC or crc != body_crc(data[: -_CRC.size]):
+            return None
+        return Mark(flushed, pid, bool(clean))
+
+    def open(self) -> None:
+        """Make ready for `write`. Raises OSError."""
+        durable.make_folder(self._path.parent)
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        durable.sync_folder(self._path.parent)
+
+    def write(self, mark: Mark) -> None:
+        """Replace the content. Raises OSError."""
+        assert self._descriptor is not None
+        head = _FIELDS.pack(_MAGIC, mark.flushed, mark.pid, mark.clean, 0)[: -_CRC.size]
+        durable.write_whole(self._descriptor, memoryview(head + _CRC.pack(body_crc(head))), 0)
+
+    def flush(self) -> None:
+        """Make the content durable. Blocks. Raises OSError."""
+        assert self._descriptor is not None
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

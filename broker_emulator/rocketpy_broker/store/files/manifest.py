@@ -1,0 +1,97 @@
+"""The file `rocketpy/manifest.json`: what queues and index held when the log ended at some offset.
+
+Maps: file of a consume queue to the bytes that units of records below `log_end` take in it, and
+their CRC-32; likewise for index and checksums. A start compares them with the files: what fits
+needs no look into the log below `log_end`, and what does not is in doubt and rebuilt from the
+log. Written whole and durably at a clean stop and after a recovery; a crash leaves the old or the
+new one. It holds the CRC of its own content. A manifest that cannot be read, or has another CRC,
+counts as none: everything is then checked against the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.values import FilePrefix, QueueKey
+from rocketpy_proto.record.crc import body_crc
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Derived files as of `log_end`; sizes in bytes. `index` and `checksums` are by file name."""
+
+    log_end: int
+    segment_bytes: int
+    queue_file_bytes: int
+    last_store_timestamp_ms: int
+    queues: Mapping[QueueKey, Mapping[str, FilePrefix]] = field(default_factory=dict)
+    index: Mapping[str, FilePrefix] = field(default_factory=dict)
+    checksums: Mapping[str, FilePrefix] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Replace the file. Raises OSError."""
+        topics: dict[str, dict[str, object]] = {}
+        for key, prefixes in self.queues.items():
+            topics.setdefault(key.topic, {})[str(key.queue_id)] = _to_json(prefixes)
+        content: dict[str, Any] = {
+            "version": VERSION,
+            "logEnd": self.log_end,
+            "segmentBytes": self.segment_bytes,
+            "queueFileBytes": self.queue_file_bytes,
+            "lastStoreTimestamp": self.last_store_timestamp_ms,
+            "consumeQueues": topics,
+            "index": _to_json(self.index),
+            "checksums": _to_json(self.checksums),
+        }
+        durable.replace_bytes(path, json.dumps({**content, "crc": _crc_of(content)}).encode())
+
+    @classmethod
+    def load(cls, path: Path) -> Manifest | None:
+        """Read the file; None where there is none that can be read.
+
+        Raises StoreDirectoryError for one that a newer version has written.
+        """
+        try:
+            content: dict[str, Any] = json.loads(path.read_bytes())
+            if content["version"] > VERSION:
+                reason = f"has version {content['version']}, this program knows up to {VERSION}"
+                raise StoreDirectoryError(path, reason, "use the version that wrote it, or newer")
+            if content.pop("crc") != _crc_of(content):
+                return None
+            queues = {
+                QueueKey(topic, int(queue_id)): _from_json(prefixes)
+                for topic, by_id in content["consumeQueues"].items()
+                for queue_id, prefixes in by_id.items()
+            }
+            return cls(
+                int(content["logEnd"]),
+                int(content["segmentBytes"]),
+                int(content["queueFileBytes"]),
+                int(content["lastStoreTimestamp"]),
+                queues,
+                _from_json(content["index"]),
+                _from_json(content["checksums"]),
+            )
+        except (OSError, AttributeError, KeyError, TypeError, ValueError):
+            return None
+
+
+def _crc_of(content: dict[str, Any]) -> int:
+    """CRC-32 of the content as it is written; reading keeps the order of names."""
+    return body_crc(json.dumps(content).encode())
+
+
+def _to_json(prefixes: Mapping[str, FilePrefix]) -> dict[str, list[int]]:
+    return {name: [prefix.length, prefix.crc] for name, prefix in prefixes.items()}
+
+
+def _from_json(content: dict[str, list[int]]) -> dict[str, FilePrefix]:
+    return {name: FilePrefix(int(length), int(crc)) for name, (length, crc) in content.items()}

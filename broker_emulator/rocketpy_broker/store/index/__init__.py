@@ -1,0 +1,1 @@
+"""Records by key. Derived: what a crash takes of it is rebuilt from the log."""

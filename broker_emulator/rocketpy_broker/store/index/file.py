@@ -1,0 +1,391 @@
+"""One file of the index: which records of the log have a certain key.
+
+Maps: the hash of `topic#key` to physical offsets. A file is a header, slots, and entries:
+
+    +--------------+----------------------------+------------------------------------------+
+    | header 40 B  | slots, 4 B each            | entries, 20 B each; number 0 is not used |
+    +--------------+----------------------------+------------------------------------------+
+                     number of the newest entry   +-----------+------------------------+---
+                     of the slot, 0 for none      | hash int32| physical offset  int64 |
+                                                  +-----------+------------------------+---
+       big-endian                                 | seconds since begin int32          |
+                                                  | number of previous entry  int32    |
+                                                  +------------------------------------+
+
+Searched: from slot `hash mod slots` back along the chain of previous entries. Checksummed: no; it
+is derived from the commit log and can be made from it again. Used by `IndexService` only.
+
+Entries are in the log's order. They are written first, then slots, then the header, its count
+last of all. So after a crash of the process the entries below the header's count are right;
+slots may name entries beyond it, and other header fields may be ahead of it: `truncate` mends
+both. It drops entries in the contrary order, header first, so that it may itself be interrupted.
+
+The file has its full length from the start but gets blocks as it fills: slots at creation,
+entries in steps before they are written. So a full disk is an error and never a signal.
+Source: IndexFile, spec/storage.md sections 7.1 to 7.5.
+"""
+
+from __future__ import annotations
+
+import bisect
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.index.layout import ENTRY, HEADER, IndexFormat
+from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.record.crc import body_crc
+
+# Blocks for entries are taken in steps of this many bytes.
+ALLOCATION_STEP_BYTES = 4 << 20
+# Slots are rebuilt from this many entries at a time.
+REBUILD_ENTRIES = 1 << 20
+INT32_MAX = (1 << 31) - 1
+_ENTRY = struct.Struct(">iqii")
+assert _ENTRY.size == ENTRY.itemsize
+
+StoreTimeOf = Callable[[int], int]
+
+
+class IndexFile:
+    """A mapped file. Times are milliseconds, offsets are positions in the commit log."""
+
+    def __init__(self, path: Path, index_format: IndexFormat, descriptor: int) -> None:
+        self.path = path
+        self.dirty = False
+        self._is_closed = False
+        # As in `Segment`: a flush on another thread must not meet a closed descriptor.
+        self._in_use = threading.Lock()
+        self._format = index_format
+        self._descriptor = descriptor
+        self._map()
+        # Number of the next entry.
+        self.count = max(int(self._header["count"]), 1)
+
+    @classmethod
+    def create(
+        cls, path: Path, index_format: IndexFormat, previous: IndexFile | None = None
+    ) -> IndexFile:
+        """Make an empty file, which goes on from the end values of `previous`. Raises OSError."""
+        descriptor = durable.create_allocated(
+            path, index_format.file_bytes, index_format.entries_begin
+        )
+        file = cls(path, index_format, descriptor)
+        if previous is not None:
+            file._header["begin_timestamp"] = previous.end_timestamp_ms
+            file._header["end_timestamp"] = previous.end_timestamp_ms
+            file._header["begin_offset"] = previous.end_offset
+            file._header["end_offset"] = previous.end_offset
+        return file
+
+    @classmethod
+    def open(cls, path: Path, index_format: IndexFormat) -> IndexFile:
+        """Open a file; a shorter one is extended. Raises StoreDirectoryError, OSError."""
+        length = path.stat().st_size
+        if length > index_format.file_bytes:
+            raise StoreDirectoryError(
+                path,
+                f"has {length} bytes, an index file {index_format.file_bytes}",
+                "start with the slot and entry counts that this store was made with, or remove "
+                "the index folder and the store's checkpoint to have it rebuilt from the log",
+            )
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, index_format.file_bytes)
+            os.posix_fallocate(descriptor, 0, index_format.entries_begin)
+            return cls(path, index_format, descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+
+    def _map(self) -> None:
+        begin = self._format.entries_begin
+        self._mapping = mmap.mmap(self._descriptor, self._format.file_bytes)
+        self._header = np.frombuffer(self._mapping, HEADER, 1).reshape(())
+        self._slots = np.frombuffer(self._mapping, ">i4", self._format.slot_count, HEADER.itemsize)
+        self._entries = np.frombuffer(self._mapping, ENTRY, self._format.entry_count_max, begin)
+        self._allocated = begin
+
+    @property
+    def begin_timestamp_ms(self) -> int:
+        """Store time of the first entry."""
+        return int(self._header["begin_timestamp"])
+
+    @property
+    def end_timestamp_ms(self) -> int:
+        """Store time of the last entry."""
+        return int(self._header["end_timestamp"])
+
+    @property
+    def begin_offset(self) -> int:
+        """Physical offset of the first entry."""
+        return int(self._header["begin_offset"])
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset of the last entry."""
+        return int(self._header["end_offset"])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits any more."""
+        return self.count >= self._format.entry_count_max
+
+    def fault(self) -> str | None:
+        """What no crash of the process explains in the header; None if it is sound."""
+        if self.count == 1:
+            return None
+        if self.count > self._format.entry_count_max:
+            return f"counts {self.count} entries, at most {self._format.entry_count_max} fit"
+        first, last = self._offset_of(1), self._offset_of(self.count - 1)
+        begin, end = self.begin_offset, self.end_offset
+        if first != begin or not begin <= last <= end:
+            return f"has entries from {first} to {last}, its header says {begin} to {end}"
+        return None
+
+    def put(
+        self,
+        hashes: NDArray[np.int32],
+        physical_offsets: NDArray[np.int64],
+        store_timestamps_ms: NDArray[np.int64],
+    ) -> int:
+        """Enter as many keys as fit, in order; return how many. Raises OSError, then none is in.
+
+        The bytes are those that come of entering one after the other (7.3).
+        """
+        fitting = min(len(hashes), self._format.entry_count_max - self.count)
+        if fitting <= 0:
+            return 0
+        times = store_timestamps_ms[:fitting]
+        self._allocate(self.count + fitting)
+        chains = self._chain(hashes[:fitting])
+        entries = np.empty(fitting, ENTRY)
+        entries["hash"] = hashes[:fitting]
+        entries["physical_offset"] = physical_offsets[:fitting]
+        entries["seconds"] = self._seconds(times)
+        entries["previous"][chains.numbers - self.count] = chains.previous
+        durable.write_whole(self._descriptor, memoryview(entries.tobytes()), self._end)
+        self.dirty = True
+        # Of several entries of one slot the newest is assigned last, and so it wins.
+        self._slots[chains.slots] = chains.numbers
+        header = self._header
+        if self.count == 1:
+            header["begin_timestamp"] = times[0]
+            header["begin_offset"] = physical_offsets[0]
+        header["slots_used"] += np.count_nonzero(chains.previous == 0)
+        header["end_offset"] = physical_offsets[fitting - 1]
+        header["end_timestamp"] = times[-1]
+        self.count += fitting
+        header["count"] = self.count
+        return fitting
+
+    def _chain(self, hashes: NDArray[np.int32]) -> _Chains:
+        """Slots and previous entries of new entries, from `count` on."""
+        numbers = np.arange(self.count, self.count + len(hashes))
+        slots = (hashes % np.int32(self._format.slot_count)).astype(np.int64)
+        # One number holds slot and entry: sorting brings together what is one chain, and lets
+        # the slots be visited in the order in which they lie.
+        order = np.sort(slots << 32 | numbers)
+        slots, numbers = order >> 32, order & 0xFFFFFFFF
+        previous = self._slots[slots].astype(np.int64)
+        previous[(previous < 0) | (previous > numbers)] = 0
+        same = slots[1:] == slots[:-1]
+        previous[1:][same] = numbers[:-1][same]
+        return _Chains(slots, numbers, previous)
+
+    def _seconds(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Seconds since the start; the first entry of a file knows only the start of its header."""
+        begins = np.full(len(times_ms), self.begin_timestamp_ms)
+        if self.count == 1:
+            begins[1:] = times_ms[0]
+        seconds: NDArray[np.int64] = np.clip((times_ms - begins) // 1000, 0, INT32_MAX)
+        seconds[begins <= 0] = 0
+        return seconds
+
+    @property
+    def _end(self) -> int:
+        """Position of the next entry."""
+        return self._format.entries_begin + self.count * ENTRY.itemsize
+
+    def _allocate(self, count: int) -> None:
+        """See that `count` entries have blocks. Raises OSError."""
+        end = self._format.entries_begin + count * ENTRY.itemsize
+        if end > self._allocated:
+            end = min(end + ALLOCATION_STEP_BYTES, self._format.file_bytes)
+            os.posix_fallocate(self._descriptor, self._allocated, end - self._allocated)
+            self._allocated = end
+
+    def select(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
+        """Offsets of at most `count_max` entries with this hash, newest first (7.5).
+
+        Entries know their time by the second, rounded down from the file's begin.
+        """
+        found: list[int] = []
+        begin_of_file = self.begin_timestamp_ms
+        number = int(self._slots[key_hash % self._format.slot_count])
+        newer = self.count
+        # Chains lead to ever older entries; one that does not is broken and could have no end.
+        while 0 < number < newer and len(found) < count_max:
+            position = self._format.entries_begin + number * ENTRY.itemsize
+            entry_hash, offset, seconds, previous = _ENTRY.unpack_from(self._mapping, position)
+            time_ms = begin_of_file + seconds * 1000
+            if seconds < 0:
+                break
+            if entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
+                found.append(offset)
+            if time_ms < begin_ms:
+                break
+            newer, number = number, previous
+        return found
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether a message of this time span may be in the file."""
+        return self.begin_timestamp_ms <= end_ms and begin_ms <= self.end_timestamp_ms
+
+    def has_entry_below(self, physical_end: int) -> bool:
+        """Whether there is a record before `physical_end`."""
+        return self.count > 1 and self.begin_offset < physical_end
+
+    def truncate(self, physical_end: int, store_time_of: StoreTimeOf | None) -> None:
+        """Drop the entries of records from `physical_end` on, and mend what a crash left.
+
+        One entry at least must stay. `store_time_of` tells the store time of a record by its
+        offset; without it the file's end time is that of its last entry, exact to a second.
+        Raises OSError; may then be called again.
+        """
+        kept = 1 + bisect.bisect_left(range(1, self.count), physical_end, key=self._offset_of)
+        assert kept > 1
+        if kept == self.count and not self._is_torn():
+            return
+        self.dirty = True
+        is_end_known = self._offset_of(kept - 1) == self.end_offset
+        self.count = kept
+        self._header["count"] = kept
+        self._rebuild_slots()
+        if not is_end_known:
+            self._set_end(store_time_of)
+        self._clear_tail()
+
+    def _is_torn(self) -> bool:
+        """Whether a crash interrupted `put` or `truncate`."""
+        leftover = os.pread(self._descriptor, ENTRY.itemsize, self._end)
+        return any(leftover) or bool((self._slots >= self.count).any())
+
+    def _offset_of(self, number: int) -> int:
+        """Physical offset of an entry."""
+        position = self._format.entries_begin + number * ENTRY.itemsize
+        _, offset, _, _ = _ENTRY.unpack(os.pread(self._descriptor, ENTRY.itemsize, position))
+        return int(offset)
+
+    def _rebuild_slots(self) -> None:
+        """Let slots and their number be as if only the entries there are had been entered.
+
+        What is right already is not touched, so that a second call can tell what is wrong.
+        """
+        slots = np.zeros(self._format.slot_count, np.int32)
+        used = 0
+        for begin in range(1, self.count, REBUILD_ENTRIES):
+            entries = self._entries[begin : min(begin + REBUILD_ENTRIES, self.count)]
+            used += np.count_nonzero(entries["previous"] == 0)
+            hashes = entries["hash"].astype(np.int32)
+            slots[hashes % np.int32(self._format.slot_count)] = np.arange(
+                begin, begin + len(entries)
+            )
+        self._header["slots_used"] = used
+        wrong = np.flatnonzero(self._slots != slots)
+        self._slots[wrong] = slots[wrong]
+
+    def _set_end(self, store_time_of: StoreTimeOf | None) -> None:
+        """Let the header's end be that of the last entry."""
+        last = self._entries[self.count - 1]
+        offset = int(last["physical_offset"])
+        seconds = int(last["seconds"]) if offset != self.begin_offset else 0
+        rounded_ms = self.begin_timestamp_ms + seconds * 1000
+        self._header["end_timestamp"] = store_time_of(offset) if store_time_of else rounded_ms
+        # Last, for the offset tells the next call whether the time is right.
+        self._header["end_offset"] = offset
+
+    def _clear_tail(self) -> None:
+        """Zero what lies behind the last entry, by cutting the file there and extending it.
+
+        A mapped file is never cut, so the mapping is given up before.
+        """
+        del self._header, self._slots, self._entries
+        self._mapping.close()
+        try:
+            os.ftruncate(self._descriptor, self._end)
+            os.ftruncate(self._descriptor, self._format.file_bytes)
+        finally:
+            self._map()
+
+    def prefix(self, physical_end: int) -> IndexPrefix:
+        """What the file holds of records below `physical_end`, as bytes and their CRC-32.
+
+        Any thread may ask, while keys are entered behind them.
+        """
+        count = self.count
+        kept = bisect.bisect_left(range(1, count), physical_end, key=self._offset_of)
+        begin = self._format.entries_begin
+        length = (1 + kept) * ENTRY.itemsize
+        with memoryview(self._mapping) as view:
+            entries = FilePrefix(length, body_crc(view[begin : begin + length]))
+            is_all = kept == count - 1
+            head = FilePrefix(begin, body_crc(view[:begin])) if is_all else None
+        # Header and slots are of no worth once they know of later entries.
+        return IndexPrefix(entries, head if self.count == count else None)
+
+    def trailing(self, physical_offset: int) -> int:
+        """How many of the last entries belong to the record at this offset."""
+        number = self.count
+        while number > 1 and self._offset_of(number - 1) == physical_offset:
+            number -= 1
+        return self.count - number
+
+    def flush(self) -> None:
+        """Make everything entered so far durable. Blocks. Raises OSError."""
+        with self._in_use:
+            if self._is_closed:
+                return
+            self.dirty = False
+            try:
+                os.fdatasync(self._descriptor)
+            except OSError:
+                self.dirty = True
+                raise
+
+    def close(self) -> None:
+        """Close the descriptor. The mapping goes with this object."""
+        with self._in_use:
+            self._is_closed = True
+            os.close(self._descriptor)
+
+    def remove(self) -> None:
+        """Close and delete the file."""
+        self.close()
+        durable.remove_file(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPrefix:
+    """The entries of a file up to some record; and its header and slots, if those are all."""
+
+    entries: FilePrefix
+    head: FilePrefix | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Chains:
+    """New entries in the order of their slots, with the entry before each in its slot."""
+
+    slots: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    previous: NDArray[np.int64]

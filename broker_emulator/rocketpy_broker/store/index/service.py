@@ -1,0 +1,236 @@
+"""The index: the messages of a topic that have a certain key, over all index files.
+
+Maps: (topic, key, time span) to physical offsets. Its entries are those of `IndexFile`; a new file
+is begun when one is full. Searched: from the newest file back, until one begins before the time
+span. Checksummed: no. After a crash of the process `truncate` mends the newest file; after a power
+cut pages of it may be missing, so `remove_unflushed` drops what was not known to be on disk.
+Whatever is missing is dispatched again from the log; what is there already is passed over. Used by
+the dispatcher (writes), recovery, and the query of messages by key.
+
+Files are named by the local time of their creation, which grows: `yyyyMMddHHmmssSSS`.
+Source: IndexService, spec/storage.md sections 7.3 to 7.6.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.index.file import IndexFile, StoreTimeOf
+from rocketpy_broker.store.index.layout import IndexFormat
+from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.record import IndexKeys, index_hash
+
+logger = logging.getLogger(__name__)
+
+NAME_DIGITS = 17
+HEAD = "/head"
+DEFAULT_FORMAT = IndexFormat()
+
+
+class IndexService:
+    """The files of one folder. Times are milliseconds, offsets are positions in the commit log."""
+
+    def __init__(
+        self, folder: Path, clock: Clock, index_format: IndexFormat = DEFAULT_FORMAT
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._format = index_format
+        self._files: list[IndexFile] = []
+
+    def load(self) -> None:
+        """Open what is in the folder. Raises StoreDirectoryError and OSError."""
+        if not self._folder.exists():
+            return
+        for path in sorted(self._folder.iterdir()):
+            if _is_of_index(path):
+                self._files.append(IndexFile.open(path, self._format))
+            else:
+                logger.warning("%s is no index file and is left alone", path)
+
+    @property
+    def in_doubt(self) -> str | None:
+        """Why the index cannot be right, whatever `truncate` mends; None if nothing is known.
+
+        The way out is `reset`, and to dispatch the whole log again.
+        """
+        end = -1
+        for file in self._files:
+            fault = file.fault()
+            if fault is None and file is not self._files[-1] and not file.is_full:
+                fault = f"has {file.count - 1} entries and is not full, but a newer file follows"
+            if fault is None and file.count > 1 and file.begin_offset < end:
+                fault = f"begins at {file.begin_offset}, the file before it ends at {end}"
+            if fault is not None:
+                return f"{file.path} {fault}"
+            end = file.end_offset
+        return None
+
+    @property
+    def physical_end(self) -> int:
+        """Physical offset of the last record that has a key here; -1 before the first."""
+        return self._files[-1].end_offset if self._files else -1
+
+    @property
+    def end_timestamp_of_full_ms(self) -> int:
+        """Store time of the last record of the newest full file, 0 if none is full.
+
+        What it is before a `flush` may go into the checkpoint after it.
+        """
+        return max((file.end_timestamp_ms for file in self._files if file.is_full), default=0)
+
+    def put(
+        self,
+        keys: IndexKeys,
+        physical_offsets: NDArray[np.int64],
+        store_timestamps_ms: NDArray[np.int64],
+    ) -> None:
+        """Enter the keys of a block, whose records lie at these offsets. Raises OSError.
+
+        Offsets and times are those of each row that `keys` speaks of. A key that is there already
+        is passed over: after an error, or a restart, the same call may be made again. RocketMQ
+        enters the keys of the last record twice then.
+        """
+        offsets = physical_offsets[keys.row]
+        begin = self._known(offsets)
+        offsets, hashes = offsets[begin:], keys.hash[begin:]
+        times = store_timestamps_ms[keys.row[begin:]]
+        while len(offsets) > 0:
+            entered = self._file_with_room().put(hashes, offsets, times)
+            hashes, offsets, times = hashes[entered:], offsets[entered:], times[entered:]
+
+    def _known(self, offsets: NDArray[np.int64]) -> int:
+        """How many of these keys, which ascend by their records, are in the index."""
+        end = self.physical_end
+        known = int(np.searchsorted(offsets, end))
+        if known == len(offsets) or offsets[known] > end:
+            return known
+        # The last record is known, but a crash may have come between its keys.
+        for file in reversed(self._files):
+            trailing = file.trailing(end)
+            known += trailing
+            if trailing < file.count - 1:
+                break
+        return known
+
+    def _file_with_room(self) -> IndexFile:
+        if not self._files:
+            durable.make_folder(self._folder)
+        elif not self._files[-1].is_full:
+            return self._files[-1]
+        previous = self._files[-1] if self._files else None
+        file = IndexFile.create(self._folder / self._new_name(), self._format, previous)
+        self._files.append(file)
+        return file
+
+    def _new_name(self) -> str:
+        """The time now, or one more than the last name where that would not be newer."""
+        now_ms = self._clock.now_ms()
+        local = datetime.fromtimestamp(now_ms // 1000, tz=timezone.utc).astimezone()
+        name = int(f"{local:%Y%m%d%H%M%S}{now_ms % 1000:03d}")
+        if self._files:
+            name = max(name, int(self._files[-1].path.name) + 1)
+        return f"{name:0{NAME_DIGITS}d}"
+
+    def query(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
+    ) -> NDArray[np.int64]:
+        """Offsets, ascending, of the newest `count_max` records with this key (7.5).
+
+        Other keys may have the same hash: the caller compares the key. Times are compared by the
+        second, from the start of a file; so a record may be missed by less than one.
+        """
+        key_hash = index_hash(topic, key)
+        found: list[int] = []
+        for file in reversed(self._files):
+            if file.overlaps(begin_ms, end_ms):
+                found += file.select(key_hash, begin_ms, end_ms, count_max - len(found))
+            if file.begin_timestamp_ms < begin_ms or len(found) >= count_max:
+                break
+        return np.sort(np.array(found, np.int64))
+
+    def truncate(self, physical_end: int, store_time_of: StoreTimeOf | None = None) -> None:
+        """Keep the entries of records below `physical_end`, and mend what a crash left.
+
+        What stays is as if nothing else had ever been entered; see `IndexFile.truncate` for
+        `store_time_of`. Raises OSError; may then be called again.
+        """
+        while self._files and not self._files[-1].has_entry_below(physical_end):
+            self._files[-1].remove()
+            self._files.pop()
+        if self._files:
+            self._files[-1].truncate(physical_end, store_time_of)
+
+    def remove_unflushed(self, flushed_timestamp_ms: int) -> None:
+        """Remove the files that end after the time up to which the index is on disk (10.3)."""
+        while self._files and self._files[-1].end_timestamp_ms > flushed_timestamp_ms:
+            self._files[-1].remove()
+            self._files.pop()
+
+    def reset(self) -> None:
+        """Remove all durable, also those that `load` has refused."""
+        while self._files:
+            self._files.pop().remove()
+        for path in filter(_is_of_index, self._folder.glob("*")):
+            durable.remove_file(path)
+
+    def expired(self, min_physical_offset: int) -> list[Path]:
+        """The files whose records are all gone from the log, but never the last (7.6)."""
+        paths = []
+        for file in self._files[:-1]:
+            if file.end_offset >= min_physical_offset:
+                break
+            paths.append(file.path)
+        return paths
+
+    def drop_first(self, count: int) -> None:
+        """Forget the oldest files, which have been removed."""
+        for _ in range(count):
+            self._files.pop(0).close()
+
+    def prefixes(self, physical_end: int) -> dict[str, FilePrefix]:
+        """What each file holds of records below `physical_end`, as bytes and their CRC-32.
+
+        Under `<name>` its entries; under `<name>/head` header and slots, if those are all there is.
+        """
+        prefixes = {}
+        for file in list(self._files):
+            prefix = file.prefix(physical_end)
+            prefixes[file.path.name] = prefix.entries
+            if prefix.head is not None:
+                prefixes[file.path.name + HEAD] = prefix.head
+        return prefixes
+
+    def has_prefixes(self, prefixes: Mapping[str, FilePrefix], physical_end: int) -> bool:
+        """Whether the files are as they were when `prefixes` was taken, but for later entries."""
+        found = self.prefixes(physical_end)
+        names = {name for name in found if not name.endswith(HEAD)}
+        # A head is compared where neither side has later entries: those change it.
+        names |= {name for name in found if name in prefixes}
+        known = {name for name in prefixes if not name.endswith(HEAD)}
+        return known <= names and all(found[name] == prefixes.get(name) for name in names)
+
+    def flush(self) -> None:
+        """Make everything entered so far durable. Blocks; call it from a thread. Raises OSError."""
+        for file in list(self._files):
+            if file.dirty:
+                file.flush()
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()
+        self._files.clear()
+
+
+def _is_of_index(path: Path) -> bool:
+    """Whether this is a file by the name of one of the index."""
+    return path.is_file() and path.name.isdecimal() and len(path.name) == NAME_DIGITS

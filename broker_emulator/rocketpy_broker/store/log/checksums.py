@@ -1,0 +1,315 @@
+"""Checksums of whole records, in files beside the commit log.
+
+Maps: physical offset to (size, CRC-32 of every byte of the record as it lies in the log). For each
+segment of the log there is one sparse file `rocketpy/checksums/<20 digits>` of entries of 16 bytes:
+
+    +----------------+-----------+-----------+-----------+
+    | position  int32| size int32| crc  int32| check int32|    big-endian
+    +----------------+-----------+-----------+-----------+
+
+`position` counts from the segment's begin. `check` is a mix of the other three, so that a flipped
+bit in an entry is not taken for one in the record. Searched: by binary search, since entries are in
+order of position. An entry is written behind its record and flushed with it. So after a crash a
+record above the flushed mark that has none is torn, and one below it has lost it and is checked as
+RocketMQ would. Records of another broker have none until recovery has read them. Used by the
+commit log.
+
+RocketMQ's own check covers the body only, and its optional property makes each record longer and
+shows to consumers. See docs/decisions.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+from bisect import bisect_left
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.log.segment import NAME_DIGITS, Segment
+from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.record.crc import body_crc, body_crcs
+from rocketpy_proto.record.layout import FIXED_BYTES
+
+logger = logging.getLogger(__name__)
+
+ENTRY = np.dtype(
+    [("position", ">i4"), ("size", ">i4"), ("crc", ">i4"), ("check", ">u4")],
+)
+ENTRY_BYTES = ENTRY.itemsize
+_POSITION = struct.Struct(">i")
+assert ENTRY_BYTES == 16
+PAGE_BYTES = 4096
+ALLOCATION_BYTES = 1 << 20
+# Odd constants of 64 bits without pattern (fractions of the golden ratio and of the root of 3).
+_MIX_PLACE, _MIX_CRC = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
+
+Entries = NDArray[np.void]
+Positions = NDArray[np.int64]
+Sizes = NDArray[np.int32]
+
+
+def record_crcs(data: NDArray[np.uint8], starts: Positions, sizes: Sizes) -> NDArray[np.int32]:
+    """CRC-32, without its top bit, of each record of `data`."""
+    return body_crcs(data, starts, starts + sizes)
+
+
+def _checks(
+    positions: NDArray[np.integer], sizes: NDArray[np.integer], crcs: NDArray[np.integer]
+) -> NDArray[np.uint32]:
+    place = positions.astype(np.uint64) << np.uint64(32) | sizes.astype(np.uint64)
+    mixed = place * _MIX_PLACE ^ crcs.astype(np.uint64) * _MIX_CRC
+    checks: NDArray[np.uint32] = (mixed >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+    return checks
+
+
+def is_sound(entries: Entries) -> NDArray[np.bool_]:
+    """Which entries are whole."""
+    sound: NDArray[np.bool_] = entries["check"] == _checks(
+        entries["position"], entries["size"], entries["crc"]
+    )
+    return sound
+
+
+class SegmentChecksums:
+    """The entries of one segment."""
+
+    def __init__(
+        self, path: Path, base: int, segment_bytes: int, *, read_only: bool = False
+    ) -> None:
+        self.path = path
+        self.base = base
+        size_bytes = checksums_file_bytes(segment_bytes)
+        if read_only:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        elif path.exists():
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        else:
+            first_bytes = min(ALLOCATION_BYTES, size_bytes)
+            descriptor = durable.create_allocated(path, size_bytes, first_bytes)
+        # What a flush of the log flushes, too.
+        self.file = Segment(path, base, size_bytes, descriptor)
+        self._entries = np.frombuffer(self.file.view, ENTRY)
+        self._prefix = FilePrefix(0, 0)
+        self.count = self._count()
+        self._allocated_bytes = self.count * ENTRY_BYTES
+
+    def _count(self) -> int:
+        """Entries up to the last that is not empty, looked for in big strides."""
+        stride = ALLOCATION_BYTES // ENTRY_BYTES
+        begin = 0
+        while begin + stride < len(self._entries) and self._entries["size"][begin + stride] != 0:
+            begin += stride
+        used = np.flatnonzero(self._entries["size"][begin : begin + stride])
+        return begin + (int(used[-1]) + 1 if len(used) else 0)
+
+    def reserve(self, count: int) -> None:
+        """See that `count` more entries have their blocks. Raises OSError when the disk is full."""
+        needed = (self.count + count) * ENTRY_BYTES
+        if needed > self._allocated_bytes:
+            steps = -(-needed // ALLOCATION_BYTES)
+            self.file.allocate(min(steps * ALLOCATION_BYTES, self.file.size_bytes))
+            self._allocated_bytes = steps * ALLOCATION_BYTES
+
+    def append(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
+        """Add entries of records behind those that are there. Raises OSError."""
+        entries = np.empty(len(positions), ENTRY)
+        entries["position"], entries["size"], entries["crc"] = positions, sizes, crcs
+        entries["check"] = _checks(positions, sizes, crcs)
+        self.reserve(len(entries))
+        self.file.write(self.count * ENTRY_BYTES, entries.view(np.uint8).data)
+        self.count += len(entries)
+
+    def insert(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
+        """Add entries of adjacent records, in place of what is known of them. Raises OSError."""
+        later = self.entries_from(int(positions[-1]) + 1).copy()
+        later = later[is_sound(later)]
+        self.truncate(int(positions[0]))
+        self.append(positions, sizes, crcs)
+        self.append(later["position"], later["size"], later["crc"])
+
+    def entries_from(self, position: int) -> Entries:
+        """The entries of records at or behind `position` of the segment."""
+        return self._entries[self._place(position) : self.count]
+
+    def _place(self, position: int) -> int:
+        """Number of the first entry of a record at or behind `position` of the segment.
+
+        One entry after the other is looked at: numpy would copy the whole column first.
+        """
+        return bisect_left(range(self.count), position, key=self._position_of)
+
+    def _position_of(self, number: int) -> int:
+        position: int = _POSITION.unpack_from(self.file.view, number * ENTRY_BYTES)[0]
+        return position
+
+    def lookup(self, positions: Positions) -> Entries:
+        """An entry for each of ascending positions; one that is not sound where none is known."""
+        if len(positions) == 0:
+            return np.zeros(0, ENTRY)
+        between = self._entries[
+            self._place(int(positions[0])) : self._place(int(positions[-1]) + 1)
+        ]
+        if len(between) == 0:
+            return np.zeros(len(positions), ENTRY)
+        places = np.searchsorted(between["position"].astype(np.int64), positions)
+        found = between[np.minimum(places, len(between) - 1)]
+        found["check"][found["position"] != positions] = 0
+        return found
+
+    def prefix(self, position: int) -> FilePrefix:
+        """The bytes with entries of records before `position` of the segment, and their CRC-32.
+
+        Any thread may ask, while entries are added behind them. What was found last is kept, since
+        the file of a full segment does not change any more.
+        """
+        length = self._place(position) * ENTRY_BYTES
+        if length != self._prefix.length:
+            self._prefix = FilePrefix(length, body_crc(self.file.view[:length]))
+        return self._prefix
+
+    def has_prefix(self, prefix: FilePrefix) -> bool:
+        """Whether the file still begins like that, and what follows is in order."""
+        length = min(prefix.length, self.file.size_bytes)
+        return FilePrefix(length, body_crc(self.file.view[:length])) == prefix
+
+    def drop_unsound(self) -> bool:
+        """Forget entries that are not whole, or out of order; return whether there were any.
+
+        A crash leaves holes where a page did not get to the disk; searching needs an order.
+        """
+        known = self._entries[: self.count]
+        good = np.flatnonzero(is_sound(known))
+        positions = known["position"][good].astype(np.int64)
+        rising = np.ones(len(good), np.bool_)
+        rising[1:] = positions[1:] > np.maximum.accumulate(positions)[:-1]
+        good = good[rising]
+        if len(good) == self.count:
+            return False
+        kept = known[good].copy()
+        first_bad = int(np.argmax(np.append(good, -1) != np.arange(len(good) + 1)))
+        self._cut(first_bad)
+        kept = kept[first_bad:]
+        self.append(kept["position"], kept["size"], kept["crc"])
+        return True
+
+    def truncate(self, position: int) -> None:
+        """Forget the entries at or behind `position` of the segment. Raises OSError."""
+        self._cut(self._place(position))
+
+    def _cut(self, count: int) -> None:
+        self._prefix = FilePrefix(0, 0)
+        self.file.clear_from(count * ENTRY_BYTES)
+        self.count = count
+
+    def flush(self) -> None:
+        """Make the entries durable. Blocks. Raises OSError."""
+        self.file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def remove(self) -> None:
+        """Delete the file."""
+        self.file.remove()
+
+
+def checksums_file_bytes(segment_bytes: int) -> int:
+    """Room for an entry of each of the smallest records that fit a segment."""
+    entries = segment_bytes // FIXED_BYTES + 1
+    return -(-entries * ENTRY_BYTES // PAGE_BYTES) * PAGE_BYTES
+
+
+class Checksums:
+    """The entries of all segments; a segment's file is made with its first entry."""
+
+    def __init__(self, folder: Path, segment_bytes: int) -> None:
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._segments: dict[int, SegmentChecksums] = {}
+
+    def load(self) -> None:
+        """Open what is there. A file that cannot be one of ours is left, or rebuilt and warned of.
+
+        Raises OSError.
+        """
+        durable.make_folder(self._folder)
+        durable.unfinished_path(self._folder).unlink(missing_ok=True)
+        for path in sorted(self._folder.iterdir()):
+            if not path.name.isdecimal():
+                logger.warning("%s is none of the store's files and is left alone", path)
+            elif path.stat().st_size != checksums_file_bytes(self._segment_bytes):
+                logger.warning("%s has a wrong size; its checksums are rebuilt", path)
+                durable.remove_file(path)
+            else:
+                segment = SegmentChecksums(path, int(path.name), self._segment_bytes)
+                self._segments[segment.base] = segment
+
+    def add(self, segment: SegmentChecksums) -> None:
+        """Take in a file that was opened by itself."""
+        self._segments[segment.base] = segment
+
+    def of(self, segment: Segment) -> SegmentChecksums:
+        """The entries of `segment`, made if there are none. Raises OSError."""
+        found = self._segments.get(segment.base)
+        if found is None:
+            path = self._folder / f"{segment.base:0{NAME_DIGITS}d}"
+            found = SegmentChecksums(path, segment.base, self._segment_bytes)
+            self._segments[segment.base] = found
+        return found
+
+    def find(self, segment: Segment) -> SegmentChecksums | None:
+        """The entries of `segment`, if it has any."""
+        return self._segments.get(segment.base)
+
+    def below(self, end: int) -> list[SegmentChecksums]:
+        """The files of segments that begin below physical offset `end`, in order."""
+        return [segment for base, segment in sorted(self._segments.items()) if base < end]
+
+    def vouch(self, prefixes: Mapping[str, FilePrefix]) -> list[Path]:
+        """Which files are not as `prefixes` says. Entries that cannot be searched are dropped.
+
+        Raises OSError.
+        """
+        by_name = {segment.path.name: segment for segment in self._segments.values()}
+        doubted = []
+        for name, prefix in prefixes.items():
+            segment = by_name.get(name)
+            if segment is None or not segment.has_prefix(prefix):
+                doubted.append(self._folder / name)
+        for segment in self._segments.values():
+            prefix = prefixes.get(segment.path.name, FilePrefix(0, 0))
+            is_vouched = prefix.length == segment.count * ENTRY_BYTES
+            if not is_vouched or segment.path in doubted:
+                segment.drop_unsound()
+        return doubted
+
+    def truncate(self, end: int) -> None:
+        """Forget every record at or behind physical offset `end`."""
+        for base in [base for base in self._segments if base >= end]:
+            self._segments.pop(base).remove()
+        for base, segment in self._segments.items():
+            if end < base + self._segment_bytes:
+                segment.truncate(end - base)
+
+    def drop_below(self, begin: int) -> None:
+        """Forget segments below physical offset `begin`, whose files have been removed."""
+        for base in [base for base in self._segments if base < begin]:
+            self._segments.pop(base).close()
+
+    def flush(self) -> None:
+        """Make every entry durable. Blocks. Raises OSError."""
+        for segment in list(self._segments.values()):
+            segment.flush()
+
+    def close(self) -> None:
+        """Close the files."""
+        for segment in self._segments.values():
+            segment.close()
+        self._segments.clear()

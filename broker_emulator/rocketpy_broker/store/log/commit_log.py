@@ -1,0 +1,189 @@
+"""The commit log: every record of every topic, in order of arrival.
+
+Maps: physical offset to record. Entry: a record of spec/storage.md section 2, of any size; none
+crosses a segment's end, and a blank record fills what is left of a segment. Searched: by
+physical offset only. Checksummed: each record's body by its CRC, and the whole of it by an entry in
+`checksums`. After a crash the bytes behind the last whole record are garbage of an append that was
+never acknowledged; recovery cuts them. Written by `MessageStore` alone, on one thread; read by
+anybody.
+
+A block is written by one positional write, after its segment has been allocated. The end moves
+only after the write has succeeded, so a failed append is simply written over by the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.store.log.checksums import Checksums, is_sound, record_crcs
+from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.log.segment_queue import SegmentQueue
+from rocketpy_proto.record import (
+    BLANK_BYTES,
+    MalformedRecordError,
+    RecordBlock,
+    decode_record,
+    encode_blank,
+)
+
+# Copied at once where bytes are written again.
+REWRITE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Which of n records have a checksum, and which of those differ from it (n bool each)."""
+
+    known: NDArray[np.bool_]
+    damaged: NDArray[np.bool_]
+
+
+class CommitLog:
+    """The log. `end` is the physical offset that the next record gets, unless it has to roll.
+
+    `flushed` is the offset below which everything is durable.
+    """
+
+    def __init__(self, folder: Path, checksums_folder: Path, segment_bytes: int) -> None:
+        self.files = SegmentQueue(folder, segment_bytes)
+        self.checksums = Checksums(checksums_folder, segment_bytes)
+        self.end = 0
+        self.flushed = 0
+
+    def load(self) -> None:
+        """Open the segments; recovery then says where the log ends. Raises StoreDirectoryError."""
+        self.files.load()
+        self.checksums.load()
+        self.end = self.flushed = self.files.begin
+
+    @property
+    def begin(self) -> int:
+        """Physical offset of the first byte that is still there."""
+        return self.files.begin
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether the last segment is used by half or more."""
+        return self.files.end - self.end <= self.files.segment_bytes // 2
+
+    def prepare(self, length: int, count: int) -> int:
+        """Physical offset for `count` records of `length` bytes; rolls to a new segment if needed.
+
+        Raises RecordIllegalError for a block that fits no segment, OSError when the disk is full.
+        """
+        needed = length + BLANK_BYTES
+        if needed > self.files.segment_bytes:
+            raise RecordIllegalError(
+                f"a block of {length} bytes does not fit a commit log segment of "
+                f"{self.files.segment_bytes} bytes; send smaller blocks"
+            )
+        segment = self.files.grow(self.end)
+        left = segment.end - self.end
+        if needed > left:
+            following = self.files.grow(segment.end)
+            segment.write(self.end - segment.base, memoryview(encode_blank(left)))
+            self.end = following.base
+            segment = following
+        self.checksums.of(segment).reserve(count)
+        return self.end
+
+    def append(self, block: RecordBlock) -> None:
+        """Write `block` at the end, which `prepare` has made ready. Raises OSError.
+
+        A write that fails half way leaves no record behind: all of the block is blanked out, so
+        that neither a restart nor what is appended next can bring a record of it back.
+        """
+        segment = self.files.find(self.end)
+        assert segment is not None
+        position = self.end - segment.base
+        crcs = record_crcs(block.data, block.positions, block.sizes)
+        try:
+            segment.write(position, block.data.data)
+            self.checksums.of(segment).append(block.positions + position, block.sizes, crcs)
+        except OSError:
+            segment.write(position, memoryview(bytes(len(block.data))))
+            raise
+        self.end += len(block.data)
+
+    def compare(
+        self, segment: Segment, positions: NDArray[np.int64], sizes: NDArray[np.int32]
+    ) -> Comparison:
+        """Hold some records of `segment`, at ascending positions, against their checksums."""
+        checksums = self.checksums.find(segment)
+        if checksums is None:
+            none = np.zeros(len(positions), np.bool_)
+            return Comparison(none, none)
+        entries = checksums.lookup(positions)
+        known = is_sound(entries)
+        found = record_crcs(np.frombuffer(segment.view, np.uint8), positions, sizes)
+        wrong = (entries["size"] != sizes) | (entries["crc"] != found)
+        return Comparison(known, known & wrong)
+
+    def store_timestamp_ms_at(self, offset: int) -> int:
+        """Store timestamp of the record at physical offset `offset`; 0 where there is none."""
+        segment = self.files.find(offset)
+        if segment is None:
+            return 0
+        try:
+            return decode_record(segment.view, offset - segment.base).record.store_timestamp_ms
+        except MalformedRecordError:
+            return 0
+
+    def unflushed_segments(self) -> list[Segment]:
+        """The segments with bytes that may not be durable yet, and their checksums' files."""
+        segments = self.files.dirty_segments(self.flushed, self.end)
+        return segments + [self.checksums.of(segment).file for segment in segments]
+
+    def truncate(self, end: int) -> None:
+        """Let the log end at `end`: nothing that could pass for a record stays behind it."""
+        self.files.remove_from(end)
+        segment = self.files.find(end)
+        if segment is not None:
+            segment.clear_from(end - segment.base)
+        self.checksums.truncate(end)
+        self.end = end
+
+    def make_durable(self, begin: int) -> None:
+        """Write again what lies from `begin` on, and flush everything. Raises OSError.
+
+        After a failed flush the system takes pages for clean that never reached the disk; a flush
+        without a new write would then report a success that is none.
+        """
+        for segment in self.files.segments:
+            position = max(begin - segment.base, 0)
+            stop = min(self.end - segment.base, segment.size_bytes)
+            for start in range(position, stop, REWRITE_BYTES):
+                segment.write(start, segment.view[start : min(start + REWRITE_BYTES, stop)])
+            segment.flush()
+        self.flushed = self.end
+
+    def complete_checksums(self, offset: int, block: RecordBlock) -> None:
+        """Give each record of `block`, which lies at `offset`, the checksum that it lacks."""
+        segment = self.files.find(offset)
+        assert segment is not None
+        positions = block.positions + (offset - segment.base)
+        checksums = self.checksums.of(segment)
+        if not is_sound(checksums.lookup(positions)).all():
+            crcs = record_crcs(block.data, block.positions, block.sizes)
+            checksums.insert(positions, block.sizes, crcs)
+
+    def first_paths(self) -> list[Path]:
+        """The files of the oldest segment: its own, and its checksums."""
+        segment = self.files.segments[0]
+        checksums = self.checksums.find(segment)
+        return [segment.path] if checksums is None else [segment.path, checksums.path]
+
+    def drop_first(self) -> None:
+        """Forget the oldest segment, whose files have been removed."""
+        self.files.drop_first()
+        self.checksums.drop_below(self.begin)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.files.close()
+        self.checksums.close()

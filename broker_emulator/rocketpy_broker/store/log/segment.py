@@ -1,0 +1,149 @@
+"""One file of fixed size of the commit log or of a consume queue.
+
+Maps: byte positions of a logical file, from `base` on, to this file. Entry size: none of its own.
+Searched: by position only. Checksummed: no, its owner knows how to check what lies in it. After a
+crash the file has its full size, since its blocks are allocated before the first write; which
+part of it is valid is found by the owner's recovery. Used by `SegmentQueue` only.
+
+Written by positional writes, read through a mapping: both go through the same page cache. The
+file is never truncated while mapped, so reading it cannot raise a signal.
+Source of name and size: spec/storage.md section 1.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store.files import durable
+
+NAME_DIGITS = 20
+# The unit in which the system counts a file's blocks.
+STAT_BLOCK_BYTES = 512
+ZERO_STRIDE_BYTES = 1 << 20
+ZEROS = memoryview(bytes(ZERO_STRIDE_BYTES))
+
+
+class Segment:
+    """A mapped file; `base` is the logical position of its first byte."""
+
+    def __init__(self, path: Path, base: int, size_bytes: int, descriptor: int) -> None:
+        self.path = path
+        self.base = base
+        self.size_bytes = size_bytes
+        self._descriptor = descriptor
+        self._is_closed = False
+        # The flush thread must not meet a descriptor that is closed, or somebody else's by now.
+        self._in_use = threading.Lock()
+        self._mapping = mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)
+        self.view = memoryview(self._mapping)
+
+    @classmethod
+    def create(cls, folder: Path, base: int, size_bytes: int) -> Segment:
+        """Allocate a new file. Raises OSError, for instance when the disk is full."""
+        path = folder / f"{base:0{NAME_DIGITS}d}"
+        return cls(path, base, size_bytes, durable.create_allocated(path, size_bytes))
+
+    @classmethod
+    def open(cls, path: Path, size_bytes: int) -> Segment:
+        """Open an existing file. Raises StoreDirectoryError where name or size is wrong."""
+        if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
+            raise StoreDirectoryError(
+                path, f"is not named by {NAME_DIGITS} digits", "move this file out of the store"
+            )
+        status = path.stat()
+        length = status.st_size
+        if length != size_bytes:
+            raise StoreDirectoryError(
+                path,
+                f"has {length} bytes instead of {size_bytes}",
+                "start with the file size that this store was made with, or restore this file",
+            )
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # A file copied sparsely gets its blocks now, so that no later write can miss them.
+            # Others are let alone: the call would make them look as if written just now.
+            if status.st_blocks * STAT_BLOCK_BYTES < size_bytes:
+                os.posix_fallocate(descriptor, 0, size_bytes)
+            return cls(path, int(path.name), size_bytes, descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+
+    @property
+    def end(self) -> int:
+        """Logical position after the last byte."""
+        return self.base + self.size_bytes
+
+    def write(self, position: int, data: memoryview) -> None:
+        """Write `data` at a position inside this file. Raises OSError."""
+        durable.write_whole(self._descriptor, data, position)
+
+    def allocate(self, end: int) -> None:
+        """See that the first `end` bytes have their blocks. Raises OSError on a full disk."""
+        os.posix_fallocate(self._descriptor, 0, end)
+
+    def used_end(self, position: int) -> int:
+        """Position behind the last byte from `position` on that is not zero; `position` if none."""
+        data = np.frombuffer(self.view, np.uint8)
+        end = position
+        for begin, stop in self._written_ranges(position):
+            for start in range(begin, stop, ZERO_STRIDE_BYTES):
+                part = data[start : min(start + ZERO_STRIDE_BYTES, stop)]
+                if part.any():
+                    end = start + int(np.flatnonzero(part)[-1]) + 1
+        return end
+
+    def _written_ranges(self, position: int) -> Iterator[tuple[int, int]]:
+        """Where the file system has something other than zeros, from `position` on.
+
+        What was allocated and never written is not read: a gigabyte of it takes seconds.
+        """
+        while True:
+            try:
+                begin = os.lseek(self._descriptor, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                raise
+            position = os.lseek(self._descriptor, begin, os.SEEK_HOLE)
+            yield begin, position
+
+    def clear_from(self, position: int) -> int:
+        """Zero what is not zero behind `position`; return up to where something was."""
+        end = self.used_end(position)
+        for start in range(position, end, ZERO_STRIDE_BYTES):
+            self.write(start, ZEROS[: min(ZERO_STRIDE_BYTES, end - start)])
+        return end
+
+    def flush(self) -> None:
+        """Make every byte written so far durable. Blocks; call it from a thread. Raises OSError.
+
+        A segment that has been closed or removed meanwhile needs no flush.
+        """
+        with self._in_use:
+            if not self._is_closed:
+                os.fdatasync(self._descriptor)
+
+    def changed_ms(self) -> float:
+        """When the file was last written, wall time in ms. Raises OSError."""
+        return os.fstat(self._descriptor).st_mtime * 1000
+
+    def close(self) -> None:
+        """Close the descriptor. The mapping lives until the last view of it is dropped."""
+        with self._in_use:
+            if not self._is_closed:
+                self._is_closed = True
+                os.close(self._descriptor)
+
+    def remove(self) -> None:
+        """Close and delete the file."""
+        self.close()
+        durable.remove_file(self.path)

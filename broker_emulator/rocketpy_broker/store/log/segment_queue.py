@@ -1,0 +1,126 @@
+"""An unbounded logical file made of segments of equal size, in one folder.
+
+Maps: logical byte positions to segments. Searched: by division, since all segments have one size
+and follow each other. Checksummed: no. After a crash there may be one segment too many at the
+end, allocated ahead and empty; the owner's recovery removes it. Used by the commit log and the
+consume queues.
+Source: MappedFileQueue, spec/storage.md section 1 (folder-content rules).
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.log.segment import Segment
+
+
+class SegmentQueue:
+    """The segments of one folder, in order. One thread uses it; `preallocate` may be another's."""
+
+    def __init__(self, folder: Path, segment_bytes: int) -> None:
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self.segments: list[Segment] = []
+        self._ahead: Segment | None = None
+        self._creating = threading.Lock()
+
+    def load(self) -> None:
+        """Open what is in the folder, which is there.
+
+        Raises StoreDirectoryError, and leaves all files alone.
+        """
+        durable.unfinished_path(self.folder).unlink(missing_ok=True)
+        paths = sorted(path for path in self.folder.iterdir() if path.is_file())
+        if paths and paths[-1].stat().st_size == 0:
+            durable.remove_file(paths.pop())
+        for path in paths:
+            segment = Segment.open(path, self.segment_bytes)
+            self.segments.append(segment)
+            self._check_follows(segment)
+
+    def _check_follows(self, segment: Segment) -> None:
+        expected = self.segments[0].base + (len(self.segments) - 1) * self.segment_bytes
+        if segment.base != expected or segment.base % self.segment_bytes:
+            raise StoreDirectoryError(
+                segment.path,
+                f"should begin at {expected}",
+                "a file before it is missing: restore it, or move the later ones away",
+            )
+
+    @property
+    def begin(self) -> int:
+        """Logical position of the first byte that is there; 0 for an empty queue."""
+        return self.segments[0].base if self.segments else 0
+
+    @property
+    def end(self) -> int:
+        """Logical position after the last segment; 0 for an empty queue."""
+        return self.segments[-1].end if self.segments else 0
+
+    def find(self, position: int) -> Segment | None:
+        """The segment that holds `position`, or None."""
+        if not self.begin <= position < self.end:
+            return None
+        return self.segments[(position - self.begin) // self.segment_bytes]
+
+    def grow(self, position: int) -> Segment:
+        """The segment that holds `position`, made if it is the next. Raises OSError."""
+        found = self.find(position)
+        if found is not None:
+            return found
+        base = position - position % self.segment_bytes
+        with self._creating:
+            segment, self._ahead = self._ahead, None
+            if segment is None:
+                durable.make_folder(self.folder)
+                segment = Segment.create(self.folder, base, self.segment_bytes)
+            assert segment.base == base
+            self.segments.append(segment)
+        return segment
+
+    def preallocate(self) -> None:
+        """Make the next segment ready, unless it is. Blocks. Raises OSError."""
+        with self._creating:
+            if self._ahead is None and self.segments:
+                self._ahead = Segment.create(self.folder, self.end, self.segment_bytes)
+
+    def drop_ahead(self) -> None:
+        """Remove the segment that was made ready, as a clean stop does."""
+        with self._creating:
+            if self._ahead is not None:
+                self._ahead.remove()
+                self._ahead = None
+
+    def view(self, position: int, length: int) -> memoryview:
+        """The bytes at `position`, which lie in one segment."""
+        segment = self.find(position)
+        assert segment is not None
+        assert position + length <= segment.end
+        start = position - segment.base
+        return segment.view[start : start + length]
+
+    def remove_from(self, position: int) -> None:
+        """Remove the segments that begin at or behind `position`, last one first."""
+        while self.segments and self.segments[-1].base >= position:
+            self.segments.pop().remove()
+
+    def drop_first(self) -> None:
+        """Forget the oldest segment, whose file has been removed; views of it stay good."""
+        self.segments.pop(0).close()
+
+    def dirty_segments(self, begin: int, end: int) -> list[Segment]:
+        """The segments that hold bytes of [begin, end)."""
+        return [part for part in self.segments if part.base < end and part.end > begin]
+
+    def close(self) -> None:
+        """Close every segment."""
+        with self._creating:
+            if self._ahead is not None:
+                self._ahead.close()
+                self._ahead = None
+        for segment in self.segments:
+            segment.close()
+        self.segments.clear()

@@ -1,0 +1,59 @@
+"""Units that a read may give: all from an offset on, or those with certain tags codes.
+
+A filtered read looks at so many units at most, so that it takes a fraction of a millisecond
+however rare its tags are; the caller goes on behind them. Holds no state. Row C03.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, ConsumeQueue, Units
+
+# Units that one filtered read looks at.
+SCAN_UNITS_MAX = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The units from queue offset `offset` on, and which of them are wanted: None stands for all.
+
+    `rows` are their places in `units`, rising.
+    """
+
+    offset: int
+    units: Units
+    rows: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.units) if self.rows is None else len(self.rows)
+
+    def first(self, count: int) -> Units:
+        """The first `count` that are wanted, or fewer."""
+        return self.units[:count] if self.rows is None else self.units[self.rows[:count]]
+
+    def offset_behind(self, count: int) -> int:
+        """Where to go on after the first `count`: passes over what is not wanted behind them."""
+        if self.rows is None:
+            return self.offset + count
+        return self.offset + int(self.rows[count] if count < len(self.rows) else len(self.units))
+
+
+def all_units(queue: ConsumeQueue, offset: int, offset_end: int) -> Candidates:
+    """The units of [offset, offset_end), up to the end of their file."""
+    return Candidates(offset, queue.units(offset, offset_end))
+
+
+def matching_units(
+    queue: ConsumeQueue, offset: int, offset_end: int, tags_codes: NDArray[np.int64]
+) -> Candidates:
+    """Those of [offset, offset_end) with one of `tags_codes`, before the first blank unit."""
+    units = queue.units(offset, min(offset_end, offset + SCAN_UNITS_MAX))
+    blank = units["size"] == BLANK_SIZE
+    if blank.any():
+        units = units[: int(np.argmax(blank))]
+    rows = np.flatnonzero(np.isin(units["tags_code"].astype(np.int64), tags_codes))
+    return Candidates(offset, units, rows)

@@ -1,0 +1,122 @@
+"""Dispatch: from records of the commit log to units of consume queues and entries of the index.
+
+`DispatchRequest` is one block's worth of units for one queue. Live appends know their queue and
+make one request; recovery reads a stretch of the log with many topics and makes one per queue.
+Holds no state; what a crash leaves undispatched, recovery dispatches again.
+Source: spec/storage.md sections 6.1 and 10.4; row S06.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, due_codes
+from rocketpy_broker.store.queues.consume_queue import UNIT, Units
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
+from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
+
+TOPIC_SCHEMA = pa.schema([pa.field("topic", COLUMN_TYPES["topic"], nullable=False)])
+
+
+NO_KEYS = IndexKeys(np.empty(0, np.int32), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRequest:
+    """Units of one queue for consecutive queue offsets from `queue_offset` on.
+
+    `keys` are index keys of a block, and `key_offsets` the physical offsets of all its records,
+    also of prepared ones, which have no unit.
+    """
+
+    queue: QueueKey
+    queue_offset: int
+    units: Units
+    keys: IndexKeys = NO_KEYS
+    key_offsets: NDArray[np.int64] = field(default_factory=lambda: NO_KEYS.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a block before it is appended.
+
+    `found` is in its properties; `first_number`, if not 0, is what `numbered` marks its first
+    record with.
+    """
+
+    found: TagsAndKeys
+    first_number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An append on its way to its queue; `end` is where it ends in the log."""
+
+    end: int
+    store_timestamp_ms: int
+    request: DispatchRequest
+
+
+def block_request(
+    queue: QueueKey,
+    queue_offset: int,
+    block: RecordBlock,
+    physical_offset: int,
+    found: TagsAndKeys,
+) -> DispatchRequest:
+    """The request for a block of one queue that lies at `physical_offset`."""
+    units = _units(block, physical_offset, found.tags_codes)
+    offsets = units["physical_offset"].astype(np.int64)
+    listed = has_queue_offset(block.header["sys_flag"])
+    units = units if listed.all() else units[listed]
+    return DispatchRequest(queue, queue_offset, units, found.index_keys, offsets)
+
+
+def _units(block: RecordBlock, physical_offset: int, tags_codes: NDArray[np.int64]) -> Units:
+    units = np.empty(len(block), UNIT)
+    units["physical_offset"] = block.positions + physical_offset
+    units["size"] = block.sizes
+    units["tags_code"] = tags_codes
+    return units
+
+
+def topics_of(block: RecordBlock) -> pa.DictionaryArray:
+    """The topic of each record."""
+    return to_record_batch(block, TOPIC_SCHEMA).column(0).dictionary_encode()
+
+
+def requests_of(
+    block: RecordBlock,
+    topics: pa.DictionaryArray,
+    tags_codes: NDArray[np.int64],
+    physical_offset: int,
+) -> Iterator[DispatchRequest]:
+    """Requests for a block of any topics and queues, in the log's order within each queue.
+
+    Prepared and rolled back records have no place in a queue and are left out.
+    """
+    units = _units(block, physical_offset, tags_codes)
+    waiting = topics.dictionary.index(SCHEDULE_TOPIC).as_py()
+    if waiting >= 0:
+        delayed = topics.indices.to_numpy() == waiting
+        codes = units["tags_code"].astype(np.int64)
+        units["tags_code"] = np.where(delayed, due_codes(block, codes), codes)
+    queue_ids = block.header["queue_id"].astype(np.int64)
+    queue_offsets = block.header["queue_offset"].astype(np.int64)
+    keys = (topics.indices.to_numpy().astype(np.int64) << 32) | queue_ids
+    listed = np.flatnonzero(has_queue_offset(block.header["sys_flag"]))
+    # A stable sort: within a queue the log's order is the order of its offsets.
+    order = listed[np.argsort(keys[listed], kind="stable")]
+    # A request ends where the queue changes or an offset does not follow the one before.
+    ends = (np.diff(keys[order]) != 0) | (np.diff(queue_offsets[order]) != 1)
+    for rows in np.split(order, np.flatnonzero(ends) + 1):
+        if len(rows) > 0:
+            topic = topics.dictionary[int(topics.indices[int(rows[0])].as_py())].as_py()
+            key = QueueKey(topic, int(queue_ids[rows[0]]))
+            yield DispatchRequest(key, int(queue_offsets[rows[0]]), units[rows])

@@ -1,0 +1,100 @@
+"""Queries of a queue that its units answer: offsets by store time, sizes of its records.
+
+Records are read one at a time, for their times only, and each is checked before it is believed.
+Holds no state. Source: ConsumeQueueStore#getOffsetInQueueByTime with the lower boundary,
+spec/storage.md section 6.6; row K05.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, ConsumeQueue, blank_count
+from rocketpy_broker.store.queues.messages import MessageLookup
+from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.values import QueueKey
+
+# Units that are looked at in one go: a fraction of a millisecond.
+STRETCH_UNITS_MAX = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Units of a queue from offset `begin` on: bytes of their records, and where they lie.
+
+    A blank unit has no bytes.
+    """
+
+    begin: int
+    sizes: NDArray[np.int64]
+    physical_offsets: NDArray[np.int64]
+
+    @property
+    def end(self) -> int:
+        """Queue offset behind the last of them."""
+        return self.begin + len(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A record that can be read: its queue offset and when it was stored, in ms."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class QueueLookup:
+    """Looks into the queues of one store."""
+
+    def __init__(self, queues: ConsumeQueueTable, messages: MessageLookup) -> None:
+        self._queues = queues
+        self._messages = messages
+
+    def first_since(self, key: QueueKey, timestamp_ms: int) -> int | None:
+        """Offset of the first message stored at `timestamp_ms` or later; None if there is none.
+
+        Reads of the order of log2(n) records. Damaged ones are passed over.
+        """
+        queue = self._queues.get(key)
+        if queue is None:
+            return None
+        low, high, found = queue.min_offset, queue.max_offset, None
+        while low < high:
+            middle = (low + high) // 2
+            stored = self._first_stored(queue, middle, high)
+            if stored is None:
+                high = middle
+            elif stored.timestamp_ms >= timestamp_ms:
+                high, found = middle, stored.offset
+            else:
+                low = stored.offset + 1
+        return found
+
+    def _first_stored(self, queue: ConsumeQueue, offset: int, offset_end: int) -> _Stored | None:
+        """The first record of [offset, offset_end) that can be read."""
+        while offset < offset_end:
+            units = queue.units(offset, offset + 1)
+            if units["size"][0] == BLANK_SIZE:
+                offset += blank_count(queue.units(offset, offset_end))
+                continue
+            timestamp_ms = self._messages.store_timestamp_ms(int(units["physical_offset"][0]))
+            if timestamp_ms is not None:
+                return _Stored(offset, timestamp_ms)
+            offset += 1
+        return None
+
+    def stretch(self, key: QueueKey, offset: int, offset_end: int) -> Stretch | None:
+        """Some units of [offset, offset_end), from the first that is there; None if none is."""
+        queue = self._queues.get(key)
+        if queue is None:
+            return None
+        begin = max(offset, queue.min_offset)
+        units = queue.units(begin, min(offset_end, begin + STRETCH_UNITS_MAX))
+        if len(units) == 0:
+            return None
+        sizes = units["size"].astype(np.int64)
+        sizes[(sizes == BLANK_SIZE) | (sizes < 0)] = 0
+        return Stretch(begin, sizes, units["physical_offset"].astype(np.int64))

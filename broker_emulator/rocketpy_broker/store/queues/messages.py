@@ -1,0 +1,118 @@
+"""Single messages: by physical offset, and by key through the index.
+
+Holds no state. A record is decoded and checked before it is given, so an offset that points into
+the middle of one, or a damaged one, is answered with nothing.
+Source: DefaultMessageStore#lookMessageByOffset, #queryMessage; spec/storage.md sections 5.1 and
+7.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocketpy_broker.store.index.dispatch import IndexDispatch
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_proto.record import (
+    DecodedRecord,
+    MalformedRecordError,
+    decode_record,
+    has_queue_offset,
+)
+from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY
+
+# RocketMQ's maxMsgsNumBatch: more are not looked for.
+QUERY_COUNT_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message is, in its topic."""
+
+    queue_id: int
+    queue_offset: int
+
+
+class MessageLookup:
+    """Looks into one log."""
+
+    def __init__(self, log: CommitLog, index: IndexDispatch) -> None:
+        self._log = log
+        self._index = index
+
+    def at(self, physical_offset: int) -> memoryview | None:
+        """The bytes of the message at `physical_offset`; None where none begins.
+
+        A prepared record is no message yet.
+        """
+        found = self._decoded(physical_offset)
+        return None if found is None else self._log.files.view(physical_offset, found.size)
+
+    def store_timestamp_ms(self, physical_offset: int) -> int | None:
+        """When the record at `physical_offset` was stored; None where no whole record begins."""
+        found = self._decoded(physical_offset)
+        return None if found is None else found.record.store_timestamp_ms
+
+    def _decoded(self, physical_offset: int) -> DecodedRecord | None:
+        """The message there."""
+        found = self._whole(physical_offset)
+        is_message = found is not None and has_queue_offset(found.record.sys_flag)
+        return found if is_message else None
+
+    def _whole(self, physical_offset: int) -> DecodedRecord | None:
+        """The record there, if it begins there and is as it was written."""
+        segment = self._log.files.find(physical_offset)
+        if segment is None or physical_offset >= self._log.end:
+            return None
+        position = physical_offset - segment.base
+        try:
+            decoded = decode_record(segment.view, position)
+        except MalformedRecordError:
+            return None
+        places, sizes = np.array([position]), np.array([decoded.size], np.int32)
+        is_whole = not self._log.compare(segment, places, sizes).damaged.any()
+        is_here = decoded.record.physical_offset == physical_offset
+        return decoded if is_whole and is_here else None
+
+    def by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
+    ) -> list[memoryview]:
+        """The newest records of `topic` with `key` among KEYS or as UNIQ_KEY, oldest first.
+
+        Times are store timestamps in ms, both included. At most 64, as in RocketMQ.
+        """
+        found = []
+        count_max = min(count_max, QUERY_COUNT_MAX)
+        # A committed message is entered twice: as a prepared record, which is passed over here.
+        for offset in self._index.query(topic, key, begin_ms, end_ms, 2 * count_max).tolist():
+            decoded = self._decoded(offset)
+            # Keys of the same hash lie together in the index.
+            if decoded is not None and _has_key(decoded, topic, key):
+                found.append(self._log.files.view(offset, decoded.size))
+        return found[-count_max:]
+
+    def all_by_key(self, topic: str, key: str, count_max: int) -> list[Place] | None:
+        """Places of all messages of `topic` that may have `key` in KEYS or as UNIQ_KEY.
+
+        None where they are not known: there are more than `count_max`, the index lags behind, or
+        one of the records is damaged.
+        """
+        offsets = self._index.query_all(topic, key, count_max)
+        if offsets is None:
+            return None
+        places = []
+        for offset in offsets[offsets >= self._log.begin].tolist():
+            decoded = self._whole(offset)
+            if decoded is None:
+                return None
+            record = decoded.record
+            if has_queue_offset(record.sys_flag) and record.topic == topic:
+                places.append(Place(record.queue_id, record.queue_offset))
+        return places
+
+
+def _has_key(decoded: DecodedRecord, topic: str, key: str) -> bool:
+    record = decoded.record
+    keys = record.properties.get(KEYS, "").split(KEY_SEPARATOR)
+    return record.topic == topic and (key in keys or record.properties.get(UNIQ_KEY) == key)

@@ -1,0 +1,202 @@
+"""Reading records of one queue: the consume queue names byte ranges of the log, which are gathered.
+
+Nothing is decoded. Ranges that lie together are handed out as views of the mapped log; scattered
+ones are gathered by one Arrow `take`, without a loop over messages.
+
+What this process has written or scanned, and what is recent enough to be in memory, is given as it
+is. Anything else comes from a disk and is compared with its checksums first; a damaged record is
+reported and passed over. Holds no state.
+Source: spec/storage.md section 6.6 (statuses and next offsets); rows C03, S11, S12, F5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.queues.candidates import Candidates, all_units, matching_units
+from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, ConsumeQueue, Units, blank_count
+from rocketpy_broker.store.values import (
+    Damage,
+    GetMessageResult,
+    GetMessageStatus,
+    QueueRange,
+    ReadLimits,
+)
+from rocketpy_proto.record import MalformedRecordError, RecordBlock
+
+# Below this many records per run of adjacent ones, gathering beats handing out views.
+RECORDS_PER_RUN_MIN = 16
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads one log. Offsets are physical ones, in bytes.
+
+    Behind `checked_from` this process has seen every record; `memory_bytes` is how far behind the
+    log's end data counts as being in memory. `on_damage` gets to know of damaged records.
+    """
+
+    log: CommitLog
+    checked_from: int
+    memory_bytes: int
+    on_damage: Callable[[Damage], None]
+
+    def get_message(
+        self, queue: ConsumeQueue, offset: int, offset_end: int, limits: ReadLimits
+    ) -> GetMessageResult:
+        """Records [offset, offset_end) of `queue` within `limits`, but at least one.
+
+        May end early, at the end of a queue file or log segment, before a damaged record, or when
+        enough units have been looked at for their tags; `next_offset` says where to go on.
+        """
+        bounds = QueueRange(queue.min_offset, queue.max_offset)
+        missed = _outside(bounds, offset)
+        if missed is not None:
+            return missed
+        first = queue.units(offset, offset + 1)
+        if first["size"][0] == BLANK_SIZE:
+            return _removed(bounds, offset + blank_count(queue.units(offset, bounds.max_offset)))
+        if limits.tags_codes is None:
+            return self._read(bounds, all_units(queue, offset, offset_end), limits)
+        matching = matching_units(queue, offset, offset_end, limits.tags_codes)
+        if len(matching) == 0:
+            return _unmatched(bounds, matching.offset_behind(0))
+        return self._read(bounds, matching, limits)
+
+    def _read(
+        self, bounds: QueueRange, candidates: Candidates, limits: ReadLimits
+    ) -> GetMessageResult:
+        """The records of the first candidates, at least of one."""
+        first = candidates.first(1)[0]
+        physical_offset = int(first["physical_offset"])
+        segment = self.log.files.find(physical_offset)
+        if segment is None:
+            return _gone(bounds, candidates)
+        is_cold = physical_offset < self.log.end - self.memory_bytes
+        count_max = limits.cold_count_max if is_cold else limits.count_max
+        bytes_max = limits.cold_bytes_max if is_cold else limits.bytes_max
+        wanted = min(count_max, 1 + 2 * (bytes_max // max(int(first["size"]), 1)))
+        units = _fitting(candidates.first(wanted), segment, bytes_max)
+        units = self._whole(segment, units, is_cold=is_cold)
+        if len(units) == 0:
+            return _gone(bounds, candidates)
+        starts = units["physical_offset"].astype(np.int64) - segment.base
+        sizes = units["size"].astype(np.int32)
+        return GetMessageResult(
+            GetMessageStatus.FOUND,
+            candidates.offset_behind(len(units)),
+            bounds.min_offset,
+            bounds.max_offset,
+            gather(segment, starts, sizes),
+            sizes,
+            is_cold,
+        )
+
+    def _whole(self, segment: Segment, units: Units, *, is_cold: bool) -> Units:
+        """The units before the first damaged record; that is reported if nothing is before it."""
+        offsets = units["physical_offset"].astype(np.int64)
+        if not is_cold and int(offsets.min()) >= self.checked_from:
+            return units
+        starts, sizes = offsets - segment.base, units["size"].astype(np.int32)
+        inside = (sizes > 0) & (starts >= 0) & (starts + sizes <= segment.size_bytes)
+        if not inside.all():
+            units = units[: int(np.argmin(inside))]
+            starts, sizes = starts[: len(units)], sizes[: len(units)]
+        bad = first_damaged(self.log, segment, starts, sizes) if len(units) else 0
+        if bad == 0:
+            length = int(sizes[0]) if len(sizes) else 0
+            reason = "the record differs from its checksum"
+            self.on_damage(Damage(segment.path, int(offsets[0]), length, reason))
+        return units if bad is None else units[:bad]
+
+
+def first_damaged(
+    log: CommitLog, segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
+) -> int | None:
+    """Index of the first of these records that is not as it was written; None for none."""
+    compared = log.compare(segment, starts, sizes)
+    first = int(np.argmax(compared.damaged)) if compared.damaged.any() else None
+    if compared.known.all():
+        return first
+    unknown = np.flatnonzero(~compared.known)
+    data = b"".join(bytes(part) for part in gather(segment, starts[unknown], sizes[unknown]))
+    try:
+        block = RecordBlock.parse(data, sizes[unknown])
+        block.verify_body_crc()
+        moved = block.header["physical_offset"] != starts[unknown] + segment.base
+        bad = int(np.argmax(moved)) if moved.any() else None
+    except MalformedRecordError as error:
+        bad = error.index or 0
+    places = [] if first is None else [first]
+    places += [] if bad is None else [int(unknown[bad])]
+    return min(places, default=None)
+
+
+def _outside(bounds: QueueRange, offset: int) -> GetMessageResult | None:
+    low, high = bounds.min_offset, bounds.max_offset
+    if high == 0:
+        return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+    if offset < low:
+        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
+    if offset == high:
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+    if offset > high:
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    return None
+
+
+def _removed(bounds: QueueRange, next_offset: int) -> GetMessageResult:
+    return GetMessageResult(
+        GetMessageStatus.MESSAGE_WAS_REMOVING, next_offset, bounds.min_offset, bounds.max_offset
+    )
+
+
+def _unmatched(bounds: QueueRange, next_offset: int) -> GetMessageResult:
+    return GetMessageResult(
+        GetMessageStatus.NO_MATCHED_MESSAGE, next_offset, bounds.min_offset, bounds.max_offset
+    )
+
+
+def _gone(bounds: QueueRange, candidates: Candidates) -> GetMessageResult:
+    """The first candidate's record is lost, which is told only to who asks from its offset on."""
+    first = candidates.offset_behind(0)
+    if first > candidates.offset:
+        return _unmatched(bounds, first)
+    return _removed(bounds, first + 1)
+
+
+def _fitting(units: Units, segment: Segment, bytes_max: int) -> Units:
+    """The leading units that are real, lie in `segment`, and fit `bytes_max`; at least one."""
+    sizes = units["size"].astype(np.int64)
+    stops = (sizes == BLANK_SIZE) | (units["physical_offset"] >= segment.end)
+    stops |= np.cumsum(sizes) > bytes_max
+    stops[0] = False
+    return units[: int(np.argmax(stops))] if stops.any() else units
+
+
+def gather(
+    segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
+) -> list[memoryview | pa.Buffer]:
+    """The bytes of the records at `starts`, in order."""
+    ends = starts + sizes
+    breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
+    if (len(breaks) + 1) * RECORDS_PER_RUN_MIN <= len(starts) or len(starts) == 1:
+        begins = starts[np.concatenate(([0], breaks))].tolist()
+        stops = ends[np.concatenate((breaks - 1, [len(ends) - 1]))].tolist()
+        return [segment.view[begin:stop] for begin, stop in zip(begins, stops, strict=True)]
+    # Element 2i of this array is record i, element 2i + 1 what lies between it and the next.
+    offsets = np.empty(2 * len(starts), np.int64)
+    offsets[0::2], offsets[1::2] = starts, ends
+    log = pa.Array.from_buffers(
+        pa.large_binary(),
+        len(offsets) - 1,
+        [None, pa.py_buffer(offsets), pa.py_buffer(segment.view)],
+    )
+    return [log.take(pa.array(np.arange(0, len(offsets) - 1, 2))).buffers()[2]]

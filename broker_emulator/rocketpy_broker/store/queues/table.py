@@ -1,0 +1,144 @@
+"""All consume queues of a store.
+
+Maps: (topic, queue id) to its ConsumeQueue, and thereby to the next queue offset. Folder:
+`consumequeue/<topic>/<queueId>/`. Not checksummed; derived from the commit log. After a crash
+queues are completed from the log. Used by the store alone.
+
+A topic is deleted in three steps: its mark is saved, its queues are forgotten, their folder is
+removed. Behind the first the messages are gone for good: a start does what a crash left of the
+others.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.files.deleted_topics import DeletedTopics
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.values import QueueKey, QueueRange
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFault:
+    """A queue whose files cannot be used, and why."""
+
+    folder: Path
+    error: StoreDirectoryError
+
+    @property
+    def name(self) -> str:
+        """topic-queueId."""
+        return f"{self.folder.parent.name}-{self.folder.name}"
+
+
+class ConsumeQueueTable:
+    """The queues by key; a queue comes to be with its first message."""
+
+    def __init__(self, folder: Path, marks_path: Path, file_bytes: int) -> None:
+        self._folder = folder
+        self._file_bytes = file_bytes
+        self._deleted = DeletedTopics(marks_path)
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+
+    def load(self, *, own_sizes: bool) -> list[QueueFault]:
+        """Open every queue; return those whose files cannot be used.
+
+        With `own_sizes` the store is known to have been written with these file sizes, so a file
+        of another size is damaged. Otherwise the size that was asked for may be the wrong one:
+        raises StoreDirectoryError.
+        """
+        self._deleted.load()
+        faults = []
+        topics = sorted(self._folder.iterdir()) if self._folder.exists() else []
+        for topic in (path for path in topics if path.is_dir()):
+            for folder in (path for path in sorted(topic.iterdir()) if path.name.isdecimal()):
+                try:
+                    self._load_queue(topic.name, folder)
+                except StoreDirectoryError as error:
+                    if not own_sizes:
+                        raise
+                    faults.append(QueueFault(folder, error))
+        return faults
+
+    def _load_queue(self, topic: str, folder: Path) -> None:
+        queue = ConsumeQueue.open(folder, self._file_bytes)
+        if queue.physical_end <= self.deleted_below(topic):
+            queue.close()
+            shutil.rmtree(folder)
+        else:
+            self._queues[QueueKey(topic, int(folder.name))] = queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self._queues.values())
+
+    def items(self) -> Iterable[tuple[QueueKey, ConsumeQueue]]:
+        """Every queue with its key."""
+        return self._queues.items()
+
+    def keys(self) -> Iterable[QueueKey]:
+        """Which queues there are."""
+        return self._queues.keys()
+
+    def get(self, key: QueueKey) -> ConsumeQueue | None:
+        """The queue, or None while it has had no message."""
+        return self._queues.get(key)
+
+    def range_of(self, key: QueueKey) -> QueueRange:
+        """Minimum and maximum offset; 0 and 0 for a queue without messages."""
+        queue = self._queues.get(key)
+        return QueueRange(queue.min_offset, queue.max_offset) if queue else QueueRange(0, 0)
+
+    def grown(self, key: QueueKey) -> ConsumeQueue:
+        """The queue, made if it is new."""
+        queue = self._queues.get(key)
+        if queue is None:
+            folder = self._folder / key.topic / str(key.queue_id)
+            queue = self._queues[key] = ConsumeQueue(folder, self._file_bytes)
+        return queue
+
+    def deleted_below(self, topic: str) -> int:
+        """Physical offset below which records of `topic` are deleted ones; -1 for none."""
+        return self._deleted.below(topic)
+
+    def mark_deleted(self, topic: str, log_end: int) -> None:
+        """Records of the topic below `log_end` are deleted ones. Blocks. Raises OSError."""
+        self._deleted.mark(topic, log_end)
+
+    def forget_topic(self, topic: str) -> None:
+        """Let a topic that is marked have no queues."""
+        for key in [key for key in self._queues if key.topic == topic]:
+            self._queues.pop(key).close()
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove the files of a topic without queues. Blocks. Raises OSError."""
+        durable.remove_folder(self._folder / topic)
+
+    def cut_marks(self, log_end: int) -> None:
+        """Let no mark of a deleted topic lie behind the log's end. Raises OSError."""
+        self._deleted.cut(log_end)
+
+    def truncate(self, physical_end: int) -> None:
+        """Drop units of records that reach beyond `physical_end`."""
+        for queue in self:
+            queue.truncate(physical_end)
+
+    def correct_min_offsets(self, log_begin: int) -> None:
+        """Let every queue begin with the first record that the log still has."""
+        for queue in self:
+            queue.correct_min_offset(log_begin)
+
+    def flush(self) -> None:
+        """Make every queue durable. Blocks. Raises OSError."""
+        for queue in list(self):
+            queue.flush()
+
+    def close(self) -> None:
+        """Close every queue."""
+        for queue in self:
+            queue.close()
+        self._queues.clear()

@@ -1,0 +1,97 @@
+"""Opening a store: its parts are made, loaded, compared with what the last run left, and recovered.
+
+Holds no state; a crash while opening leaves what the next opening can mend.
+Source: spec/storage.md sections 1 (folder-content rules), 8.4 and 10.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.store.config import StoreConfig
+from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
+from rocketpy_broker.store.files.manifest import Manifest
+from rocketpy_broker.store.index.dispatch import IndexDispatch
+from rocketpy_broker.store.log.checksums import SegmentChecksums
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.recovery.passes import Recovery, RecoveryResult, StoreParts
+from rocketpy_broker.store.recovery.plan import Traces
+from rocketpy_broker.store.recovery.quarantine import Quarantine
+from rocketpy_broker.store.values import QueueKey
+
+logger = logging.getLogger(__name__)
+
+
+def make_parts(config: StoreConfig, clock: Clock) -> StoreParts:
+    """The parts of a store, nothing loaded yet."""
+    folder = config.folder
+    log = CommitLog(
+        folder / "commitlog", folder / "rocketpy" / "checksums", config.commit_log_segment_bytes
+    )
+    queues = ConsumeQueueTable(
+        folder / "consumequeue",
+        folder / "config" / "deletedTopics.json",
+        config.consume_queue_file_bytes,
+    )
+    index = IndexDispatch(folder / "index", clock, config, log.store_timestamp_ms_at)
+    return StoreParts(log, queues, index, Quarantine(folder / "rocketpy" / "quarantine"))
+
+
+def recover(config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint) -> RecoveryResult:
+    """Load the parts and bring them into agreement. Raises StoreDirectoryError, OSError."""
+    traces = Traces.read(config.folder)
+    traces.check_sizes(
+        config.folder, config.commit_log_segment_bytes, config.consume_queue_file_bytes
+    )
+    parts.log.load()
+    traces.check_log(config.folder / "commitlog", parts.log.files.end)
+    in_doubt = []
+    for fault in parts.queues.load(own_sizes=traces.manifest is not None):
+        kept = parts.quarantine.move(fault.folder, f"consumequeue-{fault.name}")
+        logger.error("%s; it is rebuilt, the old one lies in %s", fault.error, kept)
+        in_doubt.append(f"consume queue {fault.name}")
+    in_doubt += parts.index.load()
+    checkpoint.load()
+    manifest = traces.manifest if traces.ours else None
+    trust = traces.trust(checkpoint)
+    return Recovery(parts, trust, manifest, abnormal=traces.abnormal, in_doubt=in_doubt).run()
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPlan:
+    """The queues and files that a manifest of the store tells of; made on the store's thread."""
+
+    config: StoreConfig
+    end: int
+    store_timestamp_ms: int
+    queues: list[tuple[QueueKey, ConsumeQueue]]
+    index: IndexDispatch
+    checksums: list[SegmentChecksums]
+
+    @classmethod
+    def of(
+        cls, config: StoreConfig, parts: StoreParts, end: int, store_timestamp_ms: int
+    ) -> ManifestPlan:
+        """For records below `end`, the last of which has that timestamp."""
+        queues, checksums = list(parts.queues.items()), parts.log.checksums.below(end)
+        return cls(config, end, store_timestamp_ms, queues, parts.index, checksums)
+
+    def make(self) -> Manifest:
+        """What the files hold of those records. Blocks: it reads all of them, on any thread.
+
+        Files may grow meanwhile, and must not be removed.
+        """
+        end = self.end
+        return Manifest(
+            end,
+            self.config.commit_log_segment_bytes,
+            self.config.consume_queue_file_bytes,
+            self.store_timestamp_ms,
+            {key: queue.prefix_crcs(end) for key, queue in self.queues},
+            self.index.prefixes(end),
+            {one.path.name: one.prefix(end - one.base) for one in self.checksums},
+        )

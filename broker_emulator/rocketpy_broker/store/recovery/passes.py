@@ -1,0 +1,246 @@
+"""Recovery: log, checksums, consume queues and index are brought into agreement.
+
+Passes, each of which may be interrupted and run again with the same outcome:
+
+1. *Vouch*: what the manifest says of queues and index is compared with the files. What fits is
+   cut back to the manifest's end; if anything does not fit, the whole log is read.
+2. *Scan*: records are read from there on and checked; see `log_scanner`. Damage is copied into
+   quarantine and passed over.
+3. *Dispatch*, along with the scan: every record gets its unit, its index entries and its checksum,
+   where they are missing or wrong.
+4. *Cut*: what lies behind the end is copied into quarantine and zeroed, so that it can never pass
+   for records later; units and entries behind the end go.
+5. *Settle*: queues begin with the first record that the log still has, offsets of damaged records
+   stay taken, and what had not been flushed is written again and flushed.
+
+Source: spec/storage.md section 10; row S09; F3, F5, F6 and F10 of the fault tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from rocketpy_broker.store.files.manifest import Manifest
+from rocketpy_broker.store.index.dispatch import IndexDispatch
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.queues.consume_queue import UNIT, ConsumeQueue
+from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
+from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.recovery.quarantine import Quarantine
+from rocketpy_broker.store.values import Damage, QueueKey
+from rocketpy_proto.record import MalformedRecordError, decode_record, has_queue_offset
+from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryResult:
+    """What was found. Positions and lengths in bytes.
+
+    `begin` is where the scan began, `bytes_dropped` the torn tail, `in_doubt` what could not be
+    believed and was rebuilt.
+    """
+
+    abnormal: bool
+    begin: int
+    end: int
+    records_scanned: int
+    units_dispatched: int
+    bytes_dropped: int
+    last_store_timestamp_ms: int
+    damages: list[Damage] = field(default_factory=list)
+    in_doubt: list[str] = field(default_factory=list)
+    quarantined: list[Path] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreParts:
+    """The loaded parts of a store."""
+
+    log: CommitLog
+    queues: ConsumeQueueTable
+    index: IndexDispatch
+    quarantine: Quarantine
+
+
+class Recovery:
+    """One run over loaded files."""
+
+    def __init__(
+        self,
+        store: StoreParts,
+        trust: Trust,
+        manifest: Manifest | None,
+        *,
+        abnormal: bool,
+        in_doubt: list[str],
+    ) -> None:
+        self._store = store
+        self._scanner = LogScanner(store.log, trust)
+        self._trust = trust
+        self._manifest = manifest
+        self._abnormal = abnormal
+        self._in_doubt = in_doubt
+        self._damages: list[Damage] = []
+        self._quarantined: list[Path] = []
+        self._records_scanned = 0
+        self._units_dispatched = 0
+        self._last_store_timestamp_ms = manifest.last_store_timestamp_ms if manifest else 0
+        self._next_offsets: dict[QueueKey, int] = {}
+
+    def run(self) -> RecoveryResult:
+        """Bring everything into agreement. Raises OSError; may then be run again."""
+        if self._trust.checksums is Checksummed.NONE:
+            self._store.log.checksums.truncate(0)
+        begin = self._vouch()
+        for item in self._scanner.scan(begin):
+            if isinstance(item, Stretch):
+                self._dispatch(item)
+            else:
+                self._keep_apart(item)
+        bytes_dropped = self._cut(self._scanner.end, whole=begin <= self._store.log.begin)
+        self._settle()
+        return RecoveryResult(
+            self._abnormal,
+            begin,
+            self._scanner.end,
+            self._records_scanned,
+            self._units_dispatched,
+            bytes_dropped,
+            self._last_store_timestamp_ms,
+            self._damages,
+            self._in_doubt,
+            self._quarantined,
+        )
+
+    # --- Vouch ---
+
+    def _vouch(self) -> int:
+        """Physical offset from which the log has to be read."""
+        store, manifest = self._store, self._manifest
+        if manifest is None:
+            store.log.checksums.vouch({})
+            store.index.reset()
+            return store.log.begin
+        for path in store.log.checksums.vouch(manifest.checksums):
+            self._in_doubt.append(f"checksums {path.name}")
+        for key, prefixes in manifest.queues.items():
+            queue = store.queues.get(key)
+            if (queue is None or not queue.has_prefixes(prefixes)) and not self._is_gone(key):
+                self._in_doubt.append(f"consume queue {key.topic}-{key.queue_id}")
+        if not store.index.vouch(manifest.index, manifest.log_end):
+            self._in_doubt.append("index")
+            store.index.reset()
+        if manifest.log_end > store.log.files.end or self._in_doubt:
+            store.index.reset()
+            return store.log.begin
+        # With ASYNC_FLUSH a manifest may speak of records that a power cut has kept from the disk.
+        begin = max(min(manifest.log_end, self._trust.flushed), store.log.begin)
+        store.queues.truncate(begin)
+        return begin
+
+    def _is_gone(self, key: QueueKey) -> bool:
+        """Whether the queue's topic has been deleted since the manifest was written."""
+        assert self._manifest is not None
+        return self._store.queues.deleted_below(key.topic) >= self._manifest.log_end
+
+    # --- Scan and dispatch ---
+
+    def _dispatch(self, stretch: Stretch) -> None:
+        block, offset = stretch.block, stretch.offset
+        self._records_scanned += len(block)
+        last_ms = int(block.header["store_timestamp"].max())
+        self._last_store_timestamp_ms = max(self._last_store_timestamp_ms, last_ms)
+        self._store.log.complete_checksums(offset, block)
+        topics = topics_of(block)
+        found = tags_codes_and_index_keys(block, topics)
+        store_timestamps_ms = block.header["store_timestamp"].astype(np.int64)
+        self._store.index.put(found.index_keys, block.positions + offset, store_timestamps_ms)
+        for request in requests_of(block, topics, found.tags_codes, offset):
+            self._dispatch_units(request)
+
+    def _dispatch_units(self, request: DispatchRequest) -> None:
+        deleted_below = self._store.queues.deleted_below(request.queue.topic)
+        alive = request.units["physical_offset"] >= deleted_below
+        first = int(np.argmax(alive)) if alive.any() else len(alive)
+        if first == len(alive):
+            return
+        offset = request.queue_offset + first
+        self._store.queues.grown(request.queue).reconcile(offset, request.units[first:])
+        self._next_offsets[request.queue] = request.queue_offset + len(alive)
+        self._units_dispatched += len(alive) - first
+
+    def _keep_apart(self, damage: Damage) -> None:
+        view = self._store.log.files.view(damage.offset, damage.length)
+        self._damages.append(damage)
+        self._quarantined.append(self._store.quarantine.keep_damage(damage, view))
+
+    # --- Cut ---
+
+    def _cut(self, end: int, *, whole: bool) -> int:
+        """Drop what lies behind `end`; return how many bytes of it were not zero."""
+        log = self._store.log
+        dropped = 0
+        for segment in log.files.dirty_segments(end, log.files.end):
+            start = max(end - segment.base, 0)
+            used = segment.used_end(start)
+            if used > start:
+                name = f"{segment.base + start:020d}.tail"
+                self._quarantined.append(
+                    self._store.quarantine.keep(name, segment.view[start:used])
+                )
+                dropped += used - start
+        log.truncate(end)
+        self._store.queues.cut_marks(end)
+        self._store.index.truncate(end)
+        for key, queue in self._store.queues.items():
+            queue.truncate(end)
+            if whole:
+                self._cut_garbage(key, queue)
+        return dropped
+
+    def _cut_garbage(self, key: QueueKey, queue: ConsumeQueue) -> None:
+        """Every record of the log was seen: units behind a queue's last one are of none.
+
+        But those of damaged records stay, so that their offsets are not given again.
+        """
+        if key not in self._next_offsets:
+            queue.truncate(self._store.log.begin)
+            return
+        offset = self._next_offsets[key]
+        damaged = {damage.offset for damage in self._damages}
+        while damaged.intersection(queue.units(offset, offset + 1)["physical_offset"].tolist()):
+            offset += 1
+        queue.truncate_from(offset)
+
+    # --- Settle ---
+
+    def _settle(self) -> None:
+        store = self._store
+        for damage in self._damages:
+            self._reserve_offset(damage)
+        store.queues.correct_min_offsets(store.log.begin)
+        is_ours = self._trust.checksums is Checksummed.ALL
+        store.log.make_durable(self._trust.flushed if is_ours else store.log.end)
+        store.log.checksums.flush()
+        store.queues.flush()
+        store.index.flush()
+
+    def _reserve_offset(self, damage: Damage) -> None:
+        """Keep the queue offset of a damaged record taken, should it be the last of its queue.
+
+        The next message of the queue would get it otherwise, and be missed by who is beyond it.
+        What the damaged record says of its queue counts only where it fits what is known.
+        """
+        view = self._store.log.files.view(damage.offset, damage.length)
+        try:
+            record = decode_record(view, check_crc=False).record
+        except MalformedRecordError:
+            return
+        queue = self._store.queues.get(QueueKey(record.topic, record.queue_id))
+        listed = bool(has_queue_offset(np.array(record.sys_flag)))
+        if queue is not None and listed and queue.max_offset == record.queue_offset:
+            queue.append(record.queue_offset, np.array([(damage.offset, damage.length, 0)], UNIT))

@@ -1,0 +1,219 @@
+"""The staging area: every attempt's file, and the disk space that all of them may take.
+
+Files lie in `rocketpy/staging/`. An attempt is known by writer, batch, job token, task and task
+token, and nothing here knows which of them count: that is the batches' room. A crash leaves files
+of attempts that go on, of batches that are decided, and of some that nobody wants any more; `load`
+finds them all, and removes what is no whole attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocketpy_broker.errors import StagingFullError
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.staging.file import FrameReader, StagedCounts, StagingFile, Survey
+from rocketpy_broker.store.staging.frames import (
+    Frame,
+    Place,
+    StagedRecords,
+    attempt_frame,
+    block_frames,
+    seal_frame,
+)
+from rocketpy_broker.store.values import QueueKey
+
+logger = logging.getLogger(__name__)
+NAME_DIGITS = 20
+# File systems give space in units of it.
+UNIT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """One run of a job that writes a batch."""
+
+    writer_id: str
+    batch_id: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAttempt:
+    """One attempt at a task of a job."""
+
+    job: BatchJob
+    task: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFrames:
+    """A block's frames, and what its attempt has staged with it."""
+
+    queue: QueueKey
+    frames: list[Frame]
+    counts: StagedCounts
+
+    @property
+    def file_bytes(self) -> int:
+        """What the block takes of the disk at most; the file's first one brings its own frame."""
+        return sum(frame.head.frame_bytes for frame in self.frames) + 2 * UNIT_BYTES
+
+
+@dataclass(eq=False, slots=True)
+class StagedAttempt:
+    """What an attempt has staged so far. Only one call at a time may work on it.
+
+    A topic that was deleted later has taken its messages with it: when the log was longer than
+    `log_end`, or by another count in `deletion_counts`, those of the topics that this process has
+    staged for. `end` is where its file goes on, -1 where only `survey` can tell; `changed_ns` the
+    time of the last write, 0 where that was before the broker's start. `is_older`: made by an
+    earlier process, which alone knew what was deleted while the log was as long as `log_end`.
+    """
+
+    attempt: TaskAttempt
+    log_end: int
+    file: StagingFile
+    counts: StagedCounts = field(default_factory=StagedCounts)
+    end: int = 0
+    is_sealed: bool = False
+    changed_ns: int = 0
+    file_bytes: int = 0
+    queue_ids: dict[str, int] = field(default_factory=dict)
+    deletion_counts: dict[str, int] = field(default_factory=dict)
+    is_older: bool = False
+
+    def _content(self) -> bytes:
+        job = self.attempt.job
+        content = {
+            "writerId": job.writer_id,
+            "batchId": job.batch_id,
+            "jobToken": job.token,
+            "task": self.attempt.task,
+            "taskToken": self.attempt.token,
+            "logEnd": self.log_end,
+        }
+        return json.dumps(content).encode()
+
+    @classmethod
+    def read(cls, path: Path) -> StagedAttempt | None:
+        """The attempt whose file `path` is; None where it is no whole one. Raises OSError."""
+        file = StagingFile(path)
+        content = file.attempt()
+        if content is None:
+            return None
+        told = json.loads(content)
+        job = BatchJob(told["writerId"], told["batchId"], told["jobToken"])
+        attempt = TaskAttempt(job, told["task"], told["taskToken"])
+        size = disk_bytes(path.stat().st_size)
+        return cls(attempt, told["logEnd"], file, end=-1, file_bytes=size, is_older=True)
+
+    def frames_of(self, records: StagedRecords, frame_bytes: int) -> BlockFrames:
+        """What `write` takes for the next block: frames of `frame_bytes` at most, or a record."""
+        counts, block = self.counts, records.block
+        place = Place(counts.block_count, counts.record_count)
+        frames = list(block_frames(records, place, frame_bytes))
+        after = StagedCounts(
+            counts.block_count + 1,
+            counts.record_count + len(block),
+            counts.bytes + len(block.data),
+        )
+        return BlockFrames(records.queue, frames, after)
+
+    def write(self, block: BlockFrames) -> None:
+        """Add a block. Blocks. Raises OSError and adds nothing."""
+        if self.end == 0:
+            self.end = self.file.create(attempt_frame(self._content()))
+            self.file_bytes = disk_bytes(self.end)
+        self.end = self.file.append(self.end, block.frames)
+        self.counts = block.counts
+        self.file_bytes = disk_bytes(self.end)
+        topic, queue_id = block.queue
+        self.queue_ids[topic] = max(queue_id, self.queue_ids.get(topic, 0))
+
+    def seal(self, *, durable: bool) -> None:
+        """Nothing more comes. Blocks. Raises OSError; the attempt is then of no more use."""
+        if self.is_sealed or self.end == 0:
+            return
+        end = Place(self.counts.block_count, self.counts.record_count)
+        self.file.append(self.end, [seal_frame(end)])
+        if durable:
+            self.file.flush()
+        self.changed_ns = self.file.changed_ns()
+        self.is_sealed = True
+
+    def survey(self) -> None:
+        """Learn from the file what is in it. Blocks. Raises OSError."""
+        found: Survey = self.file.survey(self._content())
+        self.counts, self.end, self.is_sealed = found.counts, found.end, found.is_sealed
+        self.queue_ids = found.queue_ids
+        self.changed_ns = self.file.changed_ns()
+
+    @contextmanager
+    def reading(self) -> Iterator[FrameReader | None]:
+        """A reader of the file's blocks; None where the file is another's. Raises OSError."""
+        with self.file.reading() as reader:
+            yield reader if reader.attempt() == self._content() else None
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether the file is as this process has written or read it last. Blocks."""
+        try:
+            return self.changed_ns != 0 and self.file.changed_ns() == self.changed_ns
+        except OSError:
+            return False
+
+
+def disk_bytes(file_bytes: int) -> int:
+    """The disk space of a file of `file_bytes`."""
+    return -(-file_bytes // UNIT_BYTES) * UNIT_BYTES
+
+
+class StagingArea:
+    """The folder, and how full it is. `frame_bytes`: what one append may take of records."""
+
+    def __init__(self, folder: Path, bytes_max: int, frame_bytes: int) -> None:
+        self.folder = folder
+        self.frame_bytes = frame_bytes
+        self._bytes_max = bytes_max
+        self.used_bytes = 0
+        self._next_number = 0
+
+    def load(self) -> list[StagedAttempt]:
+        """What earlier runs have left. Blocks. Raises OSError."""
+        durable.make_folder(self.folder)
+        attempts, torn = [], []
+        for path in sorted(self.folder.iterdir()):
+            if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
+                logger.warning("%s is no staging file, it is left alone", path)
+                continue
+            self._next_number = int(path.name) + 1
+            attempt = StagedAttempt.read(path)
+            if attempt is None:
+                torn.append(path)
+            else:
+                attempts.append(attempt)
+                self.used_bytes += attempt.file_bytes
+        durable.remove_files(torn)
+        return attempts
+
+    def new_attempt(self, attempt: TaskAttempt, log_end: int) -> StagedAttempt:
+        """An attempt without blocks, and without a file yet."""
+        path = self.folder / f"{self._next_number:0{NAME_DIGITS}d}"
+        self._next_number += 1
+        return StagedAttempt(attempt, log_end, StagingFile(path))
+
+    def check_room(self, job_bytes: int, added_bytes: int) -> None:
+        """Raises StagingFullError where so many bytes more are too many."""
+        if self.used_bytes + added_bytes > self._bytes_max:
+            raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self._bytes_max)
+
+    def remove(self, attempts: Iterable[StagedAttempt]) -> None:
+        """Remove their files. Blocks. Raises OSError."""
+        durable.remove_files(attempt.file.path for attempt in attempts)

@@ -1,0 +1,202 @@
+"""Frames: what a staging file is made of. Holds no state.
+
+A file is one *attempt* frame, which says whose it is, then *block* frames, then a *seal*:
+
+    | magic "RPSF"   4 | kind             1 | ends block     1 | topic bytes     2 |
+    | block number   8 | first record     8 | record count   4 | queue id        4 |
+    | key count      4 | records bytes    4 | payload CRC    4 | head CRC        4 |
+
+and behind this head the payload. A block frame's payload is the topic, n record sizes (4 bytes),
+n tags codes (8), the m index keys' hashes (4) and rows (4), and the n records; numbers are
+big-endian. `first record` counts the file's records before the frame. An attempt's payload is JSON.
+A seal has none: its block number and first record are the file's counts.
+
+A block of a client is cut into frames of about `FRAME_BYTES`, each of which is read, checked and
+appended at once; the last of them ends the block. What a crash has torn has no right CRC, so that
+a file ends before its first frame that is not whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import RecordBlock
+from rocketpy_proto.record.crc import body_crc
+from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
+
+FRAME_BYTES = 1 << 20
+_HEAD = struct.Struct(">4sBBHqqiiiiI")
+_CRC = struct.Struct(">I")
+HEAD_BYTES = _HEAD.size + _CRC.size
+_MAGIC = b"RPSF"
+_SIZE, _CODE, _HASH, _ROW = (np.dtype(form) for form in (">i4", ">i8", ">i4", ">i4"))
+
+
+class FrameKind(IntEnum):
+    """What a frame holds."""
+
+    ATTEMPT = 1
+    BLOCK = 2
+    SEAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FrameHead:
+    """A frame's head; see the module. `record_bytes` is the size of its records, or of its JSON."""
+
+    kind: FrameKind
+    ends_block: bool
+    topic_bytes: int
+    block_number: int
+    first_record: int
+    record_count: int
+    queue_id: int
+    key_count: int
+    record_bytes: int
+    payload_crc: int
+
+    @property
+    def beside_bytes(self) -> int:
+        """Bytes of the payload before the records."""
+        per_record = _SIZE.itemsize + _CODE.itemsize
+        per_key = _HASH.itemsize + _ROW.itemsize
+        return self.topic_bytes + per_record * self.record_count + per_key * self.key_count
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of head and payload."""
+        return HEAD_BYTES + self.beside_bytes + self.record_bytes
+
+    def to_bytes(self) -> bytes:
+        """The head as it lies in the file."""
+        data = _HEAD.pack(
+            _MAGIC,
+            self.kind,
+            self.ends_block,
+            self.topic_bytes,
+            self.block_number,
+            self.first_record,
+            self.record_count,
+            self.queue_id,
+            self.key_count,
+            self.record_bytes,
+            self.payload_crc,
+        )
+        return data + _CRC.pack(body_crc(data))
+
+    @classmethod
+    def parse(cls, data: bytes) -> FrameHead | None:
+        """The head in HEAD_BYTES bytes; None where they are none."""
+        if len(data) < HEAD_BYTES or data[:4] != _MAGIC:
+            return None
+        if _CRC.unpack_from(data, _HEAD.size) != (body_crc(data[: _HEAD.size]),):
+            return None
+        _, kind, ends_block, *numbers = _HEAD.unpack_from(data)
+        return cls(FrameKind(kind), bool(ends_block), *numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame to write: its head and its payload."""
+
+    head: FrameHead
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRecords:
+    """Records of one queue, in a writable buffer, with what their properties say."""
+
+    queue: QueueKey
+    block: RecordBlock
+    found: TagsAndKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in its file a block begins: by number, and by the records before it."""
+
+    block_number: int
+    first_record: int
+
+
+def attempt_frame(content: bytes) -> Frame:
+    """A file's first frame."""
+    return _frame(FrameKind.ATTEMPT, Place(0, 0), content)
+
+
+def seal_frame(end: Place) -> Frame:
+    """A file's last frame; `end` has the counts of its blocks and records."""
+    return _frame(FrameKind.SEAL, end, b"")
+
+
+def _frame(kind: FrameKind, place: Place, payload: bytes) -> Frame:
+    numbers = (place.block_number, place.first_record, 0, 0, 0, len(payload), body_crc(payload))
+    return Frame(FrameHead(kind, True, 0, *numbers), payload)
+
+
+def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iterator[Frame]:
+    """The frames of a client's block: of `frame_bytes` of records at most, or of one record."""
+    block, keys = records.block, records.found.index_keys
+    topic = records.queue.topic.encode()
+    ends = block.positions + block.sizes
+    begin = 0
+    while begin < len(block):
+        start = int(block.positions[begin])
+        stop = max(begin + 1, int(np.searchsorted(ends, start + frame_bytes, "right")))
+        first_key, last_key = np.searchsorted(keys.row, [begin, stop])
+        parts = (
+            topic,
+            block.sizes[begin:stop].astype(_SIZE).data,
+            records.found.tags_codes[begin:stop].astype(_CODE).data,
+            keys.hash[first_key:last_key].astype(_HASH).data,
+            (keys.row[first_key:last_key] - begin).astype(_ROW).data,
+            block.data[start : int(ends[stop - 1])].data,
+        )
+        payload = b"".join(parts)
+        head = FrameHead(
+            FrameKind.BLOCK,
+            stop == len(block),
+            len(topic),
+            place.block_number,
+            place.first_record + begin,
+            stop - begin,
+            records.queue.queue_id,
+            int(last_key - first_key),
+            int(ends[stop - 1]) - start,
+            body_crc(payload),
+        )
+        yield Frame(head, payload)
+        begin = stop
+
+
+def records_of(head: FrameHead, payload: NDArray[np.uint8], begin: int = 0) -> StagedRecords:
+    """What a block frame holds, from its record `begin` on.
+
+    `payload` is writable and has been checked by its CRC.
+    """
+    position = 0
+
+    def take(count: int, form: np.dtype[np.generic]) -> NDArray[np.generic]:
+        nonlocal position
+        taken = np.frombuffer(payload, form, count, position)
+        position += count * form.itemsize
+        return taken
+
+    topic = take(head.topic_bytes, np.dtype(np.uint8)).tobytes().decode()
+    sizes = take(head.record_count, _SIZE).astype(np.int32)
+    tags_codes = take(head.record_count, _CODE).astype(np.int64)
+    hashes = take(head.key_count, _HASH).astype(np.int32)
+    rows = take(head.key_count, _ROW).astype(np.int64)
+    position += int(sizes[:begin].sum())
+    block = RecordBlock.parse(payload.data[position:], sizes[begin:])
+    kept = rows >= begin
+    found = TagsAndKeys(tags_codes[begin:], IndexKeys(hashes[kept], rows[kept] - begin))
+    return StagedRecords(QueueKey(topic, head.queue_id), block, found)

@@ -1,0 +1,244 @@
+"""What an option is: its form, how its text is read, and its row in a table. Holds no state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark_rocketpy.errors import OptionError
+from pyspark_rocketpy.options.habits import option_hint
+
+_DURATION = re.compile(r"(\d{1,9}) ?(ms|s|m|h)")
+_GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+TOPIC_ACCEPTED = "letters, digits, %, |, _ and -; up to 127"
+WRITER_CHARACTERS_MAX = 255
+# What SQL92 expressions have and tags have not.
+_EXPRESSION = re.compile(r"""['"=<>()]|\s(?:AND|OR|IN|IS|BETWEEN|LIKE)\s""", re.IGNORECASE)
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+# What Spark itself puts among a writer's or reader's options.
+SPARK_OPTIONS = frozenset(
+    {"path", "checkpointlocation", "queryname", "outputmode", "triggerinterval"}
+)
+# CREATE TABLE hands over all properties of the table: who provides it, and each option twice, once
+# with a prefix, which tells options from properties.
+PROVIDER, OPTION_PREFIX = "provider", "option."
+FORMAT = "rocketpy"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """One option: its name, default as text, what it accepts, and what it does."""
+
+    name: str
+    default: str | None
+    accepted: str
+    meaning: str
+    parse: Callable[[str], object]
+
+
+def text(value: str) -> str:
+    """Any text but blanks. Raises ValueError."""
+    if not value.strip():
+        raise ValueError
+    return value.strip()
+
+
+def group(value: str) -> str:
+    """A name of a consumer group as RocketMQ takes it. Raises ValueError."""
+    if _GROUP.fullmatch(value.strip()) is None:
+        raise ValueError
+    return value.strip()
+
+
+def topic_name(value: str) -> str:
+    """A name of a topic as RocketMQ takes it. Raises ValueError."""
+    if TOPIC_NAME.fullmatch(value.strip()) is None:
+        raise ValueError
+    return value.strip()
+
+
+def writer_name(value: str) -> str:
+    """A name that the broker's ledger takes, and a message's properties. Raises ValueError."""
+    name = text(value)
+    if len(name) > WRITER_CHARACTERS_MAX or min(name) < " ":
+        raise ValueError
+    return name
+
+
+def names(value: str) -> tuple[str, ...]:
+    """Different names with commas between. Raises ValueError."""
+    parts = tuple(part.strip() for part in value.split(","))
+    if not all(parts) or len(set(parts)) != len(parts):
+        raise ValueError
+    return parts
+
+
+def endpoints(value: str) -> tuple[str, ...]:
+    """Hosts with ports. Raises ValueError."""
+    found = names(value.replace(";", ","))
+    for endpoint in found:
+        host, colon, port = endpoint.rpartition(":")
+        if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
+            raise ValueError
+    return found
+
+
+def tags(value: str) -> tuple[str, ...] | None:
+    """`TagA || TagB` as RocketMQ reads it, each tag once; None for `*`. Raises ValueError."""
+    parts = tuple(dict.fromkeys(part.strip() for part in value.split("||")))
+    if parts == ("*",):
+        return None
+    if not all(parts) or "*" in parts or any(_EXPRESSION.search(part) for part in parts):
+        raise ValueError
+    return parts
+
+
+def keys(value: str) -> tuple[str, ...]:
+    """Different keys, none with a blank inside, for blanks part a message's keys."""
+    parts = names(value)
+    if any(" " in part for part in parts):
+        raise ValueError
+    return parts
+
+
+def _switch(value: str) -> bool:
+    return {"true": True, "false": False}[value.strip().lower()]
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        number = int(value)
+        if not low <= number <= high:
+            raise ValueError
+        return number
+
+    return parse
+
+
+def duration_ms(value: str) -> int:
+    """`500ms`, `20s`, `15m`, `1h`: a number and its unit, as ms."""
+    match = _DURATION.fullmatch(value.strip().lower())
+    if match is None:
+        raise ValueError
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def pattern(value: str) -> str:
+    """A regular expression. Raises ValueError."""
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError from error
+    return text(value)
+
+
+def _one_of(kind: type[Enum]) -> Callable[[str], Enum]:
+    """The member with this value, whatever the case of its letters."""
+
+    def parse(value: str) -> Enum:
+        return {str(member.value).lower(): member for member in kind}[value.strip().lower()]
+
+    return parse
+
+
+def choice_spec(name: str, kind: type[Enum], default: str | None, meaning: str) -> OptionSpec:
+    """An option whose values are those of an enumeration."""
+    accepted = ", ".join(str(member.value) for member in kind)
+    return OptionSpec(name, default, accepted, meaning, _one_of(kind))
+
+
+def number_spec(name: str, default: int | None, low: int, high: int, meaning: str) -> OptionSpec:
+    """An option with a whole number between two, both included."""
+    shown = None if default is None else str(default)
+    return OptionSpec(name, shown, f"{low} to {high}", meaning, _number(low, high))
+
+
+def switch_spec(name: str, default: str, meaning: str) -> OptionSpec:
+    """An option that is true or false."""
+    return OptionSpec(name, default, "true or false", meaning, _switch)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """All options of a source or a sink, and what to say of names that others have for them.
+
+    `others` are the options of the other one, and `others_place` says where they belong.
+    """
+
+    specs: tuple[OptionSpec, ...]
+    habits: Mapping[str, str]
+    others: tuple[OptionSpec, ...]
+    others_place: str
+
+
+def parse(options: Mapping[str, str], table: OptionTable, *, is_shared: bool) -> dict[str, object]:
+    """The value of each option, by its name in Python. Raises OptionError.
+
+    Where options are shared by a source and a sink, those of the other one are passed over.
+    """
+    given = given_options(options)
+    _refuse_unknown(given, table, is_shared=is_shared)
+    values: dict[str, object] = {}
+    for spec in table.specs:
+        value = given.get(spec.name.lower(), spec.default)
+        values[_field(spec.name)] = None if value is None else _value(spec, value)
+    if values["endpoints"] is None:
+        raise OptionError(
+            "option endpoints is missing; set it to host:port of a broker. Of a catalog's table "
+            "Spark hands on those options alone that stand in WITH (...)"
+        )
+    return values
+
+
+def given_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What the user has set, by names in lower case, without what Spark adds."""
+    given = {name.lower(): value for name, value in options.items()}
+    if given.get(PROVIDER, "").lower() == FORMAT:
+        given = {
+            name.removeprefix(OPTION_PREFIX): value
+            for name, value in given.items()
+            if name.startswith(OPTION_PREFIX)
+        }
+    return {name: value for name, value in given.items() if name not in SPARK_OPTIONS}
+
+
+def _refuse_unknown(given: Mapping[str, str], table: OptionTable, *, is_shared: bool) -> None:
+    known, others = _by_lower_case(table.specs), _by_lower_case(table.others)
+    for name in sorted(given.keys() - known.keys()):
+        if name not in others or (name in table.habits and not is_shared):
+            raise OptionError(f"unknown option {name}; {option_hint(name, known, table.habits)}")
+        if not is_shared:
+            raise OptionError(f"option {others[name]} belongs to {table.others_place}")
+
+
+def _by_lower_case(specs: Iterable[OptionSpec]) -> dict[str, str]:
+    return {spec.name.lower(): spec.name for spec in specs}
+
+
+def _value(spec: OptionSpec, value: str) -> object:
+    try:
+        return spec.parse(value)
+    except (ValueError, KeyError) as error:
+        raise OptionError(f"option {spec.name} is {value!r}; accepted: {spec.accepted}") from error
+
+
+def _field(name: str) -> str:
+    """The attribute of an option: maxOffsetsPerTrigger -> max_offsets_per_trigger."""
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)
+
+
+def option_table(specs: tuple[OptionSpec, ...]) -> str:
+    """The options as a Markdown table, for the documentation."""
+    rows = [
+        f"| `{spec.name}` | {spec.default or ''} | {_cell(spec.accepted)} | {spec.meaning} |"
+        for spec in specs
+    ]
+    return "\n".join(["| option | default | accepted | meaning |", "|---|---|---|---|", *rows])
+
+
+def _cell(content: str) -> str:
+    """A text that may hold a table's own bars."""
+    return content.replace("|", "\\|")

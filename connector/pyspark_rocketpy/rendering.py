@@ -1,0 +1,67 @@
+"""How Spark shows declared errors: our sentence alone, without a traceback. Holds no state.
+
+A Python worker of Spark that meets an exception sends its text with a traceback, and ends. Spark's
+switch `spark.sql.execution.pyspark.udf.hideTraceback.enabled` leaves the traceback out; it reaches
+the worker as an environment variable. A worker that is about to tell a declared error sets this
+variable for the rest of its own life. All other errors are mistakes of a program, and keep their
+traceback. A log at level debug holds what was left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator
+from inspect import isfunction
+from typing import Any, TypeVar
+
+from pyspark_rocketpy.errors import RocketpyError
+
+logger = logging.getLogger(__name__)
+HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def tells_plainly(kind: Kind) -> Kind:
+    """For a class whose public methods Spark calls: their declared errors come without frames."""
+    for name, value in list(vars(kind).items()):
+        if isfunction(value) and not name.startswith("_"):
+            setattr(kind, name, _plain(value))
+    return kind
+
+
+def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = method(*args, **kwargs)
+        except RocketpyError as error:
+            raise _alone(error) from None
+        return _plain_items(result) if isinstance(result, Generator) else result
+
+    return call
+
+
+def _plain_items(items: Iterator[Any]) -> Iterator[Any]:
+    """The same items; a generator's errors come while it runs."""
+    try:
+        yield from items
+    except RocketpyError as error:
+        raise _alone(error) from None
+
+
+def _alone(error: RocketpyError) -> RocketpyError:
+    """The error without its frames, also where the worker's switch should not be known."""
+    logger.debug("told without these frames", exc_info=error)
+    if _is_spark_worker():
+        os.environ[HIDE_TRACEBACK] = "1"
+    return error.with_traceback(None)
+
+
+def _is_spark_worker() -> bool:
+    """Whether PySpark started this process, and not a user who imports us."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")

@@ -1,0 +1,1 @@
+"""Writing: from rows to blocks of records, and from tasks to a committed batch."""

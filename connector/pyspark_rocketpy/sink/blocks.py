@@ -1,0 +1,167 @@
+"""Rows as encoded blocks, each of one queue and none larger than wanted. Holds no state.
+
+All rows are checked before the first is encoded, so that what cannot be sent is found before any
+of them leaves. Rows of many queues are encoded together, as they come, and sorted as records.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
+from pyspark_rocketpy.sink.routing import Routes
+from pyspark_rocketpy.sink.rows import Rows, cuts
+from pyspark_rocketpy.transport.values import BatchName, Block, BrokerLimits
+from rocketpy_proto.record import BLANK_BYTES, BlockColumns, CheckedBlock, UnencodableRecordError
+from rocketpy_proto.unique_keys import born_host, unique_keys
+
+SHARDING_KEY, UNIQ_KEY = "__SHARDINGKEY", "UNIQ_KEY"
+# Where a message comes from, on request: the same for a row that is written again.
+WRITER, BATCH = "rocketpy_writer", "rocketpy_batch"
+PARTITION, SEQUENCE = "rocketpy_partition", "rocketpy_sequence"
+# A record's size, which travels beside it.
+SIZE_BYTES = 4
+# Rows that are encoded together; a record is thought to take so much more than its row in Arrow.
+ENCODED_BYTES = 8 << 20
+RECORD_OVERHEAD_BYTES = 160
+# Where fewer neighbours than this have the same queue, records are sorted by queue.
+NEIGHBOURS_MIN = 64
+_COLUMNS = {"TAGS": "tags", "KEYS": "keys", SHARDING_KEY: "messageGroup"}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockForm:
+    """What is the same for all blocks of a task; sizes in bytes.
+
+    A message that is larger than a block gets one of its own; none is larger than
+    `message_bytes_max`. `origin` is told in every message if it is set.
+    """
+
+    block_bytes_max: int
+    message_bytes_max: int
+    origin: BatchName | None
+
+    @classmethod
+    def within(
+        cls, limits: BrokerLimits, block_bytes_max: int, origin: BatchName | None
+    ) -> BlockForm:
+        """Blocks that the broker takes in a request, and has room for in a segment of its log."""
+        bytes_max = limits.request_bytes_max - SIZE_BYTES
+        if limits.segment_bytes:
+            bytes_max = min(bytes_max, limits.segment_bytes - BLANK_BYTES)
+        return cls(min(block_bytes_max, bytes_max), bytes_max, origin)
+
+    def blocks(self, rows: Rows, routes: Routes) -> Iterator[Block]:
+        """The rows as blocks; those of a queue keep their order.
+
+        Raises ColumnError, OversizeMessageError before the first block.
+        """
+        bodies = rows.body_bytes()
+        beside = max(rows.batch.nbytes - int(bodies.sum()), 0) // len(rows) + RECORD_OVERHEAD_BYTES
+        parts = [
+            self._checked(rows.part(which), routes.part(which))
+            for which in cuts(bodies + beside, ENCODED_BYTES)
+        ]
+        for part in parts:
+            yield from part.blocks(self.block_bytes_max)
+
+    def _checked(self, rows: Rows, routes: Routes) -> _Part:
+        now_ms = clock.now_ms()
+        extra = {UNIQ_KEY: unique_keys().take(len(rows), now_ms), **self._origin(rows)}
+        if rows.has("messageGroup"):
+            extra[SHARDING_KEY] = rows.text("messageGroup")
+        columns = BlockColumns(
+            body=rows.column("body"),
+            topic=routes.topic,
+            queue_id=pa.array(routes.queue_ids),
+            tags=rows.column("tags"),
+            keys=rows.column("keys"),
+            properties=rows.column("properties"),
+            extra=extra,
+            born_timestamp_ms=now_ms,
+            born_host=born_host(),
+        )
+        try:
+            checked = CheckedBlock(columns)
+        except UnencodableRecordError as error:
+            raise _named(error, rows) from error
+        self._check_sizes(rows, checked.sizes)
+        return _Part(routes, checked)
+
+    def _check_sizes(self, rows: Rows, sizes: NDArray[np.int32]) -> None:
+        too_large = sizes > self.message_bytes_max
+        if too_large.any():
+            row = int(np.argmax(too_large))
+            raise OversizeMessageError(
+                f"the message of {rows.where(row)} takes {sizes[row]} bytes, the broker has room "
+                f"for {self.message_bytes_max}; send less in a message"
+            )
+
+    def _origin(self, rows: Rows) -> dict[str, pa.StringArray | str]:
+        if self.origin is None:
+            return {}
+        return {
+            WRITER: self.origin.writer_id,
+            BATCH: str(self.origin.batch_id),
+            PARTITION: str(rows.partition),
+            SEQUENCE: pa.array(rows.numbers).cast(pa.string()),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows that are encoded together."""
+
+    routes: Routes
+    checked: CheckedBlock
+
+    def blocks(self, bytes_max: int) -> Iterator[Block]:
+        """The records, cut where the queue changes and where they would be too many bytes.
+
+        The loop is over queues, some 2 microseconds each.
+        """
+        routes, encoded = self.routes, self.checked.encode()
+        if np.count_nonzero(np.diff(routes.keys)) * NEIGHBOURS_MIN > len(encoded.sizes):
+            order = np.argsort(routes.keys, kind="stable")
+            routes, encoded = routes.part(order), encoded.take(order)
+        bounds = _bounds(routes, encoded.sizes, bytes_max)
+        starts = routes.part(bounds[:-1])
+        places = np.concatenate(([0], np.cumsum(encoded.sizes, dtype=np.int64)))[bounds]
+        records, record_sizes = memoryview(encoded.data), encoded.sizes.astype(">i4").tobytes()
+        for code, queue_id, octets, size_octets in zip(
+            starts.codes.tolist(),
+            starts.queue_ids.tolist(),
+            itertools.pairwise(places.tolist()),
+            itertools.pairwise((bounds * SIZE_BYTES).tolist()),
+            strict=True,
+        ):
+            yield Block(
+                topic=routes.topics[code],
+                queue_id=queue_id,
+                record_sizes=record_sizes[slice(*size_octets)],
+                records=bytes(records[slice(*octets)]),
+            )
+
+
+def _bounds(routes: Routes, sizes: NDArray[np.int32], bytes_max: int) -> NDArray[np.int64]:
+    """Where blocks begin, and where the last one ends."""
+    changes = np.flatnonzero(np.diff(routes.keys)) + 1
+    stops = [which.stop for which in cuts(sizes.astype(np.int64) + SIZE_BYTES, bytes_max)]
+    bounds: NDArray[np.int64] = np.union1d(changes, [0, *stops]).astype(np.int64)
+    return bounds
+
+
+def _named(error: UnencodableRecordError, rows: Rows) -> ColumnError:
+    """The encoder's error with the column and row that Spark's user knows."""
+    name = error.field.split(" ")[0]
+    column = _COLUMNS.get(name, "properties" if name == "property" else name)
+    index = error.index or 0
+    what = str(error).removeprefix(f"row {error.index}: ")
+    return ColumnError(f"column {column} cannot be sent in {rows.where(index)}: {what}")

@@ -1,0 +1,107 @@
+"""The sink's columns: what rows may have, checked before anything is sent. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    VariantType,
+)
+
+from pyspark_rocketpy.errors import ColumnError
+from pyspark_rocketpy.options.habits import SINK_COLUMN_HABITS, column_hint
+
+_STRING, _BINARY = StringType(), BinaryType()
+ACCEPTED: Mapping[str, tuple[DataType, ...]] = {
+    "body": (_BINARY, _STRING),
+    "topic": (_STRING,),
+    "tags": (_STRING,),
+    "keys": (ArrayType(_STRING), _STRING),
+    "properties": (MapType(_STRING, _STRING),),
+    "queueId": (IntegerType(), ByteType(), ShortType(), LongType()),
+    "messageGroup": (_STRING,),
+}
+
+
+MEANINGS = {
+    "body": "content; the only column that must be there, and never null",
+    "topic": "topic; null stands for option `topic`",
+    "tags": "the tag",
+    "keys": "the keys, a list or one text with blanks between",
+    "properties": "further properties; the other columns win over entries of their names",
+    "queueId": "queue within the topic; null lets the sink choose",
+    "messageGroup": "messages of a group keep their order, in one queue",
+}
+assert MEANINGS.keys() == ACCEPTED.keys()
+_NAMES = {name.lower(): name for name in ACCEPTED}
+
+
+def sink_column_table() -> str:
+    """The columns as a Markdown table, for the documentation."""
+    rows = []
+    for name, meaning in MEANINGS.items():
+        types = " or ".join(f"`{kind.simpleString()}`" for kind in ACCEPTED[name])
+        rows.append(f"| `{name}` | {types} | {meaning} |")
+    return "\n".join(["| column | type | meaning |", "|---|---|---|", *rows])
+
+
+@dataclass(frozen=True, slots=True)
+class SinkColumns:
+    """The names of a query's columns, in its order and as `ACCEPTED` writes them; types fit."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def check(cls, schema: StructType) -> SinkColumns:
+        """Names may differ in case, as in Spark. Raises ColumnError."""
+        names: dict[str, str] = {}
+        for field in schema.fields:
+            name = _NAMES.get(field.name.lower())
+            if name is None:
+                hint = column_hint(field.name, ACCEPTED, SINK_COLUMN_HABITS)
+                raise ColumnError(f"unknown column {field.name!r}; {hint}")
+            if name in names:
+                raise ColumnError(
+                    f"columns {names[name]!r} and {field.name!r} are the same to Spark; drop one"
+                )
+            names[name] = field.name
+            _check_type(name, field.dataType)
+        if "body" not in names:
+            raise ColumnError("column body is missing; name the message's content body")
+        return cls(tuple(names))
+
+
+def _check_type(name: str, given: DataType) -> None:
+    accepted = ACCEPTED[name]
+    if not any(_same(given, kind) for kind in accepted):
+        wanted = " or ".join(kind.simpleString() for kind in accepted)
+        raise ColumnError(
+            f"column {name!r} has type {given.simpleString()}, accepted is {wanted}; "
+            f"{_way_out(name, given)}"
+        )
+
+
+def _way_out(name: str, given: DataType) -> str:
+    is_nested = isinstance(given, StructType | ArrayType | MapType | VariantType)
+    if is_nested and name == "body":
+        return "write it as text, for instance to_json(body)"
+    wanted = ACCEPTED[name][0 if is_nested else -1]
+    return f"cast it: cast({name} as {wanted.simpleString()})"
+
+
+def _same(given: DataType, accepted: DataType) -> bool:
+    """Equal but for nullability, which is checked row by row, and for collation."""
+    if isinstance(given, StringType):
+        return isinstance(accepted, StringType)
+    return given.simpleString() == accepted.simpleString()

@@ -1,0 +1,104 @@
+"""Rows of a task on their way into messages: their columns, and what to call one in an error.
+
+Columns have the names of `sink_columns` and the types of which the encoder knows. Holds no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
+
+# What tells one message from another, the first of them that a row has.
+_TELLING = ("keys", "messageGroup", "tags")
+_SHOWN_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of a task; `numbers` are their places in it."""
+
+    batch: pa.RecordBatch
+    numbers: NDArray[np.int64]
+    partition: int
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, names: tuple[str, ...], first: int, partition: int) -> Rows:
+        """A whole Arrow batch, whose first row is row `first` of the task."""
+        numbers = np.arange(first, first + batch.num_rows)
+        return cls(batch.rename_columns(list(names)), numbers, partition)
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return name in self.batch.schema.names
+
+    def column(self, name: str) -> pa.Array | None:
+        """The column, or None."""
+        return self.batch.column(name) if self.has(name) else None
+
+    def text(self, name: str) -> pa.StringArray:
+        """A column that is there, as strings with short offsets."""
+        return self.batch.column(name).cast(pa.string())
+
+    def part(self, which: slice) -> Rows:
+        """Neighbouring rows, over the same memory."""
+        batch = self.batch.slice(which.start, which.stop - which.start)
+        return Rows(batch, self.numbers[which], self.partition)
+
+    def where(self, index: int) -> str:
+        """A row's place and what tells it from others, for an error."""
+        place = f"row {self.numbers[index]} of partition {self.partition}"
+        for name in _TELLING:
+            column = self.column(name)
+            value = None if column is None else column[index].as_py()
+            if value:
+                shown = repr(value)
+                shown = shown if len(shown) <= _SHOWN_MAX else shown[:_SHOWN_MAX] + "..."
+                return f"{place} ({name} {shown})"
+        return place
+
+    def check_bodies(self, bytes_max: int) -> None:
+        """Raises ColumnError for a null, OversizeMessageError for a body of more bytes."""
+        body = self.batch.column("body")
+        if body.null_count:
+            row = first_true(body.is_null())
+            raise ColumnError(
+                f"column body is null in {self.where(row)}; filter such rows out, or fill them"
+            )
+        lengths = self.body_bytes()
+        if lengths.max(initial=0) > bytes_max:
+            row = int(np.argmax(lengths > bytes_max))
+            raise OversizeMessageError(
+                f"column body has {lengths[row]} bytes in {self.where(row)}, the broker takes "
+                f"{bytes_max}; send less in a message"
+            )
+
+    def body_bytes(self) -> NDArray[np.int64]:
+        """The size of each body."""
+        lengths = pc.binary_length(self.batch.column("body"))
+        numbers: NDArray[np.int64] = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers
+
+
+def first_true(found: pa.BooleanArray) -> int:
+    """Index of the first true value."""
+    return int(np.argmax(found.to_numpy(zero_copy_only=False)))
+
+
+def cuts(sizes: NDArray[np.int64], size_max: int) -> Iterator[slice]:
+    """Runs of items that add up to `size_max` at most; an item may be larger alone."""
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(sizes):
+        stop = max(start + 1, int(np.searchsorted(ends, before + size_max, "right")))
+        yield slice(start, stop)
+        start, before = stop, int(ends[stop - 1])

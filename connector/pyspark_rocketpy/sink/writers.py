@@ -1,0 +1,237 @@
+"""The sink: a batch writer and a streaming writer, exactly-once or at-least-once.
+
+Exactly-once: tasks stage blocks, and `commit` lets the broker show all of them, once for each
+(writer, batch). A streaming query writes as itself, by the id in its checkpoint; a batch job as
+somebody new, or as option txnAppId says. At-least-once: a task's rows show when it stores them, and
+`commit` has nothing left to do. `abort` removes what is staged; what a commit has made visible
+stays, for `abort` may follow a commit whose answer was lost.
+Source: spec/spark_python_datasource.md section 6. Rows S2, S7, S8, S10.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from pyspark_rocketpy.errors import CommitError, OptionError, RocketpyError
+from pyspark_rocketpy.options.parsing import Delivery, SinkOptions
+from pyspark_rocketpy.rendering import tells_plainly
+from pyspark_rocketpy.sink.columns import SinkColumns
+from pyspark_rocketpy.sink.writing import WriteConfig, draw_token, write_batches
+from pyspark_rocketpy.transport.interface import SinkTransport
+from pyspark_rocketpy.transport.values import BatchJob, BatchName, CommittedBatch
+
+logger = logging.getLogger(__name__)
+Messages: TypeAlias = Sequence[WriterCommitMessage | None]
+# Local properties of a streaming query's tasks.
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+@dataclass
+class RowsWritten(WriterCommitMessage):
+    """How many rows a task of a job has stored, and its part of the batch's commit."""
+
+    job: BatchJob
+    rows: int
+    part: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """What to write, as checked, and the way to the broker."""
+
+    options: SinkOptions
+    columns: SinkColumns
+    transport: SinkTransport
+
+
+class _Sink:
+    """What both writers do; made when a write is planned, and sent to its tasks."""
+
+    def __init__(self, plan: SinkPlan, *, is_single: bool = False) -> None:
+        options = plan.options
+        self.is_exactly_once = options.delivery is Delivery.EXACTLY_ONCE
+        self._transport = plan.transport
+        self._fail_on_data_loss = options.fail_on_data_loss
+        self._config = WriteConfig(
+            plan.transport,
+            options.topic,
+            plan.columns.names,
+            options.batch_bytes_max,
+            draw_token() if self.is_exactly_once else 0,
+            options.idempotence_properties,
+            is_single,
+        )
+
+    def write(self, batches: Iterator[pa.RecordBatch], name: BatchName) -> RowsWritten:
+        context = TaskContext.get()
+        partition = context.partitionId() if context is not None else 0
+        written = write_batches(self._config, batches, name, partition)
+        return RowsWritten(self.job_of(name), written.rows, written.part)
+
+    def job_of(self, name: BatchName) -> BatchJob:
+        """The job that writes this batch."""
+        return self._config.job_of(name)
+
+    def commit(self, messages: Messages, batch_id: int) -> CommittedBatch:
+        """Show what the tasks have staged.
+
+        Raises CommitError where the broker shows fewer of them, and that is to fail.
+        """
+        committed = self._transport.commit_batch(_parts(messages), batch_id)
+        if committed.batch_id == batch_id:
+            expected = committed.record_count_decided
+            if committed.is_own:
+                expected = max(expected, rows_of(messages))
+            self._compare(committed, expected)
+        return committed
+
+    def _compare(self, committed: CommittedBatch, expected: int) -> None:
+        if committed.record_count == expected:
+            return
+        told = (
+            f"batch {committed.batch_id} shows {committed.record_count} of its {expected} "
+            "messages: the broker lost the others after it had been committed; its log says why"
+        )
+        if self._fail_on_data_loss:
+            raise CommitError(f"{told}. Set option failOnDataLoss to false to go on without them")
+        logger.warning("%s", told)
+
+    def abort(self, job: BatchJob | None) -> None:
+        """Remove what was staged; where that fails, the broker does it in time."""
+        if not self.is_exactly_once or job is None:
+            return
+        try:
+            self._transport.abort_batch(job)
+        except RocketpyError as error:
+            logger.warning("what the batch has staged could not be removed: %s", error)
+
+
+def _parts(messages: Messages) -> list[bytes]:
+    return [message.part for message in messages if isinstance(message, RowsWritten)]
+
+
+def rows_of(messages: Messages) -> int:
+    """How many rows the tasks have written."""
+    return sum(message.rows for message in messages if isinstance(message, RowsWritten))
+
+
+@tells_plainly
+class RocketpyWriter(DataSourceArrowWriter):
+    """Writes a frame, all of it or nothing."""
+
+    def __init__(self, plan: SinkPlan) -> None:
+        # Inside foreachBatch tasks could tell the streaming query's id, but one batch of it may
+        # hold several saves.
+        self._name = BatchName(str(uuid.uuid4()), 0)
+        options = plan.options
+        self._is_named = options.txn_app_id is not None
+        if options.txn_app_id is not None and options.txn_version is not None:
+            self._name = BatchName(options.txn_app_id, options.txn_version)
+        self._sink = _Sink(plan, is_single=not self._is_named)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
+        """Store a task's rows. Raises the connector's errors; the task has then failed."""
+        return self._sink.write(iterator, self._name)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make the rows visible, unless this txnVersion has been committed before.
+
+        Raises CommitError for a version below the last one, and for messages that are lost;
+        BrokerError, ConnectionFailedError.
+        """
+        if not self._sink.is_exactly_once:
+            return
+        committed = self._sink.commit(messages, self._name.batch_id)
+        writer_id, version = self._name.writer_id, self._name.batch_id
+        if committed.batch_id > version:
+            raise CommitError(
+                f"txnVersion {version} of txnAppId {writer_id!r} comes too late: version "
+                f"{committed.batch_id} has been written already, so that these "
+                f"{rows_of(messages)} rows were not; let versions grow from save to save"
+            )
+        if not committed.is_own:
+            logger.warning(
+                "txnVersion %d of txnAppId %r was written before, with %d messages: the %d rows of "
+                "this save were not written. That is right for a batch that is saved again; "
+                "another save of the same batch needs a txnAppId of its own",
+                version,
+                writer_id,
+                committed.record_count_decided,
+                rows_of(messages),
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (PySpark's)
+        """Remove what was staged; what a commit has made visible stays."""
+        self._sink.abort(self._sink.job_of(self._name))
+
+
+@tells_plainly
+class RocketpyStreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def __init__(self, plan: SinkPlan) -> None:
+        if plan.options.txn_app_id is not None:
+            raise OptionError(
+                "txnAppId and txnVersion are for batch writes, as in foreachBatch; a streaming "
+                "query is told by its checkpoint: leave them out"
+            )
+        self._sink = _Sink(plan)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
+        """Store a task's rows. Raises the connector's errors; the task has then failed."""
+        return self._sink.write(iterator, _micro_batch())
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Make the micro-batch visible; a replayed one, committed before, stays as it is.
+
+        Raises CommitError for a batch behind the last one, and for messages that are lost;
+        BrokerError, ConnectionFailedError.
+        """
+        if not self._sink.is_exactly_once:
+            return
+        committed = self._sink.commit(messages, batchId)
+        if committed.batch_id > batchId:
+            raise CommitError(
+                f"this is batch {batchId} of the query, but batch {committed.batch_id} has been "
+                "written already: its checkpoint is older than the topic, or another driver runs "
+                "it; stop that one, or start with a new checkpoint"
+            )
+        if not committed.is_own and committed.record_count_decided != rows_of(messages):
+            logger.warning(
+                "batch %d of the query was written before, with %d messages; written again it had "
+                "%d rows, which were not written: the query's input or code has changed in between",
+                batchId,
+                committed.record_count_decided,
+                rows_of(messages),
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what was staged; what a commit has made visible stays.
+
+        Only tasks know the query and its job, for Spark makes a new writer to abort: where none of
+        them has ended, the query's next job removes it.
+        """
+        jobs = [message.job for message in messages if isinstance(message, RowsWritten)]
+        self._sink.abort(next((job for job in jobs if job.batch.batch_id == batchId), None))
+
+
+def _micro_batch() -> BatchName:
+    """The query and batch that the running task belongs to. Raises CommitError."""
+    context = TaskContext.get()
+    assert context is not None, "Spark calls write in tasks only"
+    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    if query_id is None or batch_id is None:
+        raise CommitError("the task does not know its streaming query; write with df.write instead")
+    return BatchName(query_id, int(batch_id))

@@ -1,0 +1,83 @@
+"""The source's columns as Spark types, and what a user may choose of them. Holds no state.
+
+Source: spec/spark_python_datasource.md sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from pyspark_rocketpy.errors import ColumnError
+from pyspark_rocketpy.options.habits import SOURCE_COLUMN_HABITS, column_hint
+from rocketpy_proto.record import COLUMN_TYPES, NULLABLE_COLUMNS
+
+SPARK_TYPES = {name: from_arrow_type(kind) for name, kind in COLUMN_TYPES.items()}
+
+
+MEANINGS = {
+    "topic": "topic",
+    "queueId": "queue within the topic",
+    "queueOffset": "position within the queue",
+    "body": "content, inflated if it was sent compressed",
+    "tags": "the tag",
+    "keys": "the keys",
+    "properties": "all properties, the other columns' among them",
+    "msgId": "unique id given by the producer, else `offsetMsgId`",
+    "offsetMsgId": "id made of store host and log offset",
+    "bornTimestamp": "when it was sent, by the producer's clock",
+    "storeTimestamp": "when it was stored, by the broker's clock",
+    "bornHost": "who sent it",
+    "storeHost": "which broker stored it",
+    "reconsumeTimes": "how often it was sent back",
+    "sysFlag": "RocketMQ's bits",
+    "commitLogOffset": "position in the commit log",
+    "messageGroup": "group within which order is kept",
+}
+assert MEANINGS.keys() == COLUMN_TYPES.keys()
+
+
+def column_table() -> str:
+    """The columns as a Markdown table, for the documentation."""
+    rows = [
+        f"| `{name}` | `{SPARK_TYPES[name].simpleString()}` "
+        f"| {'yes' if name in NULLABLE_COLUMNS else ''} | {meaning} |"
+        for name, meaning in MEANINGS.items()
+    ]
+    return "\n".join(["| column | type | nullable | meaning |", "|---|---|---|---|", *rows])
+
+
+def source_schema(columns: tuple[str, ...] | None) -> StructType:
+    """The schema of all columns, or of the named ones in their order. Raises ColumnError."""
+    names = columns or tuple(COLUMN_TYPES)
+    for name in names:
+        _check_known(name)
+    return StructType(
+        [StructField(name, SPARK_TYPES[name], name in NULLABLE_COLUMNS) for name in names]
+    )
+
+
+def _check_known(name: str) -> None:
+    if name not in COLUMN_TYPES:
+        hint = column_hint(name, COLUMN_TYPES, SOURCE_COLUMN_HABITS)
+        raise ColumnError(f"unknown column {name!r}; {hint}")
+
+
+def check_schema(schema: StructType) -> None:
+    """A user's schema may leave columns out and change their order. Raises ColumnError."""
+    for field in schema.fields:
+        _check_known(field.name)
+        expected = SPARK_TYPES[field.name]
+        if field.dataType != expected:
+            raise ColumnError(
+                f"column {field.name!r} has type {field.dataType.simpleString()} in the schema, "
+                f"it is {expected.simpleString()}; name it so and cast it afterwards"
+            )
+        if not field.nullable and field.name in NULLABLE_COLUMNS:
+            raise ColumnError(f"column {field.name!r} can be null; leave out NOT NULL")
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The very Arrow schema that Spark compares with."""
+    return to_arrow_schema(schema, timezone="UTC")

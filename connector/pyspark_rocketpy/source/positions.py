@@ -1,0 +1,167 @@
+"""Where a running query stands: its positions against what the broker has now.
+
+Pure functions; no state. Rows K01, S5.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark_rocketpy.errors import OffsetError, OptionError
+from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
+from pyspark_rocketpy.source.losses import Loss
+from pyspark_rocketpy.transport.values import Subscription
+
+
+def require_topics(subscription: Subscription, bounds: Bounds) -> None:
+    """Raises OptionError for a topic that the broker does not have."""
+    missing = [topic for topic in subscription.topics if topic not in bounds]
+    if missing:
+        raise OptionError(
+            f"topic {missing[0]!r} does not exist; create it first, or correct option topic"
+        )
+
+
+def require_same_topics(
+    subscription: Subscription, logged: Positions, *, fail_on_data_loss: bool
+) -> None:
+    """Raises OffsetError for a checkpoint of other topics than the query is to read.
+
+    Where they have topics in common, the others may be left out by failOnDataLoss false.
+    """
+    strange = [topic for topic in sorted(logged) if not _is_read(subscription, topic)]
+    has_common = len(strange) < len(logged)
+    if not strange or (has_common and not fail_on_data_loss):
+        return
+    way_out = ", or set option failOnDataLoss to false to go on without it" if has_common else ""
+    raise OffsetError(
+        f"the checkpoint is of topic {strange[0]!r}, but the query reads "
+        f"{_described(subscription)}; read {strange[0]!r} again, or start with a new "
+        f"checkpointLocation{way_out}"
+    )
+
+
+def _is_read(subscription: Subscription, topic: str) -> bool:
+    pattern = subscription.topic_pattern
+    if pattern is None:
+        return topic in subscription.topics
+    return re.fullmatch(pattern, topic) is not None
+
+
+def _described(subscription: Subscription) -> str:
+    """What a query reads, in the words of its options."""
+    if subscription.topic_pattern is not None:
+        return f"topicPattern {subscription.topic_pattern!r}"
+    names = [repr(topic) for topic in subscription.topics]
+    return f"topic {names[0]}" if len(names) == 1 else f"topics {', '.join(names)}"
+
+
+def latest_positions(bounds: Bounds) -> Positions:
+    """The ends of all queues."""
+    return {
+        topic: {queue_id: queue.max_offset for queue_id, queue in queues.items()}
+        for topic, queues in bounds.items()
+    }
+
+
+def vanished(begin: Positions, bounds: Bounds, seen: Bounds | None) -> list[Loss]:
+    """What is lost with queues that are gone, or that were recreated.
+
+    How far they went is what was seen of them last.
+    """
+    losses = []
+    for topic, queues in begin.items():
+        for queue_id, offset in queues.items():
+            queue = bounds.get(topic, {}).get(queue_id)
+            if queue is None or queue.max_offset < offset:
+                last = (seen or {}).get(topic, {}).get(queue_id)
+                end = offset if last is None else max(offset, last.max_offset)
+                what = (
+                    "are gone: the queue was removed"
+                    if queue is None
+                    else f"are gone: the queue ends at {queue.max_offset}, so it was recreated"
+                )
+                losses.append(Loss(topic, queue_id, offset, end, what))
+    return losses
+
+
+def entering(begin: Positions, bounds: Bounds, end: Positions) -> Positions:
+    """The queues of `end` that are new to the query or were recreated, at their minimum."""
+    new = {
+        topic: {
+            queue_id: bounds[topic][queue_id].min_offset
+            for queue_id in queues
+            if _enters(begin, topic, queue_id, bounds[topic][queue_id])
+        }
+        for topic, queues in end.items()
+    }
+    return {topic: queues for topic, queues in new.items() if queues}
+
+
+def _enters(begin: Positions, topic: str, queue_id: int, queue: QueueBounds) -> bool:
+    offset = begin.get(topic, {}).get(queue_id)
+    return offset is None or offset > queue.max_offset
+
+
+def reading_from(begin: Positions, bounds: Bounds) -> Positions:
+    """Where the next messages of every queue are: not below its minimum, nor beyond its end."""
+    return {
+        topic: {
+            queue_id: queue.min_offset
+            if _enters(begin, topic, queue_id, queue)
+            else max(begin[topic][queue_id], queue.min_offset)
+            for queue_id, queue in queues.items()
+        }
+        for topic, queues in bounds.items()
+    }
+
+
+def pinned(pin: Positions, begin: Positions, standing: Positions, latest: Positions) -> Positions:
+    """The ends of an AvailableNow run: those of its start, but never behind where it stands.
+
+    A queue that came since waits for the next run; one that was recreated ends where it does now.
+    """
+    ends: Positions = {}
+    for topic, queues in latest.items():
+        for queue_id, offset in queues.items():
+            place = standing[topic][queue_id]
+            known = queue_id in begin.get(topic, {}) or queue_id in pin.get(topic, {})
+            if known:
+                end = min(max(pin.get(topic, {}).get(queue_id, place), place), offset)
+                ends.setdefault(topic, {})[queue_id] = end
+    return ends
+
+
+def below_minimum(begin: Positions, end: Positions, bounds: Bounds) -> list[Loss]:
+    """What is lost of the messages [begin, end) because the queues now begin behind them."""
+    losses = []
+    for topic, queues in sorted(end.items()):
+        for queue_id, offset_end in sorted(queues.items()):
+            queue = bounds.get(topic, {}).get(queue_id)
+            offset = begin.get(topic, {}).get(queue_id)
+            low = offset_end if queue is None else min(queue.min_offset, offset_end)
+            if offset is not None and offset < low:
+                where = f"now begins at {queue.min_offset}" if queue else "was removed"
+                what = f"are gone: the queue {where}"
+                losses.append(Loss(topic, queue_id, offset, low, what))
+    return losses
+
+
+def without(losses: list[Loss], begin: Positions, end: Positions, bounds: Bounds) -> Positions:
+    """`begin` for every queue of `end`, behind what is lost."""
+    checked: Positions = {
+        topic: {
+            queue_id: begin.get(topic, {}).get(queue_id, _minimum(bounds, topic, queue_id, offset))
+            for queue_id, offset in queues.items()
+        }
+        for topic, queues in end.items()
+    }
+    for loss in losses:
+        checked[loss.topic][loss.queue_id] = loss.end
+    return checked
+
+
+def _minimum(bounds: Bounds, topic: str, queue_id: int, offset_end: int) -> int:
+    """The start of a queue that no offset names; nothing is read of one that is gone."""
+    queue = bounds.get(topic, {}).get(queue_id)
+    return offset_end if queue is None else queue.min_offset

@@ -1,0 +1,291 @@
+"""The source: a streaming reader and a batch reader.
+
+The streaming reader plans in one long-lived process, and a copy of it reads in the executors; it
+keeps nothing that a crash could lose, for Spark's checkpoint is the truth. What it reports to the
+broker is for other tools to see. Source: spec/spark_python_datasource.md sections 1 to 5.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_rocketpy.errors import OptionError, RocketpyError
+from pyspark_rocketpy.offsets import (
+    Bounds,
+    Offset,
+    Positions,
+    begin_of,
+    first_offset,
+    next_offset,
+    positions_of,
+)
+from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.rendering import tells_plainly
+from pyspark_rocketpy.source import allocation, boundaries, losses, positions
+from pyspark_rocketpy.source.admission import Admission
+from pyspark_rocketpy.source.boundaries import Boundary
+from pyspark_rocketpy.source.columns import arrow_schema
+from pyspark_rocketpy.source.message_filter import MessageFilter
+from pyspark_rocketpy.source.planning import TaskPlan, TaskRules, plan_tasks, ranges_between
+from pyspark_rocketpy.source.pushdown import Narrowing
+from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
+from pyspark_rocketpy.transport.interface import SourceTransport
+from pyspark_rocketpy.transport.values import PullOptions, Subscription
+
+logger = logging.getLogger(__name__)
+PlannedPartition = InputPartition | None
+# Our own limits are applied here, whatever Spark says; but Trigger.Once comes without this one.
+_OWN_LIMITS = ReadMaxRows((1 << 63) - 1)
+
+
+class TaskPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, plan: TaskPlan) -> None:
+        super().__init__(plan)
+        self.plan = plan
+
+
+class _Planner:
+    """What both readers share: options, offset queries, and reading."""
+
+    def __init__(
+        self, options: SourceOptions, schema: StructType, transport: SourceTransport
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._transport = transport
+        self.wanted = MessageFilter(options.filter, options.keys)
+        self._subscription = Subscription(
+            options.topics, options.topic_pattern, options.consumer_group
+        )
+        self.queries = transport.offset_queries()
+
+    def bounds(self, known: Bounds | None = None, hold_ms: int = 0) -> Bounds:
+        """What the broker has of our topics, now or when it is no more what is known."""
+        return self.queries.bounds(self._subscription, known, hold_ms)
+
+    def existing(self) -> Bounds:
+        """What the broker has, where it is to have each topic that is named."""
+        bounds = self.bounds()
+        positions.require_topics(self._subscription, bounds)
+        return bounds
+
+    def require_same_topics(self, logged: Positions) -> None:
+        """Raises OffsetError for positions of other topics than ours."""
+        fails = self._options.fail_on_data_loss
+        positions.require_same_topics(self._subscription, logged, fail_on_data_loss=fails)
+
+    def resolve(self, boundary: Boundary, bounds: Bounds) -> Positions:
+        """The positions that options name."""
+        return boundaries.resolve(boundary, bounds, self.queries.search)
+
+    def plan(
+        self, begin: Positions, end: Positions, keys: Iterable[Sequence[str]] = ()
+    ) -> list[TaskPartition]:
+        """Tasks for the messages between two positions.
+
+        Without those that have none of the keys of one sequence, as far as the broker's index
+        knows.
+        """
+        bounds, options = self.bounds(), self._options
+        lost = positions.below_minimum(begin, end, bounds)
+        losses.settle(lost, fail_on_data_loss=options.fail_on_data_loss)
+        if options.allocation_config is not None:
+            allocation.require_named(options.allocation_config, end)
+        if options.machine_rooms is not None:
+            allocation.require_room(options.machine_rooms, self.queries.broker_name())
+        ranges = ranges_between(positions.without(lost, begin, end, bounds), end)
+        for wanted in keys:
+            ranges = self.queries.find_keys(ranges, wanted)
+        return [TaskPartition(task) for task in plan_tasks(ranges, TaskRules.of(options))]
+
+    def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one task; Spark gives None for a batch without partitions."""
+        if not isinstance(partition, TaskPartition):
+            return iter(())
+        options = self._options
+        pull = PullOptions(
+            options.consumer_group,
+            options.fetch_bytes_max,
+            options.fail_on_data_loss,
+            self.wanted.tags_codes,
+        )
+        config = ReadConfig(self._transport, pull, self.wanted)
+        return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
+
+    def commit(self, reached: Positions) -> bool:
+        """Report progress, as well as possible: the checkpoint is the truth, so never raise."""
+        try:
+            self.queries.commit(self._options.consumer_group, reached)
+        except RocketpyError as error:
+            logger.warning("progress could not be reported: %s", error)
+            return False
+        return True
+
+
+@tells_plainly
+class RocketpyBatchReader(DataSourceReader):
+    """Reads once from startingOffsets to endingOffsets. Rows K05."""
+
+    def __init__(
+        self, options: SourceOptions, schema: StructType, transport: SourceTransport
+    ) -> None:
+        self._options = options
+        self._planner = _Planner(options, schema, transport)
+        self._narrowing = Narrowing()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Raises OffsetError, OptionError, DataLossError, ConnectionFailedError."""
+        starting = boundaries.starting(self._options, boundaries.EARLIEST_NAME)
+        ending = boundaries.ending(self._options)
+        bounds = self._planner.existing()
+        if not bounds:
+            raise OptionError(
+                f"option topicPattern is {self._options.topic_pattern!r}, which no topic matches"
+            )
+        begin = self._planner.resolve(starting, bounds)
+        end = self._planner.resolve(ending, bounds)
+        boundaries.require_order(starting, begin, ending, end)
+        narrow = self._narrowing.applied(begin, end, bounds, self._planner.queries.search)
+        keys: list[Sequence[str]] = [(key,) for key in sorted(self._narrowing.keys)]
+        if self._options.keys is not None:
+            keys.append(self._options.keys)
+        return self._planner.plan(*narrow, keys)
+
+    def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return self._planner.read(partition)
+
+
+@tells_plainly
+class RocketpyPushDownReader(RocketpyBatchReader):
+    """Takes Spark's filters. A class of its own, since Spark refuses it while its switch is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Use what narrows the batch; all filters are given back for Spark to evaluate."""
+        self._narrowing = Narrowing.of(filters)
+        tags = self._narrowing.tags_of(self._options.filter)
+        self._planner.wanted = MessageFilter(tags, self._options.keys)
+        return filters
+
+
+@tells_plainly
+class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads for as long as the query runs. Rows K01, K04, K05."""
+
+    def __init__(
+        self, options: SourceOptions, schema: StructType, transport: SourceTransport
+    ) -> None:
+        self._options = options
+        self._planner = _Planner(options, schema, transport)
+        self._admission = Admission(options)
+        self._first: Offset | None = None
+        self._available_now_end: Positions | None = None
+        # The broker's last answer, and whether it gave no reason for a batch.
+        self._seen: Bounds | None = None
+        self._idle = False
+        self._reported: Positions = {}
+        self._planned: Positions = {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """A mark by which Trigger.Once, which has no limits, is told apart."""
+        return _OWN_LIMITS
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Pin the end: what arrives from now on is for the next run."""
+        self._available_now_end = positions.latest_positions(self._planner.bounds())
+
+    def initialOffset(self) -> Offset:
+        """The query's first position. Asked twice, and answered alike within one run."""
+        if self._first is None:
+            starting = boundaries.starting(self._options, boundaries.LATEST_NAME)
+            first = self._planner.resolve(starting, self._planner.existing())
+            self._first = first_offset(first, self._options.consumer_group)
+        return self._first
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """How far the next batch goes; `start` itself when there is nothing to read.
+
+        Spark has committed everything before `start`, so that is what the broker is told: a
+        query that is idle or done then has no lag. A query that had nothing to do waits at the
+        broker for a change.
+        """
+        begin = positions_of(start)
+        self._planner.require_same_topics(begin)
+        runs_on = limit == _OWN_LIMITS and self._available_now_end is None
+        hold_ms = self._admission.hold_ms() if runs_on and self._idle else 0
+        seen, bounds = self._seen, self._planner.bounds(self._seen, hold_ms)
+        if not start.get("first"):
+            self._report(begin)
+        lost = positions.vanished(begin, bounds, seen)
+        losses.settle(lost, fail_on_data_loss=self._options.fail_on_data_loss)
+        self._seen, self._planned = bounds, begin
+        if runs_on and not lost and self._admission.put_off(begin, bounds):
+            self._idle = True
+            return start
+        end = self._end_of(begin, bounds, limited=limit == _OWN_LIMITS)
+        self._idle = end == begin
+        if self._idle:
+            return start
+        self._planned = end
+        self._admission.admitted()
+        entering = positions.entering(begin, bounds, end)
+        return next_offset(end, start, self._options.consumer_group, entering)
+
+    def _end_of(self, begin: Positions, bounds: Bounds, *, limited: bool) -> Positions:
+        """Where the next batch ends."""
+        standing = positions.reading_from(begin, bounds)
+        end = positions.latest_positions(bounds)
+        if self._available_now_end is not None:
+            end = positions.pinned(self._available_now_end, begin, standing, end)
+        if not limited:
+            return end
+        return self._admission.limited(standing, end, self._planner.queries.limit_bytes)
+
+    def reportLatestOffset(self) -> Offset:
+        """The ends of the queues, and how far behind them the next batch leaves the query."""
+        seen, group = self._seen or {}, self._options.consumer_group
+        latest = first_offset(positions.latest_positions(seen), group)
+        lag = {
+            topic: {
+                str(i): queue.max_offset - self._planned.get(topic, {}).get(i, queue.min_offset)
+                for i, queue in sorted(queues.items())
+            }
+            for topic, queues in sorted(seen.items())
+        }
+        return {"offsetTable": latest["offsetTable"], "lag": lag}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Tasks of one micro-batch. Raises OffsetError, DataLossError, ConnectionFailedError."""
+        ends = positions_of(end)
+        self._planner.require_same_topics(ends)
+        return self._planner.plan(begin_of(start, end), ends)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return self._planner.read(partition)
+
+    def commit(self, end: Offset) -> None:
+        """Report a batch that Spark has committed; the last one is reported by latestOffset."""
+        self._report(positions_of(end))
+
+    def _report(self, reached: Positions) -> None:
+        due = self._options.commit_offsets and reached != self._reported
+        if due and self._planner.commit(reached):
+            self._reported = reached
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors need no planning results, only what `read` takes."""
+        return {**self.__dict__, "_first": None, "_seen": None, "_planned": {}, "_reported": {}}

@@ -1,0 +1,87 @@
+"""Reading ranges of queues in a task: pull, cut, check, filter, decode. Holds no state.
+
+Batches are bounded by `fetchBytesMax`, so memory does not grow with the range. A killed task leaves
+nothing behind, and the next attempt yields the same batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyspark_rocketpy.errors import OffsetError
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.source.message_filter import MessageFilter
+from pyspark_rocketpy.transport.cutting import Piece, cut
+from pyspark_rocketpy.transport.interface import SourceTransport
+from pyspark_rocketpy.transport.values import PullOptions
+from rocketpy_proto.record import MalformedRecordError, RecordBlock, to_record_batch
+
+
+@dataclass(frozen=True, slots=True)
+class ReadConfig:
+    """How a task reads, and what it wants; plain values, since they travel to the executors."""
+
+    transport: SourceTransport
+    pull: PullOptions
+    wanted: MessageFilter
+
+
+def read_ranges(
+    config: ReadConfig, ranges: tuple[QueueRange, ...], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The messages of all ranges, in order. Empty batches are left out.
+
+    Raises DataLossError, ConnectionFailedError, BrokerError, OffsetError.
+    """
+    for part in ranges:
+        reader = _RangeReader(config, part, schema)
+        with closing(config.transport.pull(part, config.pull)) as pieces:
+            for piece in cut(pieces, config.pull.fetch_bytes_max):
+                batch = reader.batch(piece)
+                if batch.num_rows:
+                    yield batch
+
+
+class _RangeReader:
+    """Decodes one range; `_offset` is the next one to deliver."""
+
+    def __init__(self, config: ReadConfig, part: QueueRange, schema: pa.Schema) -> None:
+        self._wanted = config.wanted
+        self._is_gapless = not config.pull.tags_codes
+        self._range = part
+        self._schema = schema
+        self._offset = part.begin
+
+    def batch(self, piece: Piece) -> pa.RecordBatch:
+        """The wanted messages of a piece. Raises OffsetError."""
+        self._offset = max(self._offset, piece.begin)
+        try:
+            block = RecordBlock.parse(piece.records, piece.sizes)
+            block.verify_body_crc()
+            batch = to_record_batch(self._wanted.select(block), self._schema)
+        except MalformedRecordError as error:
+            raise OffsetError(
+                f"{self._range.rest(self._offset)} hold a record that is damaged ({error}); "
+                "check the broker's store, or begin behind it"
+            ) from error
+        self._check_offsets(block.header["queue_offset"].astype(np.int64), piece)
+        return batch
+
+    def _check_offsets(self, offsets: NDArray[np.int64], piece: Piece) -> None:
+        """They rise within those asked for, without gaps unless some were to be left out."""
+        is_right = offsets[0] >= self._offset and offsets[-1] < piece.end
+        is_right &= bool((offsets[1:] > offsets[:-1]).all())
+        if self._is_gapless:
+            is_right &= len(offsets) == piece.end - piece.begin
+        if not is_right:
+            raise OffsetError(
+                f"{self._range.rest(self._offset)}: the broker sent other offsets than asked "
+                "for; restart it to have its consume queues checked"
+            )
+        self._offset = int(offsets[-1]) + 1

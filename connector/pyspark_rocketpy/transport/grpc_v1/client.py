@@ -1,0 +1,262 @@
+"""The connector's way to a broker: rocketpy.v1 over one gRPC channel a process.
+
+Clients are cached by their configuration, since the same worker process reads and writes in turn.
+Holds no state that outlives the process; a broken connection is tried again within the connect
+timeout, a broken pull goes on behind the last record it delivered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
+from pyspark_rocketpy.transport.values import BrokerLimits
+from rocketpy_proto.pull_wire import PullResponseParts, deserialize
+from rocketpy_proto.rocketpy.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    common_pb2,
+)
+
+if TYPE_CHECKING:
+    from grpc import _CallIterator
+
+    PullCall: TypeAlias = _CallIterator[PullResponseParts]
+    AppendCall: TypeAlias = _CallIterator[broker_pb2.AppendResponse]
+    StageCall: TypeAlias = _CallIterator[broker_pb2.StageBlocksResponse]
+
+
+class Answer(Protocol):
+    """What every method answers with."""
+
+    @property
+    def status(self) -> common_pb2.Status:
+        """Whether the broker did it."""
+
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+SUCCESS, TOPIC_NOT_EXIST = 0, 17
+SYSTEM_BUSY, FLUSH_DISK_TIMEOUT = 2, 10
+# Transport faults that another try would meet again.
+LASTING_FAULTS = (
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+)
+MESSAGE_BYTES_MAX = 64 << 20
+PULL_METHOD = "/rocketpy.v1.Broker/Pull"
+_RETRIES = {
+    "methodConfig": [
+        # The appender sends blocks again itself.
+        {
+            "name": [
+                {"service": "rocketpy.v1.Broker", "method": "Append"},
+                {"service": "rocketpy.v1.Broker", "method": "StageBlocks"},
+            ]
+        },
+        {
+            "name": [{"service": "rocketpy.v1.Broker"}, {"service": "rocketpy.v1.Admin"}],
+            "retryPolicy": {
+                "maxAttempts": 5,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        },
+    ]
+}
+_CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.service_config", json.dumps(_RETRIES)),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Two clients of one process may talk to brokers that took each other's port.
+    ("grpc.use_local_subchannel_pool", 1),
+    # With probing, gRPC chooses by itself how much it takes in ahead, some MiB.
+    ("grpc.http2.bdp_probe", 0),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """Whom to ask, and how patiently; times in ms."""
+
+    endpoints: tuple[str, ...]
+    connect_timeout_ms: int
+    pull_timeout_ms: int = 30_000
+    # Bytes of one pull that may have come before they are asked for.
+    prefetch_bytes_max: int = 96 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """An endpoint that has answered."""
+
+    endpoint: str
+    channel: grpc.Channel
+    limits: BrokerLimits
+    broker_name: str
+
+
+class BrokerClient:
+    """Talks to the first of the endpoints that answers."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._timeout = config.connect_timeout_ms / 1000
+        connection = self._connect()
+        self.limits = connection.limits
+        self.endpoint = connection.endpoint
+        self.broker_name = connection.broker_name
+        self._channel = connection.channel
+        self.broker = broker_pb2_grpc.BrokerStub(self._channel)
+        self._admin = admin_pb2_grpc.AdminStub(self._channel)
+        # Not the stub's, because its responses would be copied once more.
+        self._pull = self._channel.unary_stream(
+            PULL_METHOD,
+            request_serializer=broker_pb2.PullRequest.SerializeToString,
+            response_deserializer=deserialize,
+        )
+
+    def _connect(self) -> _Connection:
+        """Ask each endpoint in turn. Raises ConnectionFailedError."""
+        problems = []
+        share = self._timeout / len(self._config.endpoints)
+        for endpoint in self._config.endpoints:
+            # gRPC was seen to take in half as much again as it is told.
+            ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max * 2 // 3)
+            channel = grpc.insecure_channel(endpoint, [*_CHANNEL_OPTIONS, ahead])
+            stub = admin_pb2_grpc.AdminStub(channel)
+            try:
+                info = stub.GetBrokerInfo(
+                    admin_pb2.GetBrokerInfoRequest(), timeout=share, wait_for_ready=True
+                )
+            except grpc.RpcError as error:
+                channel.close()
+                problems.append(_problem(endpoint, error))
+            else:
+                limits = BrokerLimits(
+                    info.body_bytes_max, info.request_bytes_max, info.commit_log_segment_bytes
+                )
+                return _Connection(endpoint, channel, limits, info.broker_name)
+        raise ConnectionFailedError(
+            f"{'; '.join(problems)}; check option endpoints and that the broker runs"
+        )
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._channel.close()
+
+    def failed(self, error: grpc.RpcError) -> ConnectionFailedError:
+        """The declared form of a transport fault."""
+        return ConnectionFailedError(
+            f"{_problem(self.endpoint, error)}; see whether the broker still runs",
+            is_lasting=error.code() in LASTING_FAULTS,
+        )
+
+    def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
+        """How many queues each topic has for writing. Raises BrokerError for an unknown one."""
+        try:
+            response = self._admin.ListTopics(
+                admin_pb2.ListTopicsRequest(topics=topics),
+                timeout=self._timeout,
+                wait_for_ready=True,
+            )
+        except grpc.RpcError as error:
+            raise self.failed(error) from error
+        check(response.status)
+        return {config.topic: config.write_queue_nums for config in response.configs}
+
+    def pull(self, request: broker_pb2.PullRequest) -> PullCall:
+        """One Pull call; its transport faults are for the caller to map with `failed`."""
+        timeout = self._config.pull_timeout_ms / 1000
+        call: PullCall = self._pull(request, timeout=timeout, wait_for_ready=True)
+        return call
+
+    def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
+        """One Append stream, without a deadline of its own: each answer is waited for with one."""
+        call: AppendCall = self.broker.Append(requests)
+        return call
+
+    def stage_blocks(self, requests: Iterator[broker_pb2.StageBlocksRequest]) -> StageCall:
+        """One StageBlocks stream, without a deadline of its own, as `append`."""
+        call: StageCall = self.broker.StageBlocks(requests)
+        return call
+
+    def commit_batch(
+        self, request: broker_pb2.CommitBatchRequest, timeout_ms: int
+    ) -> broker_pb2.BatchResponse:
+        """Decide on a staged batch. Raises ConnectionFailedError, BrokerError."""
+        response: broker_pb2.BatchResponse = self._answer_of(
+            self.broker.CommitBatch, request, timeout_ms
+        )
+        return response
+
+    def query_batch(
+        self, request: broker_pb2.QueryBatchRequest, timeout_ms: int
+    ) -> broker_pb2.BatchResponse:
+        """What has become of a batch. Raises ConnectionFailedError, BrokerError."""
+        response: broker_pb2.BatchResponse = self._answer_of(
+            self.broker.QueryBatch, request, timeout_ms
+        )
+        return response
+
+    def abort_batch(self, request: broker_pb2.AbortBatchRequest, timeout_ms: int) -> None:
+        """Remove what a job has staged. Raises ConnectionFailedError, BrokerError."""
+        self._answer_of(self.broker.AbortBatch, request, timeout_ms)
+
+    def _answer_of(
+        self, method: Callable[..., AnswerT], request: Message, timeout_ms: int
+    ) -> AnswerT:
+        try:
+            response = method(request, timeout=timeout_ms / 1000)
+        except grpc.RpcError as error:
+            raise self.failed(error) from error
+        check(response.status)
+        return response
+
+
+def _problem(endpoint: str, error: grpc.RpcError) -> str:
+    code = error.code()
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return f"{endpoint} answers, but is no rocketpy broker"
+    return f"no broker answers at {endpoint} ({code.name}: {error.details()})"
+
+
+def check(status: common_pb2.Status) -> None:
+    """Raises BrokerError for any status but success, BrokerBusyError where it may pass."""
+    text = f"{status.remark} (response code {status.code})"
+    if status.code in {SYSTEM_BUSY, FLUSH_DISK_TIMEOUT}:
+        raise BrokerBusyError(text)
+    if status.code != SUCCESS:
+        raise BrokerError(text)
+
+
+_clients: dict[ClientConfig, BrokerClient] = {}
+
+
+def client_for(config: ClientConfig) -> BrokerClient:
+    """This process's client for `config`, made at its first use. Raises ConnectionFailedError."""
+    client = _clients.get(config)
+    if client is None:
+        client = _clients[config] = BrokerClient(config)
+    return client
+
+
+def forget_client(config: ClientConfig) -> None:
+    """Drop a client whose broker has gone, so that the next use asks all endpoints again."""
+    client = _clients.pop(config, None)
+    if client is not None:
+        client.close()

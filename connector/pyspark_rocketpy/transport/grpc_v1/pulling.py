@@ -1,0 +1,115 @@
+"""Pulling a range of a queue, through broken connections and restarts. State: where to go on.
+
+What a task has not asked for yet is on its way already: HTTP/2 lets the broker send up to
+`prefetchBytesMax` ahead, and gRPC takes that in on threads of its own. So a response is there when
+the one before is decoded, errors come where they belong, and nothing but the call needs an end. A
+thread of ours that calls ahead was measured: it adds nothing. After a broken connection the pull
+goes on behind the last record that came, at the first endpoint that answers; a killed task leaves
+nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import grpc
+import numpy as np
+
+from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, loss_advice
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig, check, client_for
+from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
+from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, PassingError
+from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
+from rocketpy_proto.pull_wire import PullResponseParts
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+
+SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED = 0, 19, 20, 21
+ANSWERS = (SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED)
+
+
+class RangePuller:
+    """Pulls one range; `_offset` is the next one that has not come."""
+
+    def __init__(
+        self, client: ClientConfig, policy: RetryPolicy, options: PullOptions, part: QueueRange
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._range = part
+        self._offset = part.begin
+        self._retries = retries_for(client, policy)
+
+    def pieces(self) -> Generator[Piece]:
+        """What the broker has of the range, as it comes.
+
+        Raises DataLossError, ConnectionFailedError, BrokerError.
+        """
+        while self._offset < self._range.end:
+            before = self._offset
+            error: PassingError | None = None
+            try:
+                yield from self._pull_once(client_for(self._client))
+            except PASSING_ERRORS as failure:
+                error = failure
+            if self._offset > before:
+                self._retries.succeeded()
+            elif error is None:
+                place = self._range.rest(self._offset)
+                error = ConnectionFailedError(f"{place}: a pull ended without an answer")
+            if error is not None:
+                self._retries.pause(error)
+
+    def _pull_once(self, client: BrokerClient) -> Iterator[Piece]:
+        """One call's pieces. Raises ConnectionFailedError if it breaks."""
+        begin = self._offset
+        call = client.pull(self._request())
+        try:
+            for response in call:
+                if response.head.status.code not in ANSWERS:
+                    check(response.head.status)
+                yield from self._pieces(response)
+        except grpc.RpcError as error:
+            # A task whose rows are taken slowly outlives its calls; that is no fault.
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or self._offset == begin:
+                raise client.failed(error) from error
+        finally:
+            call.cancel()
+
+    def _request(self) -> broker_pb2.PullRequest:
+        return broker_pb2.PullRequest(
+            topic=self._range.topic,
+            queue_id=self._range.queue_id,
+            offset=self._offset,
+            offset_end=self._range.end,
+            response_bytes_max=self._options.fetch_bytes_max,
+            consumer_group=self._options.consumer_group,
+            tags_codes=self._options.tags_codes,
+        )
+
+    def _pieces(self, response: PullResponseParts) -> Iterator[Piece]:
+        """The piece that a response brings, if it brings one."""
+        head = response.head
+        is_scanned = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE
+        if head.status.code != SUCCESS and not is_scanned:
+            self._skip(head)
+            return
+        begin, self._offset = self._offset, min(head.next_offset, self._range.end)
+        sizes = np.frombuffer(head.record_sizes, ">i4").astype(np.int32)
+        yield Piece(begin, self._offset, memoryview(response.records[0]), sizes)
+
+    def _skip(self, head: broker_pb2.PullResponse) -> None:
+        """The next message is gone: fail, or go on behind what is lost."""
+        end = self._range.end
+        going_on = min(max(head.next_offset, self._offset), end)
+        if going_on == self._offset:
+            # The queue ends before the range does.
+            going_on = end
+        if self._options.fail_on_data_loss:
+            lost = going_on - self._offset
+            raise DataLossError(
+                f"{self._range.rest(self._offset)}: {lost} messages are gone, the queue now "
+                f"holds [{head.min_offset}, {head.max_offset}); {loss_advice()}"
+            )
+        self._offset = going_on

@@ -1,0 +1,35 @@
+"""Retries of calls to the broker that a client configuration names. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyspark_rocketpy.transport.grpc_v1.client import (
+    BrokerClient,
+    ClientConfig,
+    client_for,
+    forget_client,
+)
+from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, Retries
+from pyspark_rocketpy.transport.values import RetryPolicy
+
+T = TypeVar("T")
+
+
+def retries_for(client: ClientConfig, policy: RetryPolicy) -> Retries:
+    """A count of failures that forgets the process's client where its connection broke."""
+    return Retries(policy, lambda: forget_client(client))
+
+
+def retried(client: ClientConfig, policy: RetryPolicy, call: Callable[[BrokerClient], T]) -> T:
+    """What `call` returns, which must be harmless to repeat.
+
+    Raises ConnectionFailedError, BrokerError.
+    """
+    retries = retries_for(client, policy)
+    while True:
+        try:
+            return call(client_for(client))
+        except PASSING_ERRORS as error:
+            retries.pause(error)

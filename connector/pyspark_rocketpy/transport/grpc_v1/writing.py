@@ -1,0 +1,116 @@
+"""The blocks of one task, on their way to a broker: shown at once, or staged for a batch.
+
+A staged block carries its number, so that one that is sent again counts once, and an attempt ends
+with a request of its own, whose answer is compared with what was sent. Holds no state on disk: what
+a killed task has staged is never named by a commit, and so never shows.
+"""
+
+from __future__ import annotations
+
+from pyspark_rocketpy.errors import CommitError
+from pyspark_rocketpy.transport.grpc_v1.appender import Appender, StreamForm
+from pyspark_rocketpy.transport.grpc_v1.batches import job_of, part_of
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
+from pyspark_rocketpy.transport.values import Attempt, Block, RetryPolicy
+from rocketpy_proto.rocketpy.v1.broker_pb2 import (
+    AppendRequest,
+    AppendResponse,
+    StageBlocksRequest,
+    StageBlocksResponse,
+)
+
+# A record's size, which travels beside it.
+SIZE_BYTES = 4
+
+
+class GrpcBlockWriter:
+    """Blocks that show at once. See BlockWriter."""
+
+    def __init__(self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int) -> None:
+        form: StreamForm[AppendRequest, AppendResponse] = StreamForm(BrokerClient.append)
+        self._appender = Appender(client, policy, send_timeout_ms, form)
+
+    def send(self, block: Block) -> None:
+        """See BlockWriter."""
+        self._appender.send(
+            AppendRequest(
+                topic=block.topic,
+                queue_id=block.queue_id,
+                record_sizes=block.record_sizes,
+                records=block.records,
+            )
+        )
+
+    def finish(self) -> bytes:
+        """See BlockWriter."""
+        self._appender.finish()
+        return b""
+
+    def close(self) -> None:
+        """See BlockWriter."""
+        self._appender.close()
+
+
+class GrpcStagingWriter:
+    """Blocks of an attempt at a task of a batch. See BlockWriter."""
+
+    def __init__(
+        self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int, attempt: Attempt
+    ) -> None:
+        form = StreamForm(BrokerClient.stage_blocks, self._acknowledged)
+        self._appender = Appender(client, policy, send_timeout_ms, form)
+        self._attempt = attempt
+        self._answer = StageBlocksResponse()
+        self._sent = StageBlocksResponse()
+        # The broker hears of the job before it has rows, and tells whether it wants any.
+        self._appender.send(self._request(0))
+
+    def _request(self, block_number: int) -> StageBlocksRequest:
+        return StageBlocksRequest(
+            job=job_of(self._attempt.job),
+            task=self._attempt.task,
+            task_token=self._attempt.token,
+            block_number=block_number,
+        )
+
+    def _acknowledged(self, _: StageBlocksRequest, response: StageBlocksResponse) -> None:
+        self._answer = response
+
+    def send(self, block: Block) -> None:
+        """See BlockWriter."""
+        if self._answer.is_committed:
+            return
+        request = self._request(self._sent.block_count)
+        request.topic, request.queue_id = block.topic, block.queue_id
+        request.record_sizes, request.records = block.record_sizes, block.records
+        self._appender.send(request)
+        self._sent.block_count += 1
+        self._sent.record_count += len(block.record_sizes) // SIZE_BYTES
+        self._sent.bytes += len(block.records)
+
+    def finish(self) -> bytes:
+        """See BlockWriter."""
+        sent = self._sent
+        last = self._request(sent.block_count)
+        last.is_last = True
+        self._appender.send(last)
+        self._appender.finish()
+        kept = self._answer
+        if not kept.is_committed and _counts(kept) != _counts(sent):
+            raise CommitError(
+                f"task {self._attempt.task} has sent {_told(sent)}, and the broker holds "
+                f"{_told(kept)}; run the task again"
+            )
+        return part_of(self._attempt, sent)
+
+    def close(self) -> None:
+        """See BlockWriter."""
+        self._appender.close()
+
+
+def _counts(of: StageBlocksResponse) -> list[int]:
+    return [of.block_count, of.record_count, of.bytes]
+
+
+def _told(of: StageBlocksResponse) -> str:
+    return f"{of.block_count} blocks of {of.record_count} messages, {of.bytes} bytes"

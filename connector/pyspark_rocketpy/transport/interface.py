@@ -1,0 +1,134 @@
+"""What source and sink need of a broker, whatever protocol it speaks.
+
+A transport is a plain value: it is pickled into tasks and connects when it is first used. Every
+call goes to the first address that answers, and is repeated while retries are left, where a
+repetition is harmless. Holds no state.
+
+`tests/unit/connector/transport/contract.py` opens the suite that every transport passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Protocol
+
+from pyspark_rocketpy.offsets import Bounds, Positions, QueueRange
+from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.transport.values import (
+    Attempt,
+    BatchJob,
+    Block,
+    BrokerLimits,
+    CommittedBatch,
+    PullOptions,
+    QueueTime,
+    Subscription,
+)
+
+
+class OffsetQueries(Protocol):
+    """What planning asks. Each method raises ConnectionFailedError, BrokerError.
+
+    The very first query is not repeated, so that a wrong address is told at once.
+    """
+
+    def bounds(
+        self, subscription: Subscription, known: Bounds | None = None, wait_ms_max: int = 0
+    ) -> Bounds:
+        """Bounds and committed offsets of every queue of the topics that exist.
+
+        With `wait_ms_max` the answer may wait until it differs from `known`, or until that many
+        milliseconds have passed.
+        """
+
+    def search(self, times: Sequence[QueueTime]) -> list[int | None]:
+        """The first offset of each queue stored at or after its time; None where there is none."""
+
+    def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
+        """The end of each range, cut back so that all their records have at most `bytes_max`.
+
+        At least one message is left.
+        """
+
+    def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
+        """The parts of the ranges in which messages with one of the keys can be, in their order.
+
+        Elsewhere there are none. A broker that cannot tell answers with whole ranges.
+        """
+
+    def broker_name(self) -> str:
+        """The name of the broker that answers; a machine room stands in it before an @."""
+
+    def commit(self, group: str, positions: Positions) -> None:
+        """Report a group's progress. Never repeated, since the next report says more."""
+
+
+class SourceTransport(Protocol):
+    """What the source needs."""
+
+    def offset_queries(self) -> OffsetQueries:
+        """Queries of one planner."""
+
+    def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
+        """The records of a range, as they come: in order, each once, through broken connections.
+
+        Pieces join without gaps but for messages that are lost. Closing the generator ends the
+        pull. Raises DataLossError where messages are gone and that is to fail,
+        ConnectionFailedError, BrokerError.
+        """
+
+
+class BlockWriter(Protocol):
+    """The blocks of one task. `close` it, whatever happened."""
+
+    def send(self, block: Block) -> None:
+        """Send a block; waits while too many are unacknowledged.
+
+        Blocks of one writer are stored in the order of their sends. Raises BrokerError for a
+        refused block, ConnectionFailedError.
+        """
+
+    def finish(self) -> bytes:
+        """Wait for every acknowledgement; return the task's part of the batch's commit.
+
+        The part is empty where there is nothing to commit. Raises CommitError where the broker has
+        kept something else than what was sent, BrokerError, ConnectionFailedError.
+        """
+
+    def close(self) -> None:
+        """End, in whatever state."""
+
+
+class SinkTransport(Protocol):
+    """What the sink needs."""
+
+    def limits(self) -> BrokerLimits:
+        """What the broker takes. Raises ConnectionFailedError."""
+
+    def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
+        """How many queues each topic has for writing.
+
+        Raises BrokerError for a topic that does not exist, ConnectionFailedError.
+        """
+
+    def block_writer(self, attempt: Attempt | None) -> BlockWriter:
+        """A writer of blocks that are staged, or, without an attempt, of blocks that show at once.
+
+        Staged blocks show with their batch. A newer job for the same batch or a later one puts
+        away what this one has staged; its blocks are then refused.
+        """
+
+    def commit_batch(self, parts: Sequence[bytes], batch_id: int) -> CommittedBatch:
+        """Show what the tasks of one job have staged, all of it, once.
+
+        Where this batch or a later one was committed before, nothing new shows. Waits for as long
+        as the batch gets on. A repetition is harmless. Raises CommitError where the parts are none,
+        do not belong together, or are of another batch, and where the commit stands still;
+        BrokerError, ConnectionFailedError.
+        """
+
+    def abort_batch(self, job: BatchJob) -> None:
+        """Remove what a job has staged, unless it was committed.
+
+        Raises BrokerError, ConnectionFailedError.
+        """

@@ -1,0 +1,47 @@
+"""Trying again: which faults pass, how often they are met in a row, how long to wait between.
+
+Holds no state but the count of failures of one call or stream; the waits go by `clock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import BrokerBusyError, ConnectionFailedError
+from pyspark_rocketpy.transport.values import RetryPolicy
+
+BACKOFF_MS_MAX = 5_000
+# Doublings after which any wait is as long as it gets.
+_DOUBLINGS_MAX = 13
+
+PassingError = ConnectionFailedError | BrokerBusyError
+PASSING_ERRORS = (ConnectionFailedError, BrokerBusyError)
+
+
+class Retries:
+    """The failures in a row of one call or stream; `disconnect` drops a broken connection."""
+
+    def __init__(self, policy: RetryPolicy, disconnect: Callable[[], None]) -> None:
+        self._policy = policy
+        self._disconnect = disconnect
+        self._failures = 0
+
+    def pause(self, error: PassingError) -> None:
+        """Wait before the next try. Raises `error` where there have been too many, or none helps.
+
+        After a broken connection the next try asks all endpoints again.
+        """
+        if isinstance(error, ConnectionFailedError):
+            self._disconnect()
+            if error.is_lasting:
+                raise error
+        if self._failures == self._policy.times_max:
+            raise error
+        wait_ms = self._policy.backoff_ms << min(self._failures, _DOUBLINGS_MAX)
+        self._failures += 1
+        clock.sleep_ms(min(wait_ms, BACKOFF_MS_MAX))
+
+    def succeeded(self) -> None:
+        """Start counting from zero."""
+        self._failures = 0

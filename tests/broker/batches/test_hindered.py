@@ -1,0 +1,346 @@
+"""What hinders a batch that is decided: a full, slow or failing disk, a stop, lost files."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.batches.service import RETRY_MS
+from rocketpy_broker.store import message_store
+from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.log.flush import FlushPlan
+from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.broker.batches.writer import Job, bodies, staging_files
+from tests.broker.conftest import RunningBroker, StartBroker
+
+COMMITTED, ALREADY = broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED
+IN_PROGRESS, INCOMPLETE = broker_pb2.IN_PROGRESS, broker_pb2.INCOMPLETE
+RoomFor = Callable[[int | None], None]
+
+
+@pytest.fixture
+def room_for(monkeypatch: pytest.MonkeyPatch) -> RoomFor:
+    """Lets the store take so many more appends, or any number; a record is an append."""
+    append = MessageStore.append
+    left: list[int | None] = [None]
+
+    def counted(store: MessageStore, *arguments: object) -> object:
+        if left[0] == 0:
+            raise StoreClosedError("no room")
+        left[0] = left[0] and left[0] - 1
+        return append(store, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MessageStore, "append", counted)
+    monkeypatch.setattr(message_store, "FRAME_BYTES", 1)
+
+    def give(count: int | None) -> None:
+        left[0] = count
+
+    return give
+
+
+async def hindered(job: Job) -> broker_pb2.BatchResponse:
+    """Commit, and wait until something holds the batch up."""
+    answer = await job.commit(wait_ms_max=0)
+    while answer.outcome == IN_PROGRESS and not answer.hindrance:
+        answer = await job.query(wait_ms_max=0)
+    return answer
+
+
+async def ended(job: Job) -> broker_pb2.BatchResponse:
+    """Let what is held up try again, and wait for its end."""
+    job.running.clock.advance(RETRY_MS)
+    return await job.query()
+
+
+async def test_s10_a_full_disk_after_the_decision_is_told_and_resolves_itself(
+    start_broker: StartBroker, room_for: RoomFor
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a", b"b", b"c"]))
+        room_for(2)
+        answer = await hindered(job)
+        assert (answer.outcome, answer.hindrance) == (IN_PROGRESS, "no room")
+        assert (answer.record_count, answer.record_count_decided) == (1, 3)
+        assert await bodies(running) == [b"a"]
+        # Still full.
+        running.clock.advance(RETRY_MS)
+        assert (await job.commit(wait_ms_max=0)).outcome == IN_PROGRESS
+        following = Job(running, 1, token=3)
+        await following.stage((0, [b"next"]))
+        answer = await following.commit(wait_ms_max=0)
+        assert answer.status.code == ResponseCode.SYSTEM_BUSY
+        assert running.broker.store.needed_from < NOTHING_NEEDED
+        room_for(None)
+        assert (await ended(job)).outcome == COMMITTED
+        assert await bodies(running) == [b"a", b"b", b"c"]
+        assert running.broker.store.needed_from == NOTHING_NEEDED
+        assert (await following.commit()).outcome == COMMITTED
+        assert await bodies(running) == [b"a", b"b", b"c", b"next"]
+
+
+async def test_s10_a_full_disk_before_the_decision_decides_nothing(
+    start_broker: StartBroker, room_for: RoomFor
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a"]))
+        room_for(0)
+        answer = await job.commit()
+        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (await job.query()).outcome == broker_pb2.NOT_COMMITTED
+        room_for(None)
+        assert (await job.commit()).outcome == COMMITTED
+        assert await bodies(running) == [b"a"]
+
+
+async def stop_half_way(start_broker: StartBroker, room_for: RoomFor) -> Job:
+    """A batch of a, b, c and, in another file, d, e, of which a start finds a, b in the log."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a", b"b", b"c"]))
+        await job.stage((0, [b"d", b"e"]))
+        room_for(3)
+        assert (await hindered(job)).record_count == 2
+    room_for(None)
+    return job
+
+
+async def restarted(running: RunningBroker, job: Job) -> broker_pb2.BatchResponse:
+    job.running = running
+    return await job.query()
+
+
+async def test_s08_what_stopped_half_way_is_finished_by_the_next_start(
+    start_broker: StartBroker, room_for: RoomFor
+) -> None:
+    job = await stop_half_way(start_broker, room_for)
+    async with start_broker() as running:
+        answer = await restarted(running, job)
+        assert (answer.outcome, answer.record_count) == (COMMITTED, 5)
+        assert await bodies(running) == [b"a", b"b", b"c", b"d", b"e"]
+        assert (await Job(running, token=4).commit()).outcome == ALREADY
+        await running.broker.rooms.batches.commits.remove_spent()
+    async with start_broker() as running:
+        assert (await restarted(running, job)).outcome == COMMITTED
+        assert await bodies(running) == [b"a", b"b", b"c", b"d", b"e"]
+        assert staging_files(running) == []
+
+
+async def test_s08_others_messages_in_between_are_no_progress_of_a_batch(
+    start_broker: StartBroker, room_for: RoomFor
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        jobs = [Job(running, writer_id=f"w{number}") for number in range(3)]
+        for number, job in enumerate(jobs):
+            await job.stage((0, [b"%d-%d" % (number, n) for n in range(number + 2)]))
+        for number, job in enumerate(jobs):
+            room_for(1 + number)
+            assert (await hindered(job)).record_count == number
+            room_for(None)
+            await running.append("T", 0, b"plain")
+            room_for(0)
+    room_for(None)
+    async with start_broker() as running:
+        for job in jobs:
+            assert (await restarted(running, job)).outcome == COMMITTED
+        found = await bodies(running)
+        assert len(found) == 2 + 3 + 4 + 3
+        for number in range(3):
+            own = [body for body in found if body.startswith(b"%d-" % number)]
+            assert own == [b"%d-%d" % (number, n) for n in range(number + 2)]
+
+
+@pytest.mark.parametrize("damage", ["removed", "payload", "head", "attempt", "another's"])
+async def test_s10_what_is_lost_after_the_decision_is_counted_and_told_again_and_again(
+    start_broker: StartBroker,
+    room_for: RoomFor,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    damage: str,
+) -> None:
+    job = await stop_half_way(start_broker, room_for)
+    first, second = sorted((tmp_path / "rocketpy" / "staging").iterdir())
+    content = bytearray(first.read_bytes())
+    if damage == "removed":
+        first.unlink()
+    elif damage == "another's":
+        first.write_bytes(second.read_bytes())
+    else:
+        place = {"payload": -65, "head": content.rindex(b"RPSF", 0, -100) + 9, "attempt": 70}
+        content[place[damage]] ^= 1
+        first.write_bytes(content)
+    expected = (INCOMPLETE, 4, 5)
+    for _ in range(2):
+        async with start_broker() as running:
+            answer = await restarted(running, job)
+            told = (answer.outcome, answer.record_count, answer.record_count_decided)
+            assert told == expected
+            again = await Job(running, token=9).commit()
+            assert (again.outcome, again.record_count) == (INCOMPLETE, 4)
+            # What is lost is not shown, and neither is anything else in its place.
+            assert await bodies(running) == [b"a", b"b", b"d", b"e"]
+            following = Job(running, 1, token=7)
+            assert (await following.query()).outcome == broker_pb2.NOT_COMMITTED
+    assert "1 of its messages are lost" in caplog.text
+    assert "shows 4 of its 5 messages" in caplog.text
+
+
+async def test_s10_a_file_that_cannot_be_read_now_is_waited_for(
+    start_broker: StartBroker, room_for: RoomFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await stop_half_way(start_broker, room_for)
+
+    def exhausted(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with start_broker() as running:
+        assert (await restarted(running, job)).outcome == COMMITTED
+        following = Job(running, 1, token=7)
+        await following.stage((0, [b"f"]))
+        reading = "rocketpy_broker.store.staging.area.StagedAttempt.reading"
+        with monkeypatch.context() as patch:
+            patch.setattr(reading, exhausted)
+            assert "Too many open files" in (await hindered(following)).hindrance
+        assert (await ended(following)).outcome == COMMITTED
+        assert (await bodies(running))[-1] == b"f"
+
+
+async def test_s08_a_flush_that_fails_is_no_answer_and_the_next_start_finishes_the_batch(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_segment: Segment) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a", b"b"]))
+        with monkeypatch.context() as patch:
+            patch.setattr(Segment, "flush", fail)
+            answer = await hindered(job)
+        assert "read-only" in answer.hindrance
+        assert await bodies(running) == []
+        running.clock.advance(RETRY_MS)
+        assert (await job.query(wait_ms_max=0)).outcome == IN_PROGRESS
+        assert await bodies(running) == []
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        assert (await restarted(running, job)).outcome == COMMITTED
+        assert await bodies(running) == [b"a", b"b"]
+
+
+async def test_s08_a_disk_that_is_too_slow_is_waited_for(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    run = FlushPlan.run
+
+    def wait_and_run(plan: FlushPlan) -> None:
+        assert goes_on.wait(60)
+        run(plan)
+
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a"]))
+        monkeypatch.setattr(FlushPlan, "run", wait_and_run)
+        asked = asyncio.ensure_future(job.commit())
+        waiting = running.broker.rooms.sending.group_commit
+        while not (waiting.waiting_count or asked.done()):  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+        running.clock.advance(5_000)
+        answer = await hindered(job)
+        goes_on.set()
+        assert "within 5000 ms" in answer.hindrance
+        running.clock.advance(RETRY_MS)
+        assert (await asked).outcome == COMMITTED
+        assert await bodies(running) == [b"a"]
+
+
+async def test_s10_a_wait_ends_with_how_far_the_batch_has_come(
+    start_broker: StartBroker, room_for: RoomFor
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a", b"b"]))
+        room_for(2)
+        asked = asyncio.ensure_future(job.commit(wait_ms_max=1_000))
+        while not running.broker.rooms.batches.commits._pending:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        pending = running.broker.rooms.batches.commits._pending[job.writer_id]
+        while not pending._waiters:  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+        running.clock.advance(1_000)
+        answer = await asked
+        assert (answer.outcome, answer.record_count_decided) == (IN_PROGRESS, 2)
+        assert (await hindered(job)).hindrance
+        room_for(None)
+        assert (await ended(job)).outcome == COMMITTED
+
+
+async def test_s10_a_client_that_hangs_up_does_not_stop_its_batch(
+    start_broker: StartBroker, room_for: RoomFor
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a", b"b"]))
+        room_for(2)
+        await hindered(job)
+        call = running.data.QueryBatch(
+            broker_pb2.QueryBatchRequest(job=job.name, wait_ms_max=60_000)
+        )
+        pending = running.broker.rooms.batches.commits._pending[job.writer_id]
+        while not pending._waiters:  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+        call.cancel()
+        while pending._waiters:  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+        room_for(None)
+        assert (await ended(job)).outcome == COMMITTED
+        assert await bodies(running) == [b"a", b"b"]
+
+
+async def test_s10_cleaning_leaves_what_a_pending_decision_needs(
+    start_broker: StartBroker, room_for: RoomFor, tmp_path: Path
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        clean = running.broker.rooms.operations.store_admin.clean_expired_files
+        # A clock is believed when it was read twice.
+        await clean()
+        running.clock.advance(CleanPolicy().confirm_ms)
+        job = Job(running)
+        await job.stage((0, [b"a", b"b"]))
+        room_for(2)
+        await hindered(job)
+        room_for(None)
+        for _ in range(5):
+            await running.append("T", 1, bytes(900_000))
+        for segment in (tmp_path / "commitlog").iterdir():
+            os.utime(segment, (0, 0))
+        assert await clean() == 0
+        assert (await ended(job)).outcome == COMMITTED
+        assert await bodies(running) == [b"a", b"b"]
+        cleaning = asyncio.ensure_future(clean())
+        while not cleaning.done():
+            running.clock.advance(1_000)
+            await asyncio.sleep(0)
+        assert cleaning.result() > 0

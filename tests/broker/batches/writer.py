@@ -1,0 +1,145 @@
+"""A writer of batches, as the sink is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.blocks import bodies_of, wire_block
+from tests.broker.conftest import RunningBroker
+
+WRITER = "a query"
+WAIT_MS_MAX = 60_000
+
+
+@dataclass
+class Job:
+    """One job at a batch; `staged` are the attempts that count."""
+
+    running: RunningBroker
+    batch_id: int = 0
+    token: int = -77
+    writer_id: str = WRITER
+    topic: str = "T"
+    staged: list[Task] = field(default_factory=list)
+
+    @property
+    def name(self) -> broker_pb2.BatchJob:
+        return broker_pb2.BatchJob(
+            writer_id=self.writer_id, batch_id=self.batch_id, job_token=self.token
+        )
+
+    async def stage(self, *blocks: tuple[int, Sequence[bytes]], token: int | None = None) -> Task:
+        """A task with these blocks, by queue, up to its end."""
+        task = Task(self, len(self.staged), len(self.staged) + 1 if token is None else token)
+        for queue_id, bodies in blocks:
+            answer = await task.send(queue_id, *bodies)
+            assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
+        answer = await task.end()
+        assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
+        self.staged.append(task)
+        return task
+
+    def request(self, wait_ms_max: int = WAIT_MS_MAX) -> broker_pb2.CommitBatchRequest:
+        """What commits everything that is staged."""
+        tasks = broker_pb2.StagedTasks()
+        for task in self.staged:
+            tasks.task.append(task.number)
+            tasks.task_token.append(task.token)
+            tasks.block_count.append(task.block_count)
+            tasks.record_count.append(task.record_count)
+            tasks.bytes.append(task.record_bytes)
+        return broker_pb2.CommitBatchRequest(job=self.name, tasks=tasks, wait_ms_max=wait_ms_max)
+
+    async def commit(self, wait_ms_max: int = WAIT_MS_MAX) -> broker_pb2.BatchResponse:
+        """Ask for the batch."""
+        response: broker_pb2.BatchResponse = await self.running.data.CommitBatch(
+            self.request(wait_ms_max)
+        )
+        return response
+
+    async def query(self, wait_ms_max: int = WAIT_MS_MAX) -> broker_pb2.BatchResponse:
+        """Ask after the batch."""
+        request = broker_pb2.QueryBatchRequest(job=self.name, wait_ms_max=wait_ms_max)
+        response: broker_pb2.BatchResponse = await self.running.data.QueryBatch(request)
+        return response
+
+    async def abort(self) -> int:
+        """Give the batch up; how many attempts that removed."""
+        request = broker_pb2.AbortBatchRequest(job=self.name)
+        response: broker_pb2.AbortBatchResponse = await self.running.data.AbortBatch(request)
+        assert response.status.code == ResponseCode.SUCCESS, response.status.remark
+        return response.attempt_count
+
+
+@dataclass
+class Task:
+    """One attempt at a task, and what it has staged."""
+
+    job: Job
+    number: int
+    token: int
+    block_count: int = 0
+    record_count: int = 0
+    record_bytes: int = 0
+
+    def block(
+        self, queue_id: int, *bodies: bytes, block_number: int | None = None
+    ) -> broker_pb2.StageBlocksRequest:
+        """A request for the next block, or another one."""
+        keys = [body.decode() for body in bodies]
+        block = wire_block(self.job.topic, bodies, tags="tag", keys=keys)
+        return broker_pb2.StageBlocksRequest(
+            job=self.job.name,
+            task=self.number,
+            task_token=self.token,
+            block_number=self.block_count if block_number is None else block_number,
+            topic=self.job.topic,
+            queue_id=queue_id,
+            records=block.records,
+            record_sizes=block.record_sizes,
+        )
+
+    async def send(self, queue_id: int, *bodies: bytes) -> broker_pb2.StageBlocksResponse:
+        """The next block."""
+        request = self.block(queue_id, *bodies)
+        answer = await self.ask(request)
+        if answer.status.code == ResponseCode.SUCCESS:
+            self.block_count += 1
+            self.record_count += len(bodies)
+            self.record_bytes += len(request.records)
+        return answer
+
+    async def end(self) -> broker_pb2.StageBlocksResponse:
+        """The end of the attempt."""
+        return await self.ask(
+            broker_pb2.StageBlocksRequest(
+                job=self.job.name,
+                task=self.number,
+                task_token=self.token,
+                block_number=self.block_count,
+                is_last=True,
+            )
+        )
+
+    async def ask(self, request: broker_pb2.StageBlocksRequest) -> broker_pb2.StageBlocksResponse:
+        """One request, on a stream of its own."""
+        answer: broker_pb2.StageBlocksResponse = await self.job.running.data.StageBlocks(
+            iter([request])
+        ).read()
+        return answer
+
+
+async def bodies(running: RunningBroker, queue_id: int = 0, topic: str = "T") -> list[bytes]:
+    """Every message of a queue."""
+    found: list[bytes] = []
+    for response in await running.pull(topic=topic, queue_id=queue_id):
+        found += bodies_of(response.records, response.record_sizes)
+    return found
+
+
+def staging_files(running: RunningBroker) -> list[str]:
+    """The names of the files in the staging area."""
+    return sorted(path.name for path in running.broker.store.staging.folder.iterdir())

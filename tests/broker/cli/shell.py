@@ -1,0 +1,39 @@
+"""The command as a shell runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from typer.testing import CliRunner, Result
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.cli.commands import app
+
+ROCKETPY = [sys.executable, "-m", "rocketpy_broker"]
+
+
+def run(broker: LocalBroker, *words: str, stdin: str | bytes | None = None) -> Result:
+    """Run a command against a broker, in this process."""
+    return CliRunner().invoke(app, [*words, "--endpoint", broker.endpoint], input=stdin)
+
+
+def environment(**names: str) -> Mapping[str, str]:
+    """This process's, without what would change colours and widths, and with `names`."""
+    unwanted = {"FORCE_COLOR", "COLUMNS", "TERM", "NO_COLOR", "ROCKETPY_ENDPOINT"}
+    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
+    return {**kept, **names}
+
+
+def popen(broker: LocalBroker, *words: str) -> subprocess.Popen[str]:
+    """Start a command against a broker, with pipes to all its ends."""
+    return subprocess.Popen(
+        [*ROCKETPY, *words, "--endpoint", broker.endpoint],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )

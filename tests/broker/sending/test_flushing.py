@@ -1,0 +1,219 @@
+"""Group commit: who waits for the disk, for how long, and what happens beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.sending.group_commit import GroupCommit
+from rocketpy_broker.services.sending.store_files import StoreFiles
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
+from rocketpy_broker.store.log.flush import FlushPlan
+from rocketpy_broker.store.message_store import MessageStore
+from tests.blocks import wire_block
+from tests.broker.conftest import RunningBroker, StartBroker
+from tests.store.conftest import STORE_HOST
+from tests.store.messages import QUEUE, numbered, put
+
+
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Flushes of the log hang until the event is set."""
+    goes_on = threading.Event()
+    run = FlushPlan.run
+
+    def wait_and_run(plan: FlushPlan) -> None:
+        assert goes_on.wait(60)
+        run(plan)
+
+    monkeypatch.setattr(FlushPlan, "run", wait_and_run)
+    yield goes_on
+    goes_on.set()
+
+
+async def until_timers_run(running: RunningBroker, count: int) -> None:
+    """Let the loop run until so many senders wait for the disk."""
+    group_commit = running.broker.rooms.sending.group_commit
+    while group_commit.waiting_count < count:  # noqa: ASYNC110 (nothing else tells)
+        await asyncio.sleep(0)
+
+
+def no_wait(values: list[str]) -> dict[str, list[str]]:
+    return {"WAIT": values}
+
+
+async def test_s07_messages_that_say_so_do_not_wait_for_the_disk(
+    start_broker: StartBroker, slow_disk: threading.Event
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        block = wire_block("T", [b"a", b"b"], properties=no_wait(["false", "false"]))
+        answer = await running.append_block("T", 0, block)
+        assert answer.status.code == ResponseCode.SUCCESS
+        # They are stored, and become visible when they are on disk.
+        assert running.broker.store.flushed_end == 0
+        [pulled] = await running.pull(topic="T", queue_id=0)
+        assert not pulled.records
+        slow_disk.set()
+        [pulled] = await running.pull(topic="T", queue_id=0, wait_ms_max=60_000)
+        assert pulled.next_offset == 2
+
+
+@pytest.mark.parametrize("values", [["false", "true"], ["true", "false"], ["", ""]])
+async def test_s07_a_block_waits_if_one_of_its_messages_does(
+    start_broker: StartBroker, slow_disk: threading.Event, values: list[str]
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        block = wire_block("T", [b"a", b"b"], properties=no_wait(values))
+        answering = asyncio.ensure_future(running.append_block("T", 0, block))
+        await until_timers_run(running, 1)
+        assert not answering.done()
+        slow_disk.set()
+        assert (await answering).status.code == ResponseCode.SUCCESS
+
+
+async def test_s07_a_flush_that_takes_too_long_is_told_with_the_messages_place(
+    start_broker: StartBroker, slow_disk: threading.Event
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        answering = asyncio.ensure_future(running.append("T", 1, b"a", b"b"))
+        await until_timers_run(running, 1)
+        running.clock.advance(4_999)
+        await asyncio.sleep(0)
+        assert not answering.done()
+        running.clock.advance(1)
+        answer = await answering
+        assert answer.status.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert "within 5000 ms" in answer.status.remark
+        assert (answer.queue_id, answer.queue_offset, answer.record_count) == (1, 0, 2)
+        slow_disk.set()
+        [pulled] = await running.pull(topic="T", queue_id=1, wait_ms_max=60_000)
+        assert pulled.next_offset == 2
+
+
+async def test_s02_too_much_on_its_way_to_the_disk_is_answered_busy(
+    start_broker: StartBroker, slow_disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        store = running.broker.store
+        object.__setattr__(store.config, "unflushed_bytes_max", 100)
+        first = asyncio.ensure_future(running.append("T", 0, b"fills the room"))
+        await until_timers_run(running, 1)
+        second = asyncio.ensure_future(running.append("T", 0, b"waits for room"))
+        await until_timers_run(running, 2)
+        running.clock.advance(5_000)
+        assert (await first).status.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        busy = (await second).status
+        assert busy.code == ResponseCode.SYSTEM_BUSY
+        assert "[PC_SYNCHRONIZED]" in busy.remark
+        slow_disk.set()
+        third = await running.append("T", 0, b"again")
+        assert third.status.code == ResponseCode.SUCCESS
+        assert third.queue_offset == 1
+
+
+def async_store(folder: Path, clock: ManualClock, **sizes: int) -> MessageStore:
+    config = StoreConfig(
+        folder,
+        sizes.get("segment_bytes", 65_536),
+        2_000,
+        FlushDiskType.ASYNC_FLUSH,
+        index_slot_count=100,
+        index_entry_count_max=1_000,
+    )
+    store = MessageStore(config, clock, STORE_HOST)
+    store.open()
+    return store
+
+
+async def turns(count: int = 50) -> None:
+    """Let tasks and the flush threads go on."""
+    for _ in range(count):
+        await asyncio.sleep(0.001)
+
+
+async def test_s07_async_flush_leaves_a_few_pages_alone_but_not_for_long(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = async_store(tmp_path, clock)
+    times = FlushTimes(flush_interval_ms=500, least_bytes=4096, thorough_interval_ms=10_000)
+    group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, times)
+    flushing = asyncio.ensure_future(group_commit.run())
+    await turns()
+    clock.advance(500)
+    await turns()
+    put(store, [b"little"])
+    for _ in range(19):
+        clock.advance(500)
+        await turns(5)
+    assert store.flushed_end == 0
+    clock.advance(500)
+    await turns()
+    assert store.flushed_end == store.positions().log_end > 0
+    put(store, [bytes(5_000)])
+    clock.advance(500)
+    await turns()
+    assert store.flushed_end == store.positions().log_end
+    flushing.cancel()
+    await asyncio.wait([flushing])
+    group_commit.close()
+    store.close()
+
+
+async def test_s14_the_next_segment_is_ready_before_the_last_one_is_full(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = async_store(tmp_path, clock, segment_bytes=8192)
+    store_files = StoreFiles(store, clock, 1_000)
+    flushing = asyncio.ensure_future(store_files.run())
+    log = tmp_path / "commitlog"
+
+    async def tick() -> list[int]:
+        await turns(5)
+        clock.advance(1_000)
+        await turns()
+        return sorted(int(path.name) for path in log.iterdir())
+
+    put(store, numbered(3))
+    assert await tick() == [0]
+    put(store, [bytes(4_000)])
+    assert await tick() == [0, 8192]
+    assert await tick() == [0, 8192]
+    put(store, [bytes(6_000)])
+    assert await tick() == [0, 8192, 16384]
+    flushing.cancel()
+    await asyncio.wait([flushing])
+    store_files.close()
+    store.close()
+    # A clean stop takes back what was never used.
+    assert sorted(int(path.name) for path in log.iterdir()) == [0, 8192]
+
+
+async def test_s09_each_segment_spares_the_next_start_what_came_before(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = async_store(tmp_path, clock, segment_bytes=8192)
+    store_files = StoreFiles(store, clock, 1_000)
+    flushing = asyncio.ensure_future(store_files.run())
+    await turns(5)
+    for number in range(6):
+        put(store, [bytes(3_000)])
+        clock.advance(1_000)
+        await turns(20 + number)
+    end = store.positions().log_end
+    flushing.cancel()
+    await asyncio.wait([flushing])
+    store_files.close()
+    store._release()
+    again = MessageStore(store.config, clock, STORE_HOST)
+    result = again.open()
+    assert result.abnormal
+    assert 0 < result.begin < result.end == end
+    assert again.range_of(QUEUE).max_offset == 6
+    again.close()

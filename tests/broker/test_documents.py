@@ -1,0 +1,87 @@
+"""Commands and tests in the documents do what they say, as a newcomer pastes them.
+
+They run in an environment with nothing but our wheel and what it asks for.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import typer
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.cli.commands import app
+from tests.documents import TOP, Block, runnable
+from tests.installing import SYSTEM_PATH, Environment
+
+PAGES: dict[str, list[Block]] = defaultdict(list)
+for _block in runnable("sh"):
+    PAGES[_block.path.name].append(_block)
+README_PROGRAMS = [block for block in runnable("python") if block.path == TOP / "README.md"]
+# It runs until it is stopped; every other test here uses it.
+NEVER_ENDING = {"broker"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_document_run_as_they_stand(
+    page: str, tmp_path: Path, environment: Environment
+) -> None:
+    with LocalBroker(tmp_path / "store") as stopped:
+        stopped.create_topic("orders")
+        stopped.send("orders", "kept")
+    with LocalBroker() as broker:
+        told = {
+            **os.environ,
+            "PATH": f"{environment('broker')}:{SYSTEM_PATH}",
+            "ROCKETPY_ENDPOINT": broker.endpoint,
+        }
+        for block in PAGES[page]:
+            done = subprocess.run(
+                ["sh", "-eu", "-c", block.text],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=tmp_path,
+                env=told,
+            )
+            assert done.returncode == 0, f"{block.name}: {done.stdout}{done.stderr}"
+
+
+def commands() -> list[str]:
+    """Every command, with its group."""
+    top = typer.main.get_command(app)
+    assert isinstance(top, typer.core.TyperGroup)
+    found = []
+    for name, command in top.commands.items():
+        below = command.commands if isinstance(command, typer.core.TyperGroup) else {"": None}
+        found += [f"{name} {verb}".strip() for verb in below]
+    return found
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_is_shown_and_run(command: str) -> None:
+    run = [line for block in runnable("sh") for line in block.text.splitlines()]
+    shown = [line for line in run if line.startswith(f"rocketpy {command}")]
+    assert shown or command in NEVER_ENDING, f"show `rocketpy {command}` in docs/broker.md"
+
+
+def test_the_readme_has_a_program_and_a_test() -> None:
+    """tests/unit/test_packaging.py runs the first one."""
+    assert len(README_PROGRAMS) == 2
+
+
+def test_the_test_in_the_readme_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_pasted.py").write_text(README_PROGRAMS[1].text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,96 @@
+"""Starting the process of a LocalBroker: slow starts, dead starts, and their words.
+
+A program that says what the test wants stands in for the broker, since a broker's own start is
+too quick to be watched.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.local_process import BrokerProcess, LocalBrokerError, StartTimes
+from rocketpy_broker.process import READY_PREFIX
+
+READY = f"{READY_PREFIX}127.0.0.1:4711 data=x"
+AT_ONCE_WARNED = StartTimes(seconds_max=60, still_starting_seconds=0.01)
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-c", f"import sys\n{text}"]
+
+
+def test_a_slow_start_is_logged_with_the_last_words_and_ends_well(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, go = tmp_path / "log", tmp_path / "go"
+    log.write_text("words of an earlier start\n", encoding="utf-8")
+
+    class LetGo(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "recovering segment 7" in record.getMessage():
+                go.touch()
+
+    text = (
+        "import pathlib, time\n"
+        "print('recovering segment 7', file=sys.stderr, flush=True)\n"
+        f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\n"
+        f"print({READY!r}, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    handler = LetGo()
+    logging.getLogger("rocketpy_broker.local_process").addHandler(handler)
+    try:
+        process = BrokerProcess(program(text), log, AT_ONCE_WARNED)
+    finally:
+        logging.getLogger("rocketpy_broker.local_process").removeHandler(handler)
+    assert process.port == 4711
+    assert "the broker is still starting after" in caplog.text
+    assert "earlier start" not in caplog.text
+    process.kill()
+
+
+def test_a_start_that_takes_too_long_is_ended_with_its_last_words(tmp_path: Path) -> None:
+    text = (
+        "for line in range(100): print('line', line, file=sys.stderr, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with pytest.raises(LocalBrokerError, match="did not start within 2 s and was killed") as caught:
+        BrokerProcess(program(text), tmp_path / "log", StartTimes(seconds_max=2))
+    assert caught.value.remark.endswith("line 98\nline 99")
+    assert "line 79\n" not in caught.value.remark
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sys.exit('no such luck')", "did not start: no such luck"),
+        ("pass", "did not start: it has logged nothing"),
+        ("print('hello', flush=True)", "did not start"),
+    ],
+)
+def test_a_process_that_dies_at_once_is_quoted(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(LocalBrokerError, match=said):
+        BrokerProcess(program(text), tmp_path / "log", StartTimes())
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LocalBrokerError, match="/nowhere"):
+        BrokerProcess(["/nowhere"], tmp_path / "log", StartTimes())
+
+
+def test_a_broker_that_has_died_says_how() -> None:
+    with LocalBroker() as broker:
+        broker.create_topic("T")
+        process = broker._process
+        assert process is not None
+        process._process.kill()
+        process._process.wait()
+        with pytest.raises(LocalBrokerError, match="has ended with exit code -9"):
+            broker.topics()
+        broker.start()
+        assert broker.topics() == ["T"]

@@ -1,0 +1,36 @@
+"""The pytest plugin, in a project of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = """
+import pytest
+
+NAMES = []
+
+@pytest.mark.parametrize("number", range(3))
+def test_each_test_has_a_topic_of_its_own(rocketpy_broker, rocketpy_topic, number):
+    assert rocketpy_broker.messages(rocketpy_topic) == []
+    rocketpy_broker.send(rocketpy_topic, str(number))
+    assert [message.text for message in rocketpy_broker.messages(rocketpy_topic)] == [str(number)]
+    assert rocketpy_broker.topics() == [rocketpy_topic]
+    NAMES.append(rocketpy_topic)
+    if number == 1:
+        rocketpy_broker.delete_topic(rocketpy_topic)
+
+def test_topics_are_gone_afterwards(rocketpy_broker):
+    assert len(set(NAMES)) == 3
+    assert rocketpy_broker.topics() == []
+"""
+
+
+def test_the_fixtures_work_in_any_project(tmp_path: Path) -> None:
+    (tmp_path / "test_project.py").write_text(TESTS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "4 passed" in done.stdout, done.stdout

@@ -1,0 +1,117 @@
+"""The Dockerfile: no complaint of a linter, a small context, and stages that fit each other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sysconfig
+from importlib.metadata import metadata, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from rocketpy_broker.cli.commands import app
+from rocketpy_broker.config import BrokerConfig
+from tests.docker.dockerfile import DOCKERFILE, context_files, stages
+
+PROJECT = metadata("pyspark-rocketpy")
+IMAGES = ("broker", "notebooks")
+
+
+def linted(path: Path) -> subprocess.CompletedProcess[str]:
+    hadolint = Path(sysconfig.get_path("scripts")) / "hadolint"
+    return subprocess.run([hadolint, path], capture_output=True, text=True, check=False)
+
+
+def test_the_linter_has_no_complaint() -> None:
+    done = linted(DOCKERFILE)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_linter_finds_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "Dockerfile"
+    text = DOCKERFILE.read_text(encoding="utf-8")
+    path.write_text(text.replace('CMD ["broker"', 'CMD rocketpy ["broker"'), encoding="utf-8")
+    assert "DL3025" in linted(path).stdout
+
+
+def test_the_context_has_what_is_copied_and_nothing_else() -> None:
+    files = context_files()
+    tops = {path.partition("/")[0] for path in files}
+    copied = {
+        source.partition("/")[0]
+        for stage in stages().values()
+        for copy in stage.all("COPY")
+        if "from" not in copy.flags
+        for source in copy.arguments[:-1]
+    }
+    assert tops == copied | {".dockerignore"}  # An engine is sent its own list, too.
+    assert not [path for path in files if "__pycache__" in path or path.endswith(".pyc")]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_tells_what_it_is(name: str) -> None:
+    labels = stages()[name].labels
+    prefix = "org.opencontainers.image."
+    assert labels[f"{prefix}version"] == PROJECT["Version"]
+    assert labels[f"{prefix}licenses"] == PROJECT["License-Expression"]
+    assert labels[f"{prefix}title"] == f"rocketpy {name}"
+    assert labels[f"{prefix}description"]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_has_a_python_that_the_package_allows(name: str) -> None:
+    found = re.fullmatch(r"python:(3\.\d+)-slim-bookworm", stages()[name].base)
+    assert found is not None
+    assert f"{found[1]}.0" in SpecifierSet(PROJECT["Requires-Python"])
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_signals_reach_the_program_itself(name: str) -> None:
+    """A shell as process 1 would keep them."""
+    stage = stages()[name]
+    for command in ("ENTRYPOINT", "CMD"):
+        assert all(instruction.text.startswith("[") for instruction in stage.all(command))
+    assert stage.last("STOPSIGNAL").text == "SIGTERM"
+
+
+def test_the_broker_listens_where_it_is_exposed_and_asked() -> None:
+    stage = stages()["broker"]
+    (port,) = stage.last("EXPOSE").words
+    words = stage.last("CMD").words
+    options = dict(zip(words[1::2], words[2::2], strict=True))
+    assert options["--port"] == port == str(BrokerConfig(Path()).port)
+    assert options["--host"] == "0.0.0.0"
+    assert options["--data"] in stage.last("VOLUME").words
+    assert f"127.0.0.1:{port}" in stage.health_command
+
+
+@pytest.mark.parametrize("place", ["CMD", "HEALTHCHECK"])
+def test_the_commands_are_the_command_line_s(place: str) -> None:
+    stage = stages()["broker"]
+    words = stage.last("CMD").words if place == "CMD" else stage.health_command[1:]
+    assert words[0] in {command.name for command in app.registered_commands}
+    assert stage.last("ENTRYPOINT").words == ["rocketpy"]
+
+
+def test_no_credential_is_baked_in() -> None:
+    for stage in stages().values():
+        named = {name for instruction in stage.all("ENV") for name in instruction.pairs}
+        named |= {name for instruction in stage.all("ARG") for name in instruction.pairs}
+        assert not [name for name in named if re.search("TOKEN|PASSWORD|SECRET|KEY", name)]
+        assert not any("token" in word for part in stage.all("CMD") for word in part.words)
+
+
+def test_a_build_without_a_target_makes_the_broker() -> None:
+    assert list(stages())[-1] == "broker"
+
+
+@pytest.mark.parametrize("library", ["jupyterlab", "ipywidgets"])
+def test_what_the_image_adds_is_what_tests_use(library: str) -> None:
+    asked = [Requirement(text) for text in requires("pyspark-rocketpy") or []]
+    (ours,) = [requirement.specifier for requirement in asked if requirement.name == library]
+    added = re.search(rf'"({library}[^"]+)"', DOCKERFILE.read_text(encoding="utf-8"))
+    assert added is not None
+    assert Requirement(added[1]).specifier == ours

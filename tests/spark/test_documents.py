@@ -1,0 +1,36 @@
+"""Python in the documents runs as a reader would run it: pasted, with nothing activated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documents import Block, runnable
+from tests.installing import SYSTEM_PATH
+
+# The README's first block runs in an environment of its own: tests/unit/test_packaging.py.
+BLOCKS = [block for block in runnable("python") if block.path.name != "README.md"]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
+def test_a_program_of_a_document_runs_as_it_stands(block: Block, tmp_path: Path) -> None:
+    program = tmp_path / "pasted.py"
+    program.write_text(block.text, encoding="utf-8")
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")
+    }
+    done = subprocess.run(
+        [sys.executable, program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**environment, "PATH": SYSTEM_PATH},
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout

@@ -1,0 +1,147 @@
+"""Offsets by store time, and the sizes of a queue's records."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues import lookup as queue_lookup
+from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE
+from rocketpy_broker.store.queues.messages import MessageLookup
+from tests.blocks import wire_block
+from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
+from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore
+from tests.store.messages import OTHER, QUEUE, numbered, put, put_all
+from tests.store.test_cleaning import aged, clean
+
+
+def put_over_time(store: MessageStore, clock: ManualClock, gaps_ms: list[int]) -> list[int]:
+    """One message after each gap; return their store times."""
+    times = []
+    for gap_ms in gaps_ms:
+        clock.advance(gap_ms)
+        put(store, [b"x"])
+        put(store, [b"other"], OTHER)
+        times.append(clock.now_ms())
+    return times
+
+
+def lower_boundary(times: list[int], timestamp_ms: int, begin: int = 0) -> int | None:
+    """What a search has to find, by looking at every message."""
+    later = (offset for offset in range(begin, len(times)) if times[offset] >= timestamp_ms)
+    return next(later, None)
+
+
+def searched(store: MessageStore, times: list[int], begin: int = 0) -> None:
+    """Every time, and those around it, is found as by looking at every message."""
+    for time_ms in {time_ms + delta for time_ms in times for delta in (-1, 0, 1)}:
+        found = store.queue_lookup.first_since(QUEUE, time_ms)
+        assert found == lower_boundary(times, time_ms, begin)
+
+
+@settings(max_examples=20)
+@given(gaps_ms=st.lists(st.integers(0, 3), max_size=40))
+def test_k05_the_first_of_the_messages_stored_since_a_time_is_found(
+    tmp_path_factory: pytest.TempPathFactory, gaps_ms: list[int]
+) -> None:
+    clock = ManualClock()
+    folder = tmp_path_factory.mktemp("store")
+    config = StoreConfig(folder, SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.ASYNC_FLUSH)
+    store = MessageStore(config, clock, STORE_HOST)
+    store.open()
+    searched(store, put_over_time(store, clock, gaps_ms))
+    store.close()
+
+
+def test_k05_a_queue_without_messages_has_none_since_any_time(new_store: OpenStore) -> None:
+    store = new_store()
+    store.open()
+    assert store.queue_lookup.first_since(QUEUE, 0) is None
+
+
+def test_k05_a_search_reads_few_records(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(segment_bytes=1 << 20, queue_file_bytes=20_000)
+    store.open()
+    put(store, numbered(1000))
+    reads: list[int] = []
+    read = MessageLookup.store_timestamp_ms
+
+    def counted(lookup: MessageLookup, physical_offset: int) -> int | None:
+        reads.append(physical_offset)
+        return read(lookup, physical_offset)
+
+    monkeypatch.setattr(MessageLookup, "store_timestamp_ms", counted)
+    assert store.queue_lookup.first_since(QUEUE, 1) == 0
+    assert len(reads) <= 10
+
+
+def test_k05_nothing_is_found_before_the_queues_minimum(
+    new_store: OpenStore, clock: ManualClock
+) -> None:
+    store = new_store()
+    store.open()
+    times = put_over_time(store, clock, [1] * 120)
+    plan = store.plan_flush()
+    plan.run()
+    store.flushed(plan)
+    aged(store, clock, 3)
+    assert clean(store, clock) == 3
+    begin = store.range_of(QUEUE).min_offset
+    assert begin > 0
+    searched(store, times, begin)
+    stretch = store.queue_lookup.stretch(QUEUE, 0, 120)
+    assert stretch is not None
+    assert stretch.begin == begin
+
+
+def test_k05_blank_units_are_no_messages(
+    new_store: OpenStore, clock: ManualClock, tmp_path: Path
+) -> None:
+    store = new_store(queue_file_bytes=2000)
+    store.open()
+    times = put_over_time(store, clock, [1] * 20)
+    file = tmp_path / "consumequeue" / "TopicA" / "2" / FIRST
+    for number in (9, 10, 11, 12, 18, 19):
+        write_at(file, number * UNIT_BYTES + 8, struct.pack(">i", BLANK_SIZE))
+    find = store.queue_lookup.first_since
+    assert [find(QUEUE, times[number]) for number in (8, 9, 12, 13)] == [8, 13, 13, 13]
+    assert [find(QUEUE, times[number]) for number in (17, 18)] == [17, None]
+
+
+def test_k05_damaged_records_are_passed_over(
+    new_store: OpenStore, clock: ManualClock, tmp_path: Path
+) -> None:
+    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
+    store.open()
+    times = put_over_time(store, clock, [1] * 20)
+    for number in (9, 10):
+        # The highest byte of the store time.
+        flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, number)[0] + 56)
+    find = store.queue_lookup.first_since
+    assert [find(QUEUE, times[number]) for number in (8, 9, 10, 11)] == [8, 11, 11, 11]
+
+
+def test_k05_sizes_are_told_in_stretches_of_one_file(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_lookup, "STRETCH_UNITS_MAX", 7)
+    store = new_store()
+    store.open()
+    put_all(store, numbered(25))
+    offset, ends, sizes = 0, [], []
+    while stretch := store.queue_lookup.stretch(QUEUE, offset, 24):
+        assert stretch.begin == offset
+        ends.append(offset := stretch.end)
+        sizes += stretch.sizes.tolist()
+    assert ends == [7, 10, 17, 20, 24]
+    fixed = len(wire_block(QUEUE.topic, [b""]).records)
+    assert sizes == [fixed + len(body) for body in numbered(24)]

@@ -1,0 +1,150 @@
+"""Opening a log that RocketMQ left: no traces of ours, so records vouch for themselves."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.store.log import scanner
+from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
+from rocketpy_proto.record.layout import MAGIC_V1
+from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
+from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
+from tests.store.messages import NO_END, OTHER, QUEUE, numbered, put, put_all, read_all
+
+MAGIC = struct.pack(">I", MAGIC_V1)
+
+
+def bodies_read(store_of: OpenStore) -> list[bytes]:
+    """Every body that can be read, whatever lies between."""
+    store = store_of()
+    store.open()
+    found: list[bytes] = []
+    bounds = store.range_of(QUEUE)
+    for offset in range(bounds.min_offset, bounds.max_offset):
+        result = store.get_message(QUEUE, offset, offset + 1, ReadLimits())
+        if result.status is GetMessageStatus.FOUND:
+            found += [bytes(part) for part in result.parts]
+    store.close()
+    return found
+
+
+def left_by_rocketmq(new_store: OpenStore, folder: Path, bodies: list[bytes]) -> None:
+    store = new_store()
+    store.open()
+    put_all(store, bodies)
+    store.close()
+    shutil.rmtree(folder / "rocketpy")
+
+
+def test_s09_a_long_log_without_checksums_is_walked_in_parts(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_by_rocketmq(new_store, tmp_path, numbered(100))
+    monkeypatch.setattr(scanner, "SCAN_BYTES_MAX", 300)
+    store = new_store()
+    assert store.open().records_scanned == 100
+    assert read_all(store) == numbered(100)
+
+
+@pytest.mark.parametrize("body", [b"plain", b"with " + MAGIC + b" inside, as if one began"])
+def test_f05_damage_before_the_checkpoint_is_passed_over(
+    new_store: OpenStore, tmp_path: Path, body: bytes
+) -> None:
+    left_by_rocketmq(new_store, tmp_path, [*numbered(5), body * 4, *numbered(5, 6)])
+    offset, size = unit_of(tmp_path, 5)
+    flip(tmp_path / "commitlog" / FIRST, offset + 90)
+    store = new_store()
+    (damage,) = store.open().damages
+    assert (damage.offset, damage.length) == (offset, size)
+    assert store.range_of(QUEUE) == QueueRange(0, 11)
+    store.close()
+    assert len(bodies_read(new_store)) == 10
+
+
+def test_f05_damage_of_a_segments_last_record_does_not_end_the_log(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    left_by_rocketmq(new_store, tmp_path, numbered(100))
+    first_segment = (tmp_path / "commitlog" / FIRST).read_bytes()
+    last = max(first_segment.rindex(MAGIC) - 4, 0)
+    flip(tmp_path / "commitlog" / FIRST, last + 90)
+    store = new_store()
+    (damage,) = store.open().damages
+    assert damage.offset == last
+    store.close()
+    assert len(bodies_read(new_store)) == 99
+
+
+def test_f05_damage_of_the_last_record_is_the_end_of_the_log(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    left_by_rocketmq(new_store, tmp_path, numbered(10))
+    offset, _ = unit_of(tmp_path, 9)
+    flip(tmp_path / "commitlog" / FIRST, offset + 90)
+    store = new_store()
+    result = store.open()
+    assert (result.end, result.damages) == (offset, [])
+    assert read_all(store) == numbered(9)
+
+
+def test_s09_behind_a_record_that_leaves_no_room_for_a_blank_one_the_next_segment_begins(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store(segment_bytes=2 * SEGMENT_BYTES)
+    store.open()
+    put(store, [b""])
+    put(store, [bytes(SEGMENT_BYTES - 4 - 2 * unit_of(tmp_path, 0)[1])])
+    assert store.positions().log_end == SEGMENT_BYTES - 4
+    store.close()
+    shutil.rmtree(tmp_path / "rocketpy")
+    path = tmp_path / "commitlog" / FIRST
+    path.write_bytes(path.read_bytes()[:SEGMENT_BYTES])
+    again = new_store()
+    assert again.open().end == SEGMENT_BYTES
+    assert again.range_of(QUEUE) == QueueRange(0, 2)
+    assert put(again, [b"next"]) == SEGMENT_BYTES
+    again.close()
+    assert path.stat().st_size == SEGMENT_BYTES
+    assert len(bodies_read(new_store)) == 3
+
+
+def test_s09_units_of_no_record_behind_the_last_one_are_dropped(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(3))
+    put(store, [b"other"], OTHER)
+    crash(store)
+    (tmp_path / "rocketpy" / "manifest.json").unlink()
+    path = tmp_path / f"consumequeue/TopicA/2/{FIRST}"
+    write_at(path, 3 * UNIT_BYTES, path.read_bytes()[:UNIT_BYTES])
+    again = new_store()
+    again.open()
+    assert again.range_of(QUEUE) == QueueRange(0, 3)
+    put(again, numbered(1, 3))
+    assert read_all(again) == numbered(4)
+    assert again.get_message(QUEUE, 3, NO_END, ReadLimits()).next_offset == 4
+
+
+@pytest.mark.parametrize("place", [3, 90], ids=["size", "body"])
+def test_f05_the_offset_of_a_queues_damaged_last_record_is_not_given_again(
+    new_store: OpenStore, tmp_path: Path, place: int
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(3))
+    put(store, [b"other"], OTHER)
+    store.close()
+    shutil.rmtree(tmp_path / "rocketpy")
+    flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, 2)[0] + place)
+    again = new_store()
+    assert len(again.open().damages) == 1
+    assert again.range_of(QUEUE) == QueueRange(0, 3)
+    put(again, [b"next"])
+    result = again.get_message(QUEUE, 3, NO_END, ReadLimits())
+    assert (len(result.sizes), result.next_offset) == (1, 4)

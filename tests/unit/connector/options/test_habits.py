@@ -1,0 +1,96 @@
+"""Names from other connectors: each is refused, and what it is called here is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rocketpy.errors import OptionError
+from pyspark_rocketpy.options.habits import (
+    SINK_COLUMN_HABITS,
+    SINK_HABITS,
+    SOURCE_COLUMN_HABITS,
+    SOURCE_HABITS,
+    column_hint,
+)
+from pyspark_rocketpy.options.parsing import (
+    SINK_OPTIONS,
+    SOURCE_OPTIONS,
+    SinkOptions,
+    SourceOptions,
+)
+from pyspark_rocketpy.sink.columns import ACCEPTED
+from rocketpy_proto.record import COLUMN_TYPES
+
+LEAST = {"endpoints": "h:1", "topic": "T"}
+
+
+def refusal(kind: type[SourceOptions | SinkOptions], name: str) -> str:
+    """What is said of an option."""
+    with pytest.raises(OptionError) as caught:
+        kind.parse({**LEAST, name: "x"})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("subscribe", "use topic, or topics"),
+        ("subscribePattern", "use topicPattern"),
+        ("kafka.bootstrap.servers", "use endpoints"),
+        ("bootstrap.servers", "use endpoints"),
+        ("group.id", "use consumerGroup"),
+        ("kafka.group.id", "use consumerGroup"),
+        ("kafka.security.protocol", "leave it out; it is one of Kafka's own"),
+        ("includeHeaders", "column properties always has them"),
+        ("nameServer", "no name server is asked"),
+        ("namesrvAddr", "no name server is asked"),
+        ("group", "use consumerGroup"),
+        ("subExpression", "use filter"),
+        ("tag", "use filter"),
+        ("consumerOffset", "use startingOffsets"),
+        ("maxOffsetsPerTriger", "did you mean maxOffsetsPerTrigger?"),
+        ("watermark", "known: endpoints, topic, topics"),
+    ],
+)
+def test_an_option_of_another_source_is_named_with_ours(name: str, way_out: str) -> None:
+    text = refusal(SourceOptions, name)
+    assert f"unknown option {name.lower()}; " in text
+    assert way_out in text
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("kafka.bootstrap.servers", "use endpoints"),
+        ("nameServer", "no name server is asked"),
+        ("topics", "use topic, or give the rows a column topic"),
+        ("producerGroup", "a sink has no group"),
+        ("tags", "give the rows a column tags"),
+        ("deliveri", "did you mean delivery?"),
+        ("commitTimeout", "did you mean commitTimeoutMs?"),
+    ],
+)
+def test_an_option_of_another_sink_is_named_with_ours(name: str, way_out: str) -> None:
+    assert way_out in refusal(SinkOptions, name)
+
+
+def test_no_habit_is_one_of_our_own_names() -> None:
+    sources = {spec.name.lower() for spec in SOURCE_OPTIONS}
+    sinks = {spec.name.lower() for spec in SINK_OPTIONS}
+    assert not SOURCE_HABITS.keys() & sources
+    assert not SINK_HABITS.keys() & sinks
+    for name in {*SOURCE_HABITS, *SINK_HABITS}:
+        assert name == name.lower()
+
+
+def test_every_column_habit_leads_to_a_column() -> None:
+    assert set(SOURCE_COLUMN_HABITS.values()) <= set(COLUMN_TYPES)
+    assert set(SINK_COLUMN_HABITS.values()) <= set(ACCEPTED)
+    assert not SOURCE_COLUMN_HABITS.keys() & {name.lower() for name in COLUMN_TYPES}
+
+
+def test_a_column_is_found_by_habit_by_nearness_or_in_the_list() -> None:
+    assert column_hint("Value", COLUMN_TYPES, SOURCE_COLUMN_HABITS) == "use body"
+    near = column_hint("Body", COLUMN_TYPES, SOURCE_COLUMN_HABITS)
+    assert near.startswith("did you mean body? the columns are topic, ")
+    assert column_hint("colour", ACCEPTED, SINK_COLUMN_HABITS).startswith("the columns are body, ")

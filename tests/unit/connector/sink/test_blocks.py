@@ -1,0 +1,164 @@
+"""Rows become blocks: of the right size and queue, in order, checked before the first is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
+from pyspark_rocketpy.sink import blocks
+from pyspark_rocketpy.sink.blocks import SIZE_BYTES, BlockForm
+from pyspark_rocketpy.sink.routing import Routes
+from pyspark_rocketpy.sink.rows import Rows
+from pyspark_rocketpy.transport.values import Block, BrokerLimits
+from rocketpy_proto.record import BLANK_BYTES, RecordBlock
+from tests.blocks import bodies_of
+
+MIB = 1 << 20
+LIMITS = BrokerLimits(4 * MIB, 32 * MIB)
+
+
+def rows_of(**columns: pa.Array) -> Rows:
+    return Rows.of(pa.record_batch(columns), tuple(columns), 100, 3)
+
+
+def routes_of(places: Sequence[tuple[str, int]]) -> Routes:
+    """To each row its topic and queue."""
+    topics = sorted({topic for topic, _ in places})
+    codes = [topics.index(topic) for topic, _ in places]
+    return Routes(topics, np.array(codes), np.array([queue_id for _, queue_id in places]))
+
+
+def blocks_of(
+    rows: Rows,
+    block_bytes_max: int = 2 * MIB,
+    limits: BrokerLimits = LIMITS,
+    places: Sequence[tuple[str, int]] | None = None,
+) -> list[Block]:
+    form = BlockForm.within(limits, block_bytes_max, origin=None)
+    return list(form.blocks(rows, routes_of(places or [("T", 1)] * len(rows))))
+
+
+def all_bodies(blocks: Iterable[Block]) -> list[bytes]:
+    return [body for block in blocks for body in bodies_of(block.records, block.record_sizes)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("TU"), st.integers(0, 2), st.sampled_from([0, 10, 300, 5_000])),
+        min_size=1,
+        max_size=60,
+    ),
+    st.sampled_from([1_000, 10_000]),
+    st.sampled_from([1, 4_000, 1 << 20]),
+)
+def test_rows_of_many_queues_keep_their_order_within_each(
+    rows: list[tuple[str, int, int]], block_bytes_max: int, encoded_bytes: int
+) -> None:
+    """However they are cut for encoding, sorted, and cut into blocks."""
+    bodies = [b"%d" % number * (1 + size // 3) for number, (_, _, size) in enumerate(rows)]
+    places = [(topic, queue_id) for topic, queue_id, _ in rows]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "ENCODED_BYTES", encoded_bytes)
+        made = blocks_of(rows_of(body=pa.array(bodies)), block_bytes_max, places=places)
+    for place in set(places):
+        wanted = [body for body, one in zip(bodies, places, strict=True) if one == place]
+        of_place = [block for block in made if (block.topic, block.queue_id) == place]
+        assert all_bodies(of_place) == wanted
+    assert len(all_bodies(made)) == len(rows)
+    for block in made:
+        parsed = RecordBlock.parse(
+            block.records, np.frombuffer(block.record_sizes, ">i4").astype(np.int32)
+        )
+        parsed.verify_body_crc()
+        assert parsed.single_topic() == block.topic
+        assert set(parsed.header["queue_id"].tolist()) == {block.queue_id}
+
+
+def test_rows_that_stand_together_make_one_block_a_queue() -> None:
+    places = [("T", number % 5) for number in range(1_000)]
+    made = blocks_of(rows_of(body=pa.array([b"x"] * 1_000)), places=places)
+    assert sorted(block.queue_id for block in made) == list(range(5))
+
+
+@given(st.lists(st.sampled_from([0, 10, 300, 5_000, 40_000]), min_size=1, max_size=40))
+def test_skewed_bodies_make_blocks_within_the_limit(sizes: list[int]) -> None:
+    bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
+    made = blocks_of(rows_of(body=pa.array(bodies, pa.binary())), 10_000)
+    assert all_bodies(made) == bodies
+    for block in made:
+        count = len(block.record_sizes) // SIZE_BYTES
+        assert count == 1 or len(block.records) + len(block.record_sizes) <= 10_000
+
+
+def test_skewed_properties_make_blocks_within_the_limit() -> None:
+    maps = [[("p", "x" * (9_000 if number % 10 == 0 else 1))] for number in range(100)]
+    rows = rows_of(
+        body=pa.array([b"x"] * 100),
+        properties=pa.array(maps, pa.map_(pa.string(), pa.string())),
+    )
+    made = blocks_of(rows, 20_000)
+    assert len(all_bodies(made)) == 100
+    assert max(len(block.records) for block in made) <= 20_000
+
+
+@pytest.mark.parametrize(
+    "limits", [BrokerLimits(4 * MIB, 5_000), BrokerLimits(4 * MIB, 32 * MIB, 5_000)]
+)
+def test_blocks_never_exceed_a_request_or_a_segment(limits: BrokerLimits) -> None:
+    made = blocks_of(rows_of(body=pa.array([bytes(1_000)] * 50)), 1 * MIB, limits)
+    sizes = [len(block.records) + len(block.record_sizes) for block in made]
+    assert max(sizes) <= 5_000
+    assert len(made) < 25
+
+
+@pytest.mark.parametrize(
+    "limits", [BrokerLimits(4 * MIB, 2_000), BrokerLimits(4 * MIB, 32 * MIB, 2_000)]
+)
+def test_a_message_that_has_no_room_is_named(limits: BrokerLimits) -> None:
+    rows = rows_of(body=pa.array([b"a", bytes(3_000)]), tags=pa.array([None, "blue"]))
+    with pytest.raises(OversizeMessageError, match=r"row 101 of partition 3 \(tags 'blue'\)"):
+        blocks_of(rows, limits=limits)
+
+
+def test_the_largest_message_fills_a_segment_but_for_its_end() -> None:
+    (alone,) = blocks_of(rows_of(body=pa.array([bytes(3_000)])))
+    limits = BrokerLimits(4 * MIB, 32 * MIB, len(alone.records) + BLANK_BYTES)
+    assert len(blocks_of(rows_of(body=pa.array([bytes(3_000)])), limits=limits)) == 1
+    with pytest.raises(OversizeMessageError):
+        blocks_of(rows_of(body=pa.array([bytes(3_001)])), limits=limits)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"tags": ["fine", "a\x02b"]}, "column tags .* row 101 .*separator"),
+        ({"keys": ["fine", "a\x01b"]}, "column keys .* row 101 .*separator"),
+        ({"messageGroup": ["fine", "a\x01b"]}, "column messageGroup .* row 101 .*separator"),
+        ({"properties": [None, [("", "x")]]}, "column properties .* row 101 .*is empty"),
+        ({"properties": [None, [("a\x01", "x")]]}, "column properties .* row 101 .*separator"),
+        ({"properties": [None, [("a", "x" * 40_000)]]}, "column properties .* row 101 .*32767"),
+    ],
+)
+def test_what_cannot_be_encoded_is_named_by_column_and_row(
+    columns: dict[str, list[object]], words: str
+) -> None:
+    kinds = {"properties": pa.map_(pa.string(), pa.string())}
+    arrays = {name: pa.array(values, kinds.get(name)) for name, values in columns.items()}
+    with pytest.raises(ColumnError, match=words):
+        blocks_of(rows_of(body=pa.array([b"a", b"b"]), **arrays))
+
+
+def test_the_last_row_is_checked_before_the_first_block_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blocks, "ENCODED_BYTES", 1)
+    rows = rows_of(body=pa.array([b"a", b"b", b"c"]), tags=pa.array(["fine", "fine", "a\x01b"]))
+    form = BlockForm.within(LIMITS, 2 * MIB, origin=None)
+    with pytest.raises(ColumnError, match=r"column tags .* row 102"):
+        next(form.blocks(rows, routes_of([("T", 1)] * 3)))

@@ -1,0 +1,162 @@
+"""What Spark's filters make of a batch's ranges: fewer rows, and never one too few."""
+
+from __future__ import annotations
+
+import datetime as dt
+import operator
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+
+from pyspark_rocketpy.offsets import Positions, QueueBounds
+from pyspark_rocketpy.source.pushdown import Narrowing
+from pyspark_rocketpy.transport.values import QueueTime
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+# Store times in ms of the messages of each queue; queue 1 has lost its first three.
+TIMES = {0: [10, 10, 20, 30, 30], 1: [10, 15, 20, 25, 30, 35, 40]}
+MINIMUM = {0: 0, 1: 3}
+BOUNDS = {"T": {i: QueueBounds(MINIMUM[i], len(times), -1) for i, times in TIMES.items()}}
+BEGIN: Positions = {"T": MINIMUM}
+END: Positions = {"T": {0: 5, 1: 6}}
+COMPARISONS: dict[type[Any], Callable[[Any, Any], bool]] = {
+    EqualTo: operator.eq,
+    GreaterThan: operator.gt,
+    GreaterThanOrEqual: operator.ge,
+    LessThan: operator.lt,
+    LessThanOrEqual: operator.le,
+    In: lambda value, values: value in values,
+}
+
+
+def search(times: Sequence[QueueTime]) -> list[int | None]:
+    """As a broker answers."""
+    found = []
+    for one in times:
+        assert one.timestamp_ms >= 0
+        stored, low = TIMES[one.queue_id], MINIMUM[one.queue_id]
+        offset = bisect_left(stored, one.timestamp_ms, low)
+        found.append(offset if offset < len(stored) else None)
+    return found
+
+
+def rows(begin: Positions, end: Positions) -> list[dict[str, Any]]:
+    """The messages of ranges, as far as filters look at them."""
+    return [
+        {
+            "queueId": i,
+            "queueOffset": offset,
+            "storeTimestamp": EPOCH + dt.timedelta(milliseconds=TIMES[i][offset]),
+        }
+        for i in TIMES
+        for offset in range(begin["T"][i], end["T"][i])
+    ]
+
+
+def passes(row: dict[str, Any], one: Any) -> bool:
+    """Whether Spark lets a row pass a comparison."""
+    return COMPARISONS[type(one)](row[one.attribute[0]], one.value)
+
+
+def passing(found: list[dict[str, Any]], filters: list[Filter]) -> list[dict[str, Any]]:
+    """The rows that pass all filters."""
+    return [row for row in found if all(passes(row, one) for one in filters)]
+
+
+def narrowed(*filters: Filter) -> tuple[Positions, Positions]:
+    """The ranges that are left."""
+    return Narrowing.of(filters).applied(BEGIN, END, BOUNDS, search)
+
+
+moments = st.integers(-2_000, 45_000).map(lambda us: EPOCH + dt.timedelta(microseconds=us))
+values = {
+    "queueId": st.integers(0, 2),
+    "queueOffset": st.integers(-1, 8),
+    "storeTimestamp": moments,
+}
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> Filter:
+    """Any filter on a column that ranges depend on."""
+    column = draw(st.sampled_from(sorted(values)))
+    kind = draw(st.sampled_from(list(COMPARISONS)))
+    one = values[column]
+    value = draw(st.lists(one, max_size=3).map(tuple) if kind is In else one)
+    return kind((column,), value)  # type: ignore[no-any-return]
+
+
+@given(st.lists(comparisons(), max_size=4))
+def test_no_row_that_passes_is_left_out(filters: list[Filter]) -> None:
+    wanted = passing(rows(BEGIN, END), filters)
+    begin, end = narrowed(*filters)
+    assert passing(rows(begin, end), filters) == wanted
+    for i in TIMES:
+        assert BEGIN["T"][i] <= begin["T"][i] <= end["T"][i] <= END["T"][i]
+
+
+@given(comparisons())
+def test_ranges_and_times_are_as_narrow_as_one_filter_lets_them(one: Filter) -> None:
+    begin, end = narrowed(one)
+    if one.attribute != ("queueId",) and not isinstance(one, In):  # type: ignore[attr-defined]
+        assert rows(begin, end) == passing(rows(BEGIN, END), [one])
+
+
+def test_k05_a_row_has_every_key_of_an_array_that_it_equals() -> None:
+    two = Narrowing.of([EqualTo(("keys",), ["b", "", "a", None]), EqualNullSafe(("keys",), ["c"])])
+    assert two.keys == {"a", "b", "c"}
+    assert Narrowing.of([EqualTo(("keys",), [])]).keys == set()
+    assert Narrowing.of([In(("keys",), (["a"], ["b"]))]).keys == set()
+
+
+def test_queues_are_left_out() -> None:
+    assert narrowed(EqualTo(("queueId",), 1)) == ({"T": {0: 0, 1: 3}}, {"T": {0: 0, 1: 6}})
+    assert narrowed(In(("queueId",), (0, None)))[1] == {"T": {0: 5, 1: 3}}
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        IsNotNull(("queueOffset",)),
+        Not(EqualTo(("queueId",), 1)),
+        EqualNullSafe(("tags",), None),
+        EqualTo(("properties", "queueId"), 7),
+        EqualTo(("body",), b"x"),
+    ],
+)
+def test_other_filters_are_left_to_spark(one: Filter) -> None:
+    assert Narrowing.of([one]) == Narrowing()
+
+
+def test_s5_what_is_gone_is_still_missed_where_it_may_have_passed() -> None:
+    lost: Positions = {"T": {0: 0, 1: 1}}
+    young = GreaterThanOrEqual(("storeTimestamp",), EPOCH + dt.timedelta(milliseconds=15))
+    begin, _ = Narrowing.of([young]).applied(lost, END, BOUNDS, search)
+    assert begin == {"T": {0: 2, 1: 1}}
+    behind = GreaterThan(("queueOffset",), 3)
+    begin, _ = Narrowing.of([behind]).applied(lost, END, BOUNDS, search)
+    assert begin == {"T": {0: 4, 1: 4}}
+
+
+def test_c03_tags_of_filters_and_of_the_option_are_both_asked_for() -> None:
+    two = Narrowing.of([In(("tags",), ("a", "b", None)), In(("tags",), ("b", "c"))])
+    assert two.tags_of(None) == ("b",)
+    assert Narrowing.of([In(("tags",), ("a", "b"))]).tags_of(("b", "c")) == ("b",)
+    assert Narrowing.of([EqualTo(("tags",), "a")]).tags_of(("b",)) == ()
+    assert Narrowing().tags_of(("b",)) == ("b",)

@@ -1,0 +1,27 @@
+"""Each transport in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
+from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
+from pyspark_rocketpy.transport.values import RetryPolicy
+from rocketpy_broker import LocalBroker
+from tests.unit.connector.transport.contract import Setup
+from tests.unit.connector.transport.scripted import MemoryBroker, ScriptedTransport
+
+
+@pytest.fixture(params=["grpc_v1", "scripted"])
+def setup(request: pytest.FixtureRequest) -> Iterator[Setup]:
+    """Each transport in turn."""
+    if request.param == "scripted":
+        broker = MemoryBroker()
+        yield Setup(ScriptedTransport(broker), broker.create_topic)
+        return
+    local: LocalBroker = request.getfixturevalue("rocketpy_broker")
+    client = ClientConfig((local.endpoint,), 10_000)
+    yield Setup(GrpcTransport(client, RetryPolicy(3, 10)), local.create_topic)
+    forget_client(client)

@@ -1,0 +1,107 @@
+"""The suite that every transport passes: the transports, and what its tests do with them.
+
+The tests are in `test_contract.py` and, for batches, in `test_contract_batches.py`; the fixture
+`setup` gives them each transport in turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.interface import SinkTransport, SourceTransport
+from pyspark_rocketpy.transport.values import (
+    Attempt,
+    BatchJob,
+    BatchName,
+    Block,
+    CommittedBatch,
+    PullOptions,
+    Subscription,
+)
+from tests.blocks import bodies_of, wire_block
+
+OPTIONS = PullOptions("group", 1 << 20, fail_on_data_loss=True)
+_numbers = itertools.count(1)
+
+
+class Transport(SourceTransport, SinkTransport, Protocol):
+    """Both halves, as each of ours has them."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A transport, and a way to make topics at its broker."""
+
+    transport: Transport
+    create_topic: Callable[[str, int], object]
+
+    def topic(self, queues: int = 2) -> str:
+        """A new topic."""
+        name = f"contract-{next(_numbers)}"
+        self.create_topic(name, queues)
+        return name
+
+    def send(self, topic: str, *bodies: bytes, queue_id: int = 0, tags: str | None = None) -> None:
+        """Messages that show at once; each body is its key, too."""
+        assert self.write(None, block(topic, bodies, queue_id, tags)) == b""
+
+    def write(self, attempt: Attempt | None, *blocks: Block) -> bytes:
+        """The blocks of one task; its part of the commit."""
+        writer = self.transport.block_writer(attempt)
+        try:
+            for one in blocks:
+                writer.send(one)
+            return writer.finish()
+        finally:
+            writer.close()
+
+    def bodies(
+        self, topic: str, queue_id: int = 0, begin: int = 0, options: PullOptions = OPTIONS
+    ) -> list[bytes]:
+        """Everything of a queue from `begin` on."""
+        end = self.end(topic, queue_id)
+        return pulled(self.transport, QueueRange(topic, queue_id, begin, end), options)
+
+    def end(self, topic: str, queue_id: int = 0) -> int:
+        """Where a queue ends."""
+        queries = self.transport.offset_queries()
+        return queries.bounds(Subscription((topic,), None, ""))[topic][queue_id].max_offset
+
+    def stage(self, job: BatchJob, topic: str, *bodies: bytes, task: int = 0) -> bytes:
+        """A task of a job, with one block for these bodies; its part of the commit."""
+        blocks = [block(topic, bodies)] if bodies else []
+        return self.write(attempt(job, task), *blocks)
+
+    def commit(self, job: BatchJob, *parts: bytes) -> CommittedBatch:
+        """The commit of a job's batch, from these parts."""
+        return self.transport.commit_batch(parts, job.batch.batch_id)
+
+
+def job_for(topic: str, batch_id: int, token: int = 1) -> BatchJob:
+    """A job of the topic's own writer."""
+    return BatchJob(BatchName(f"writer of {topic}", batch_id), token)
+
+
+def attempt(job: BatchJob, task: int = 0) -> Attempt:
+    """A new attempt at a task."""
+    return Attempt(job, task, next(_numbers))
+
+
+def block(topic: str, bodies: Sequence[bytes], queue_id: int = 0, tags: str | None = None) -> Block:
+    wire = wire_block(topic, bodies, tags=tags, keys=[body.decode() for body in bodies])
+    return Block(topic, queue_id, wire.record_sizes, wire.records)
+
+
+def pulled(transport: SourceTransport, part: QueueRange, options: PullOptions) -> list[bytes]:
+    """The bodies of a range, whose pieces are seen to join."""
+    found, offset = [], part.begin
+    for piece in transport.pull(part, options):
+        assert piece.begin == offset
+        offset = piece.end
+        found += bodies_of(bytes(piece.records), piece.sizes)
+    assert offset <= part.end
+    return found

@@ -1,0 +1,348 @@
+"""A transport without a network: a broker in memory that a test fills and that fails as scripted.
+
+It may fail any call, as often as `faults` says. It never loses, doubles or reorders what it has
+stored or staged, and never answers in part. Staging goes with its batch, with an abort, and with a
+newer job; never by time. Pickled, it stays the same broker of this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pickle
+import re
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pyspark_rocketpy.errors import (
+    BrokerError,
+    CommitError,
+    ConnectionFailedError,
+    DataLossError,
+    loss_advice,
+)
+from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
+from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.transport.values import (
+    Attempt,
+    BatchJob,
+    Block,
+    BrokerLimits,
+    CommittedBatch,
+    PullOptions,
+    QueueTime,
+    Subscription,
+)
+from rocketpy_proto.record import Host, RecordBlock, decode_record, java_hash
+
+# A record's size, which travels beside it.
+SIZE_BYTES = 4
+STORE_HOST = Host.parse("127.0.0.1:10911")
+_brokers: dict[int, MemoryBroker] = {}
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Message:
+    """A stored record, its time in ms, and what is looked for in it."""
+
+    record: bytes
+    stored_ms: int
+    tags_code: int
+    keys: frozenset[str]
+
+
+@dataclass(frozen=True)
+class StagedTask:
+    """What a task returns to the driver, pickled."""
+
+    attempt: Attempt
+    block_count: int
+
+
+@dataclass(frozen=True)
+class LastBatch:
+    """A writer's last committed batch, and how many messages it showed."""
+
+    job: BatchJob
+    record_count: int
+
+
+@dataclass
+class MemoryBroker:
+    """The broker behind one or more transports; `now_ms` moves as the test says."""
+
+    topics: dict[str, list[list[Message]]] = field(default_factory=dict)
+    committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    staged: dict[BatchJob, dict[Attempt, list[Block]]] = field(default_factory=dict)
+    put_away: set[BatchJob] = field(default_factory=set)
+    last_batches: dict[str, LastBatch] = field(default_factory=dict)
+    faults: list[Exception] = field(default_factory=list)
+    now_ms: int = 1_700_000_000_000
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def create_topic(self, topic: str, queues: int) -> None:
+        """An empty topic."""
+        self.topics[topic] = [[] for _ in range(queues)]
+
+    def store(self, block: Block) -> None:
+        """Append the records of a block to its queue."""
+        queue = self.queue(block.topic, block.queue_id)
+        sizes = np.frombuffer(block.record_sizes, ">i4").astype(np.int32)
+        parsed = RecordBlock.parse(bytearray(block.records), sizes)
+        parsed.patch_stored(
+            queue_offset_first=len(queue),
+            physical_offset_first=0,
+            store_timestamp_ms=self.now_ms,
+            store_host=STORE_HOST,
+            queue_id=block.queue_id,
+        )
+        ends = np.cumsum(sizes).tolist()
+        with self.changed:
+            for begin, end in itertools.pairwise([0, *ends]):
+                data = parsed.data[begin:end].tobytes()
+                properties = decode_record(data, 0).record.properties
+                code = java_hash(properties.get("TAGS", ""))
+                keys = frozenset(properties.get("KEYS", "").split())
+                queue.append(Message(data, self.now_ms, code, keys))
+            self.changed.notify_all()
+
+    def queue(self, topic: str, queue_id: int) -> list[Message]:
+        """Raises BrokerError."""
+        if topic not in self.topics or queue_id >= len(self.topics[topic]):
+            raise BrokerError(f"topic {topic!r} has no queue {queue_id} (response code 17)")
+        return self.topics[topic][queue_id]
+
+    def is_committed(self, job: BatchJob) -> bool:
+        """Whether the writer has committed this batch or a later one."""
+        last = self.last_batches.get(job.batch.writer_id)
+        return last is not None and last.job.batch.batch_id >= job.batch.batch_id
+
+    def attempts(self, job: BatchJob) -> dict[Attempt, list[Block]]:
+        """What a job has staged. Raises BrokerError for one that was put away.
+
+        A job that is new here puts away the writer's others, but for those of later batches.
+        """
+        if job in self.put_away:
+            raise BrokerError(f"what {job} staged was removed (response code 13)")
+        if job not in self.staged:
+            for other in self._up_to(job):
+                self.remove(other)
+        return self.staged.setdefault(job, {})
+
+    def _up_to(self, job: BatchJob) -> list[BatchJob]:
+        writer_id, batch_id = job.batch.writer_id, job.batch.batch_id
+        return [
+            other
+            for other in self.staged
+            if other.batch.writer_id == writer_id and other.batch.batch_id <= batch_id
+        ]
+
+    def remove(self, job: BatchJob) -> None:
+        """Put a job away, with all that it has staged."""
+        self.staged.pop(job, None)
+        self.put_away.add(job)
+
+    def commit(self, job: BatchJob, tasks: Sequence[StagedTask]) -> None:
+        """Show a job's batch. Raises BrokerError for attempts that are not there as named."""
+        attempts, blocks = self.attempts(job), list[Block]()
+        for task in tasks:
+            found = attempts.get(task.attempt, [])
+            if len(found) != task.block_count:
+                raise BrokerError(f"{task} has {len(found)} blocks here (response code 13)")
+            blocks += found
+        for block in blocks:
+            self.store(block)
+        count = sum(len(block.record_sizes) // SIZE_BYTES for block in blocks)
+        self.last_batches[job.batch.writer_id] = LastBatch(job, count)
+        for other in self._up_to(job):
+            self.remove(other)
+
+    def enter(self) -> None:
+        """Fail the call if the script says so."""
+        if self.faults:
+            raise self.faults.pop(0)
+
+
+class ScriptedTransport:
+    """See SourceTransport and SinkTransport."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._number = next(_numbers)
+        _brokers[self._number] = broker
+
+    @property
+    def broker(self) -> MemoryBroker:
+        """Whom it talks to; found by number, so that a pickled copy finds it, too."""
+        return _brokers[self._number]
+
+    def offset_queries(self) -> ScriptedOffsetQueries:
+        return ScriptedOffsetQueries(self.broker)
+
+    def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
+        offset, found = part.begin, 0
+        while offset < part.end:
+            self.broker.enter()
+            queue = self.broker.queue(part.topic, part.queue_id)
+            if offset >= len(queue):
+                if options.fail_on_data_loss:
+                    raise DataLossError(f"{part.rest(offset)} are gone; {loss_advice()}")
+                return
+            # Pieces of odd lengths, so that nobody relies on theirs.
+            end = min(part.end, len(queue), offset + 1 + found % 3)
+            wanted = [
+                message
+                for message in queue[offset:end]
+                if not options.tags_codes or message.tags_code in options.tags_codes
+            ]
+            records = memoryview(b"".join(message.record for message in wanted))
+            sizes = np.array([len(message.record) for message in wanted], np.int32)
+            yield Piece(offset, end, records, sizes)
+            offset, found = end, found + 1
+
+    def limits(self) -> BrokerLimits:
+        self.broker.enter()
+        return BrokerLimits(4 << 20, 32 << 20, 1 << 30)
+
+    def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
+        self.broker.enter()
+        for topic in topics:
+            self.broker.queue(topic, 0)
+        return {topic: len(self.broker.topics[topic]) for topic in topics}
+
+    def block_writer(self, attempt: Attempt | None) -> ScriptedBlockWriter:
+        return ScriptedBlockWriter(self.broker, attempt)
+
+    def commit_batch(self, parts: Sequence[bytes], batch_id: int) -> CommittedBatch:
+        self.broker.enter()
+        tasks: list[StagedTask] = [pickle.loads(part) for part in parts]
+        jobs = {task.attempt.job for task in tasks}
+        if {job.batch.batch_id for job in jobs} != {batch_id} or len(jobs) > 1:
+            raise CommitError(f"batch {batch_id} is to be committed, not {jobs}")
+        (job,) = jobs
+        if not self.broker.is_committed(job):
+            self.broker.commit(job, tasks)
+        last = self.broker.last_batches[job.batch.writer_id]
+        count = last.record_count
+        return CommittedBatch(last.job.batch.batch_id, last.job == job, count, count)
+
+    def abort_batch(self, job: BatchJob) -> None:
+        self.broker.enter()
+        self.broker.remove(job)
+
+
+class ScriptedOffsetQueries:
+    """See OffsetQueries."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    def bounds(
+        self, subscription: Subscription, known: Bounds | None = None, wait_ms_max: int = 0
+    ) -> Bounds:
+        self._broker.enter()
+        with self._broker.changed:
+            if wait_ms_max:
+                self._broker.changed.wait_for(
+                    lambda: self._bounds(subscription) != known, wait_ms_max / 1000
+                )
+            return self._bounds(subscription)
+
+    def _bounds(self, subscription: Subscription) -> Bounds:
+        pattern, group = subscription.topic_pattern, subscription.consumer_group
+        return {
+            topic: {
+                i: QueueBounds(0, len(queue), self._broker.committed.get((group, topic, i), -1))
+                for i, queue in enumerate(queues)
+            }
+            for topic, queues in self._broker.topics.items()
+            if topic in subscription.topics or (pattern and re.fullmatch(pattern, topic))
+        }
+
+    def search(self, times: Sequence[QueueTime]) -> list[int | None]:
+        self._broker.enter()
+        found: list[int | None] = []
+        for time in times:
+            queue = self._broker.queue(time.topic, time.queue_id)
+            late = (i for i, message in enumerate(queue) if message.stored_ms >= time.timestamp_ms)
+            found.append(next(late, None))
+        return found
+
+    def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
+        self._broker.enter()
+        share, ends = bytes_max // max(1, len(ranges)), []
+        for number, part in enumerate(ranges):
+            queue = self._broker.queue(part.topic, part.queue_id)
+            end = part.begin + (number == 0)
+            while end < part.end and _bytes(queue[part.begin : end + 1]) <= share:
+                end += 1
+            ends.append(min(end, part.end))
+        return ends
+
+    def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
+        self._broker.enter()
+        return [
+            QueueRange(part.topic, part.queue_id, offset, offset + 1)
+            for part in ranges
+            for offset, message in enumerate(self._broker.queue(part.topic, part.queue_id))
+            if part.begin <= offset < part.end and message.keys.intersection(keys)
+        ]
+
+    def broker_name(self) -> str:
+        self._broker.enter()
+        return "broker-a"
+
+    def commit(self, group: str, positions: Positions) -> None:
+        self._broker.enter()
+        for topic, queues in positions.items():
+            for queue_id, offset in queues.items():
+                self._broker.committed[group, topic, queue_id] = offset
+
+
+class ScriptedBlockWriter:
+    """See BlockWriter."""
+
+    def __init__(self, broker: MemoryBroker, attempt: Attempt | None) -> None:
+        self._broker = broker
+        self._attempt = attempt
+        self._block_count = 0
+        # The broker hears of the job; the next send tells if it refuses it.
+        with contextlib.suppress(BrokerError):
+            self._staged()
+
+    def _staged(self) -> list[Block]:
+        """Where blocks go to; nowhere if the batch is committed. Raises BrokerError."""
+        if self._attempt is None or self._broker.is_committed(self._attempt.job):
+            return []
+        return self._broker.attempts(self._attempt.job).setdefault(self._attempt, [])
+
+    def send(self, block: Block) -> None:
+        self._broker.enter()
+        self._broker.queue(block.topic, block.queue_id)
+        if self._attempt is None:
+            self._broker.store(block)
+        else:
+            self._staged().append(block)
+            self._block_count += 1
+
+    def finish(self) -> bytes:
+        self._broker.enter()
+        self._staged()
+        if self._attempt is None:
+            return b""
+        return pickle.dumps(StagedTask(self._attempt, self._block_count))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _bytes(messages: Sequence[Message]) -> int:
+    return sum(len(message.record) for message in messages)
+
+
+def away() -> ConnectionFailedError:
+    """A fault for the script: nobody answers."""
+    return ConnectionFailedError("the script says so")

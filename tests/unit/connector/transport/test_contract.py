@@ -1,0 +1,153 @@
+"""What source and sink rely on, whatever the transport: each one passes this suite."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+
+import pytest
+
+from pyspark_rocketpy.errors import BrokerError, DataLossError
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.values import PullOptions, QueueTime, Subscription
+from rocketpy_proto.record import RecordBlock, decode_record, java_hash
+from tests.unit.connector.transport.contract import OPTIONS, Setup, block, pulled
+
+
+def test_bounds_tell_of_every_queue_of_the_topics_that_exist(setup: Setup) -> None:
+    topic = setup.topic(queues=3)
+    setup.send(topic, b"a", b"b", queue_id=1)
+    queries = setup.transport.offset_queries()
+    bounds = queries.bounds(Subscription((topic, "missing"), None, "g"))
+    assert list(bounds) == [topic]
+    queues = bounds[topic]
+    assert [(queues[i].min_offset, queues[i].max_offset) for i in range(3)] == [
+        (0, 0),
+        (0, 2),
+        (0, 0),
+    ]
+    assert {queue.committed_offset for queue in queues.values()} == {-1}
+
+
+def test_a_pattern_stands_for_whole_names(setup: Setup) -> None:
+    topic = setup.topic()
+    setup.create_topic(f"{topic}-more", 1)
+    bounds = setup.transport.offset_queries().bounds(Subscription((), f"{topic}-m.*", "g"))
+    assert list(bounds) == [f"{topic}-more"]
+
+
+def test_progress_that_is_committed_shows_in_the_bounds_of_its_group(setup: Setup) -> None:
+    topic = setup.topic()
+    setup.send(topic, b"a", b"b")
+    queries = setup.transport.offset_queries()
+    queries.commit("mine", {topic: {0: 1}})
+    for group, offset in (("mine", 1), ("other", -1)):
+        bounds = queries.bounds(Subscription((topic,), None, group))
+        assert bounds[topic][0].committed_offset == offset
+
+
+def test_bounds_that_are_known_wait_for_a_message(setup: Setup) -> None:
+    topic = setup.topic()
+    queries = setup.transport.offset_queries()
+    subscription = Subscription((topic,), None, "g")
+    known = queries.bounds(subscription)
+    assert queries.bounds(subscription, known, 50) == known
+    sender = threading.Timer(0.2, setup.send, [topic, b"a"])
+    sender.start()
+    try:
+        assert queries.bounds(subscription, known, 20_000)[topic][0].max_offset == 1
+    finally:
+        sender.join()
+
+
+def test_blocks_show_in_the_order_of_their_sends(setup: Setup) -> None:
+    topic = setup.topic()
+    setup.write(None, *(block(topic, [b"%d" % number]) for number in range(30)))
+    assert setup.bodies(topic) == [b"%d" % number for number in range(30)]
+    assert setup.bodies(topic, queue_id=1) == []
+
+
+def test_a_pull_gives_the_range_that_it_is_asked_for(setup: Setup) -> None:
+    topic = setup.topic()
+    setup.send(topic, *(b"%d" % number for number in range(10)))
+    part = QueueRange(topic, 0, 3, 8)
+    assert pulled(setup.transport, part, OPTIONS) == [b"3", b"4", b"5", b"6", b"7"]
+    offsets = [
+        offset
+        for piece in setup.transport.pull(part, OPTIONS)
+        for offset in RecordBlock.parse(piece.records, piece.sizes).header["queue_offset"].tolist()
+    ]
+    assert offsets == [3, 4, 5, 6, 7]
+
+
+def test_messages_that_are_gone_fail_a_pull_or_are_passed_over(setup: Setup) -> None:
+    topic = setup.topic()
+    setup.send(topic, b"a", b"b")
+    part = QueueRange(topic, 0, 0, 5)
+    with pytest.raises(DataLossError, match=r"offsets \[2, 5\) of queue 0"):
+        pulled(setup.transport, part, OPTIONS)
+    options = PullOptions("group", 1 << 20, fail_on_data_loss=False)
+    assert pulled(setup.transport, part, options) == [b"a", b"b"]
+
+
+def test_tags_codes_leave_out_other_messages(setup: Setup) -> None:
+    topic = setup.topic()
+    for number, tags in enumerate(["A", "B", "A", None]):
+        setup.send(topic, b"%d" % number, tags=tags)
+    options = PullOptions("group", 1 << 20, fail_on_data_loss=True, tags_codes=(java_hash("A"),))
+    assert setup.bodies(topic, options=options) == [b"0", b"2"]
+
+
+def test_a_topic_that_is_not_there_is_the_broker_s_error(setup: Setup) -> None:
+    with pytest.raises(BrokerError, match="missing"):
+        list(setup.transport.pull(QueueRange("missing", 0, 0, 1), OPTIONS))
+    with pytest.raises(BrokerError, match="missing"):
+        setup.transport.write_queue_nums(["missing"])
+    with pytest.raises(BrokerError, match="missing"):
+        setup.send("missing", b"a")
+
+
+def test_search_finds_the_first_message_of_a_time(setup: Setup) -> None:
+    topic = setup.topic()
+    setup.send(topic, b"a", b"b")
+    queries = setup.transport.offset_queries()
+    pieces = list(setup.transport.pull(QueueRange(topic, 0, 0, 1), OPTIONS))
+    stored_ms = decode_record(bytes(pieces[0].records), 0).record.store_timestamp_ms
+    asked = [
+        QueueTime(topic, 0, stored_ms),
+        QueueTime(topic, 0, stored_ms + 86_400_000),
+        QueueTime(topic, 1, 0),
+    ]
+    assert queries.search(asked) == [0, None, None]
+    assert queries.search([]) == []
+
+
+def test_ranges_are_cut_to_bytes_but_never_to_nothing(setup: Setup) -> None:
+    topic = setup.topic()
+    setup.send(topic, *[bytes([97]) * 1_000] * 10)
+    queries = setup.transport.offset_queries()
+    whole = QueueRange(topic, 0, 0, 10)
+    assert queries.limit_bytes([whole], 1 << 20) == [10]
+    [end] = queries.limit_bytes([whole], 5_000)
+    assert 2 <= end <= 5
+    assert queries.limit_bytes([whole], 1) == [1]
+
+
+def test_messages_with_a_key_lie_in_the_ranges_that_are_found(setup: Setup) -> None:
+    topic = setup.topic()
+    setup.send(topic, *(b"k%d" % number for number in range(20)))
+    found = setup.transport.offset_queries().find_keys([QueueRange(topic, 0, 2, 18)], ["k7", "k1"])
+    offsets = {offset for part in found for offset in range(part.begin, part.end)}
+    assert {(part.topic, part.queue_id) for part in found} == {(topic, 0)}
+    assert 7 in offsets
+    assert offsets <= set(range(2, 18))
+
+
+def test_a_pickled_transport_reaches_the_same_broker(setup: Setup) -> None:
+    topic = setup.topic(queues=5)
+    copy = pickle.loads(pickle.dumps(setup.transport))
+    assert copy.write_queue_nums([topic]) == {topic: 5}
+    assert copy.limits() == setup.transport.limits()
+    limits = copy.limits()
+    assert min(limits.body_bytes_max, limits.request_bytes_max, limits.segment_bytes) > 0
+    assert copy.offset_queries().broker_name() == setup.transport.offset_queries().broker_name()

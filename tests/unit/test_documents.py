@@ -1,0 +1,97 @@
+"""The documents say what the code does: their tables are the code's, what they name is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.report import markdown
+from pyspark_rocketpy.options.parsing import SINK_OPTIONS, SOURCE_OPTIONS
+from pyspark_rocketpy.options.specs import option_table
+from pyspark_rocketpy.sink.columns import sink_column_table
+from pyspark_rocketpy.source.columns import column_table
+from tests.documents import DOCUMENTS, TOP, blocks
+
+ROOMS = {
+    "broker_emulator/rocketpy_broker/services": r"services/: ([a-z_, ]+)",
+    "broker_emulator/rocketpy_broker/store": r"store/: ([a-z_, ]+)",
+}
+README_LINES_MAX = 150
+# Languages of fences that are no programs.
+DATA = {"json", "mermaid", "text", "yaml", "toml"}
+
+
+def read(path: str) -> str:
+    return (TOP / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "table"),
+    [
+        ("performance", "figures", markdown(json.loads(read("benchmarks/results.json")))),
+        ("source", "source options", option_table(SOURCE_OPTIONS)),
+        ("sink", "sink options", option_table(SINK_OPTIONS)),
+        ("source", "source columns", column_table()),
+        ("sink", "sink columns", sink_column_table()),
+    ],
+)
+def test_a_table_of_a_document_is_the_codes(path: str, name: str, table: str) -> None:
+    text = read(f"docs/{path}.md")
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    found = text[text.index(begin) + len(begin) : text.index(end)].strip()
+    assert found == table, f"put this between the marks of {name}:\n{table}"
+
+
+def test_every_promise_names_tests_that_are_there() -> None:
+    text = read("docs/guarantees.md")
+    table = text[text.index("<!-- promises -->") : text.index("<!-- end of promises -->")]
+    named = re.findall(r"`(test_\w+)`", table)
+    sources = "\n".join(path.read_text("utf-8") for path in (TOP / "tests").rglob("test_*.py"))
+    there = set(re.findall(r"def (test_\w+)\(", sources))
+    assert set(named) - there == set()
+    rows = table.count("\n| ") - 1
+    assert len(named) >= rows > 8
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_a_file_that_a_document_names_exists(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:connector|broker_emulator|proto|tests|docs|docker)/[\w./-]+)`", text)
+    linked = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
+    missing = [path for path in named if not (TOP / path).exists()]
+    missing += [path for path in linked if not (document.parent / path).exists()]
+    assert missing == []
+
+
+def test_the_readme_is_short_and_links_every_page() -> None:
+    readme = read("README.md")
+    assert len(readme.splitlines()) <= README_LINES_MAX
+    pages = {f"docs/{path.name}" for path in (TOP / "docs").glob("*.md")}
+    assert pages - set(re.findall(r"\]\((docs/[\w.]+)\)", readme)) == set()
+
+
+def test_every_program_in_a_document_is_run_or_says_why_not() -> None:
+    silent = [
+        block.name
+        for block in blocks()
+        if block.language not in {"python", "sh", *DATA}
+        or (block.language in {"python", "sh"} and block.reason and len(block.reason) < 15)
+    ]
+    assert silent == [], "name the language, and after `notest:` why nobody runs it"
+
+
+def test_the_way_of_a_message_names_a_file_at_every_step() -> None:
+    steps = [line for line in read("docs/architecture.md").splitlines() if re.match(r"\| \d", line)]
+    assert len(steps) > 25
+    assert [step for step in steps if not re.search(r"\| `[\w/]+\.py` \|$", step)] == []
+
+
+@pytest.mark.parametrize("folder", ROOMS)
+def test_the_picture_shows_every_room(folder: str) -> None:
+    found = re.search(ROOMS[folder], read("docs/architecture.md"))
+    assert found is not None
+    rooms = {path.parent.name for path in (TOP / folder).glob("*/__init__.py")}
+    assert set(found[1].split(", ")) == rooms

@@ -1,0 +1,70 @@
+"""Which broker a notebook gets, and what it leaves behind on one that is not its own."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.local import LocalBrokerError
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+
+
+@pytest.fixture
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The class, as a notebook beside it imports it; no broker is named."""
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.delenv("ROCKETPY_ENDPOINT", raising=False)
+    return importlib.import_module("surroundings").Surroundings
+
+
+def test_a_notebook_has_a_broker_of_its_own(surroundings: Any) -> None:
+    with surroundings({}) as here:
+        broker = here.broker()
+        assert isinstance(broker, LocalBroker)
+        broker.create_topic("own", queues=1)
+        pid = broker.pid
+        assert Path(f"/proc/{pid}").exists()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_environment_names_another_broker(
+    surroundings: Any, rocketpy_broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROCKETPY_ENDPOINT", rocketpy_broker.endpoint)
+    with surroundings({}) as here:
+        broker = here.broker()
+        assert not isinstance(broker, LocalBroker)
+        assert broker.endpoint == rocketpy_broker.endpoint
+        broker.create_topic("of-a-notebook", queues=1)
+        with pytest.raises(LocalBrokerError, match="'of-a-notebook' exists already"):
+            rocketpy_broker.create_topic("of-a-notebook")
+    rocketpy_broker.create_topic("of-a-notebook")
+    rocketpy_broker.delete_topic("of-a-notebook")
+
+
+def test_a_topic_of_somebody_else_stays(
+    surroundings: Any, rocketpy_broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rocketpy_broker.create_topic("precious", queues=1)
+    monkeypatch.setenv("ROCKETPY_ENDPOINT", rocketpy_broker.endpoint)
+    way_out = f"rocketpy topic delete precious --endpoint {rocketpy_broker.endpoint}"
+    with pytest.raises(LocalBrokerError, match=way_out), surroundings({}) as here:
+        here.broker().create_topic("precious")
+    rocketpy_broker.delete_topic("precious")
+
+
+def test_a_broker_that_does_not_answer_is_named(
+    surroundings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+    monkeypatch.setenv("ROCKETPY_ENDPOINT", endpoint)
+    said = f"no broker answers at {endpoint} .UNAVAILABLE.*parameter `endpoint`"
+    with pytest.raises(LocalBrokerError, match=said), surroundings({}) as here:
+        here.broker()
