@@ -17,9 +17,9 @@ from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.store.conftest import STORE_HOST
-from tests.store.messages import QUEUE, numbered, put
+from tests.store.messages import QUEUE, flush_log, numbered, put
 
 
 @pytest.fixture
@@ -135,10 +135,9 @@ def async_store(folder: Path, clock: ManualClock, **sizes: int) -> MessageStore:
     return store
 
 
-async def turns(count: int = 50) -> None:
-    """Let tasks and the flush threads go on."""
-    for _ in range(count):
-        await asyncio.sleep(0.001)
+async def until_asleep(clock: ManualClock) -> None:
+    """Let a loop go on until it waits for its next interval."""
+    await until(lambda: bool(clock._timers))
 
 
 async def test_s07_async_flush_leaves_a_few_pages_alone_but_not_for_long(tmp_path: Path) -> None:
@@ -147,20 +146,20 @@ async def test_s07_async_flush_leaves_a_few_pages_alone_but_not_for_long(tmp_pat
     times = FlushTimes(flush_interval_ms=500, least_bytes=4096, thorough_interval_ms=10_000)
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, times)
     flushing = asyncio.ensure_future(group_commit.run())
-    await turns()
+    await until_asleep(clock)
     clock.advance(500)
-    await turns()
+    await until_asleep(clock)
     put(store, [b"little"])
     for _ in range(19):
         clock.advance(500)
-        await turns(5)
+        await until_asleep(clock)
     assert store.flushed_end == 0
     clock.advance(500)
-    await turns()
+    await until_asleep(clock)
     assert store.flushed_end == store.positions().log_end > 0
     put(store, [bytes(5_000)])
     clock.advance(500)
-    await turns()
+    await until_asleep(clock)
     assert store.flushed_end == store.positions().log_end
     flushing.cancel()
     await asyncio.wait([flushing])
@@ -176,9 +175,9 @@ async def test_s14_the_next_segment_is_ready_before_the_last_one_is_full(tmp_pat
     log = tmp_path / "commitlog"
 
     async def tick() -> list[int]:
-        await turns(5)
+        await until_asleep(clock)
         clock.advance(1_000)
-        await turns()
+        await until_asleep(clock)
         return sorted(int(path.name) for path in log.iterdir())
 
     put(store, numbered(3))
@@ -201,11 +200,12 @@ async def test_s09_each_segment_spares_the_next_start_what_came_before(tmp_path:
     store = async_store(tmp_path, clock, segment_bytes=8192)
     store_files = StoreFiles(store, clock, 1_000)
     flushing = asyncio.ensure_future(store_files.run())
-    await turns(5)
-    for number in range(6):
+    for _ in range(6):
+        await until_asleep(clock)
         put(store, [bytes(3_000)])
+        flush_log(store)
         clock.advance(1_000)
-        await turns(20 + number)
+    await until_asleep(clock)
     end = store.positions().log_end
     flushing.cancel()
     await asyncio.wait([flushing])
