@@ -93,7 +93,7 @@ class Desk:
         )
         flushes = FlushWhenAsked(store, clock, self.flush, FlushTimes())
         appends = AppendService(store, self._topics, flushes, limits)
-        self.staging = StagingService(store, self._topics, appends, self.ledger, clock, config)
+        self.staging = StagingService(store, appends, self.ledger, clock, config)
         rolling = RollForward(store, appends, self.staging, OldKind(store, appends), clock)
         self.batches = BatchService(
             store,

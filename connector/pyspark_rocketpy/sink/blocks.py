@@ -18,7 +18,7 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.sink.routing import Routes
 from pyspark_rocketpy.sink.rows import Rows, cuts
-from pyspark_rocketpy.transport.values import BatchName, Block, BrokerLimits
+from pyspark_rocketpy.transport.values import SIZE_BYTES, BatchName, Block, BrokerLimits
 from rocketpy_proto.record import BLANK_BYTES, BlockColumns, CheckedBlock, UnencodableRecordError
 from rocketpy_proto.unique_keys import born_host, unique_keys
 
@@ -26,8 +26,6 @@ SHARDING_KEY, UNIQ_KEY = "__SHARDINGKEY", "UNIQ_KEY"
 # Where a message comes from, on request: the same for a row that is written again.
 WRITER, BATCH = "rocketpy_writer", "rocketpy_batch"
 PARTITION, SEQUENCE = "rocketpy_partition", "rocketpy_sequence"
-# A record's size, which travels beside it.
-SIZE_BYTES = 4
 # Rows that are encoded together; a record is thought to take so much more than its row in Arrow.
 ENCODED_BYTES = 8 << 20
 RECORD_OVERHEAD_BYTES = 160

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# A record's size, which travels beside it.
+SIZE_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:

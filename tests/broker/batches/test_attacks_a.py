@@ -237,7 +237,6 @@ async def test_s10_a_topic_deleted_before_a_restart_takes_what_was_staged(
         assert await bodies(running) == []
 
 
-@pytest.mark.xfail(strict=True, reason="skipped records of a deleted topic are not counted again")
 async def test_s10_a_topic_deleted_in_the_middle_is_no_loss(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

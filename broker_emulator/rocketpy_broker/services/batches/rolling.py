@@ -13,9 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import logging
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rocketpy_broker.clock import Clock, give_way, resolve
 from rocketpy_broker.errors import StoreClosedError
@@ -44,7 +48,8 @@ class Pending:
     """A decided batch that is on its way.
 
     `passed` records of it have been appended or given up, `stored_count` of them are in the log,
-    which has to be on disk up to `log_end` for them. `hindrance` is what holds it up.
+    which has to be on disk up to `log_end` for them. `gaps` are those before `passed` that a start
+    did not find in the log, as begins and ends. `hindrance` is what holds it up.
     """
 
     def __init__(
@@ -55,9 +60,18 @@ class Pending:
         self.log_end = log_end
         self.passed = 0
         self.stored_count = 0
+        self.gaps: list[tuple[int, int]] = []
         self.hindrance = ""
         self.is_done = False
         self._waiters: set[asyncio.Future[None]] = set()
+
+    def found(self, numbers: NDArray[np.int64]) -> None:
+        """These records of it are in the log, behind those found before; numbers begin with 1."""
+        places = np.concatenate([[self.passed], numbers])
+        before = np.flatnonzero(np.diff(places) > 1)
+        self.gaps += zip(places[before].tolist(), (places[before + 1] - 1).tolist(), strict=True)
+        self.passed = int(places.max())
+        self.stored_count += len(numbers)
 
     async def wait(self, clock: Clock, wait_ms_max: int) -> None:
         """Return when it is done, or when the time is up."""
@@ -112,6 +126,10 @@ class RollForward:
             progress = await self._old_kind.run(pending.decision)
             pending.stored_count, pending.log_end = progress.stored_count, progress.log_end
             return
+        if pending.gaps:
+            count = await self._staging.in_thread(lambda: self._deleted_count(pending), long=True)
+            pending.stored_count += count
+            pending.gaps.clear()
         told_ms = self._clock.monotonic_ms()
         parts = _parts(pending.decision.batch, pending.attempts, pending.passed)
         with contextlib.closing(parts):
@@ -137,7 +155,7 @@ class RollForward:
         await self._appends.room()
         count = len(records.block)
         # What a deletion takes, it takes whether it was appended before or not.
-        if decision.physical_offset >= self._store.deleted_below(records.queue.topic):
+        if not self._is_deleted(decision, records):
             number = first_number(decision.queue_offset, part.before)
             known = Known(records.found, number)
             result = self._store.append(records.queue, records.block, known)
@@ -145,6 +163,25 @@ class RollForward:
         pending.stored_count += count
         pending.passed = part.before + count
         pending.hindrance = ""
+
+    def _is_deleted(self, decision: Decision, records: StagedRecords) -> bool:
+        """Whether the topic has been deleted since the decision."""
+        return decision.physical_offset < self._store.deleted_below(records.queue.topic)
+
+    def _deleted_count(self, pending: Pending) -> int:
+        """How many records in gaps were passed over for a deletion. Blocks."""
+        decision, gaps = pending.decision, np.array(pending.gaps)
+        # How many records in gaps lie before a place: it grows within gaps only.
+        counts = np.cumsum(np.diff(gaps, prepend=gaps[:, :1], axis=1))
+        begin, end = int(gaps[0, 0]), int(gaps[-1, 1])
+        count = 0
+        with contextlib.closing(_parts(decision.batch, pending.attempts, begin)) as parts:
+            for part in itertools.takewhile(lambda part: part.before < end, parts):
+                records = part.records
+                if isinstance(records, StagedRecords) and self._is_deleted(decision, records):
+                    bounds = part.before, part.before + len(records.block)
+                    count += int(np.diff(np.interp(bounds, gaps.ravel(), counts))[0])
+        return count
 
     @staticmethod
     def _tell(pending: Pending) -> None:

@@ -35,7 +35,7 @@ def build(ground: Ground, topics: TopicConfigManager, sending: Sending) -> Batch
         config.writer_idle_ms_max,
         config.single_writer_idle_ms_max,
     )
-    staging = StagingService(store, topics, sending.appends, ledger, clock, config)
+    staging = StagingService(store, sending.appends, ledger, clock, config)
     rolling = RollForward(store, sending.appends, staging, OldKind(store, sending.appends), clock)
     check = CommitCheck(store, topics, staging)
     commits = BatchService(

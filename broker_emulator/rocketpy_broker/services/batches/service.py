@@ -354,8 +354,7 @@ class BatchService:
             for one in pending:
                 own = numbers_of(one.decision.queue_offset, numbers)
                 if len(own):
-                    one.passed = int(own.max())
-                    one.stored_count += len(own)
+                    one.found(own)
             await give_way()
 
 

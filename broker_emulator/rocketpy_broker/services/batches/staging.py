@@ -32,7 +32,6 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.services.batches.jobs import Attempt, Job, JobTable
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.sending.appending import AppendService, checked_block
-from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.blocks import check_fits, tags_and_keys
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
@@ -77,14 +76,12 @@ class StagingService:
     def __init__(
         self,
         store: MessageStore,
-        topics: TopicConfigManager,
         appends: AppendService,
         ledger: BatchLedger,
         clock: Clock,
         config: BrokerConfig,
     ) -> None:
         self._store = store
-        self._topics = topics
         self._appends = appends
         self._ledger = ledger
         self._body_bytes_max = config.limits.body_bytes_max

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rocketpy_broker.clock import Clock, sleep
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.tasks import to_end
 
 logger = logging.getLogger(__name__)
 
@@ -74,15 +75,12 @@ class StoreFiles:
         self, work: Callable[[], None], then: Callable[[], None] = lambda: None
     ) -> None:
         """Run `work`, and after it `then` here. Nobody is let go before, also when cancelled."""
-        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait([running])
-            if running.exception() is None:
-                then()
-            raise
-        then()
+
+        async def both() -> None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            then()
+
+        await to_end(both())
 
     def close(self) -> None:
         """Wait for what is under way, and end the thread."""

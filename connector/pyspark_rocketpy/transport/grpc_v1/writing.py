@@ -11,16 +11,13 @@ from pyspark_rocketpy.errors import CommitError
 from pyspark_rocketpy.transport.grpc_v1.appender import Appender, StreamForm
 from pyspark_rocketpy.transport.grpc_v1.batches import job_of, part_of
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
-from pyspark_rocketpy.transport.values import Attempt, Block, RetryPolicy
+from pyspark_rocketpy.transport.values import SIZE_BYTES, Attempt, Block, RetryPolicy
 from rocketpy_proto.rocketpy.v1.broker_pb2 import (
     AppendRequest,
     AppendResponse,
     StageBlocksRequest,
     StageBlocksResponse,
 )
-
-# A record's size, which travels beside it.
-SIZE_BYTES = 4
 
 
 class GrpcBlockWriter:
