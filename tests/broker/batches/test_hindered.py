@@ -6,56 +6,24 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches.service import RETRY_MS
-from rocketpy_broker.store import message_store
 from rocketpy_broker.store.cleaning import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.log.segment import Segment
-from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
+from rocketpy_broker.store.message_store import NOTHING_NEEDED
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.batches.writer import Job, bodies, staging_files
+from tests.broker.batches.conftest import RoomFor
+from tests.broker.batches.writer import Job, bodies, hindered, staging_files
 from tests.broker.conftest import RunningBroker, StartBroker
 
 COMMITTED, ALREADY = broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED
 IN_PROGRESS, INCOMPLETE = broker_pb2.IN_PROGRESS, broker_pb2.INCOMPLETE
-RoomFor = Callable[[int | None], None]
-
-
-@pytest.fixture
-def room_for(monkeypatch: pytest.MonkeyPatch) -> RoomFor:
-    """Lets the store take so many more appends, or any number; a record is an append."""
-    append = MessageStore.append
-    left: list[int | None] = [None]
-
-    def counted(store: MessageStore, *arguments: object) -> object:
-        if left[0] == 0:
-            raise StoreClosedError("no room")
-        left[0] = left[0] and left[0] - 1
-        return append(store, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(MessageStore, "append", counted)
-    monkeypatch.setattr(message_store, "FRAME_BYTES", 1)
-
-    def give(count: int | None) -> None:
-        left[0] = count
-
-    return give
-
-
-async def hindered(job: Job) -> broker_pb2.BatchResponse:
-    """Commit, and wait until something holds the batch up."""
-    answer = await job.commit(wait_ms_max=0)
-    while answer.outcome == IN_PROGRESS and not answer.hindrance:
-        answer = await job.query(wait_ms_max=0)
-    return answer
 
 
 async def ended(job: Job) -> broker_pb2.BatchResponse:

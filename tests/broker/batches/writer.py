@@ -132,6 +132,14 @@ class Task:
         return answer
 
 
+async def hindered(job: Job) -> broker_pb2.BatchResponse:
+    """Commit, and wait until something holds the batch up."""
+    answer = await job.commit(wait_ms_max=0)
+    while answer.outcome == broker_pb2.IN_PROGRESS and not answer.hindrance:
+        answer = await job.query(wait_ms_max=0)
+    return answer
+
+
 async def bodies(running: RunningBroker, queue_id: int = 0, topic: str = "T") -> list[bytes]:
     """Every message of a queue."""
     found: list[bytes] = []
@@ -143,3 +151,9 @@ async def bodies(running: RunningBroker, queue_id: int = 0, topic: str = "T") ->
 def staging_files(running: RunningBroker) -> list[str]:
     """The names of the files in the staging area."""
     return sorted(path.name for path in running.broker.store.staging.folder.iterdir())
+
+
+def disk_bytes(running: RunningBroker) -> int:
+    """What the files of the staging area take on the disk."""
+    folder = running.broker.store.staging.folder
+    return sum(path.stat().st_blocks * 512 for path in folder.iterdir())

@@ -1,0 +1,67 @@
+"""Calls of the broker's threads that are held until a test lets them go on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.broker.conftest import until
+
+
+class Gate:
+    """Holds the first calls of a method, each on its thread."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, count: int) -> None:
+        self._goes_on = threading.Event()
+        self._lock = threading.Lock()
+        self._count = count
+        self._held = 0
+        self._real = getattr(owner, name)
+        gate = self
+
+        def call(*arguments: object, **named: object) -> object:
+            gate._wait()
+            return gate._real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    def _wait(self) -> None:
+        with self._lock:
+            is_held = self._held < self._count
+            self._held += is_held
+        if is_held:
+            assert self._goes_on.wait(60)
+
+    async def reached(self) -> None:
+        """Wait until as many calls are held as may be."""
+        await until(lambda: self._held == self._count)
+
+    def open(self) -> None:
+        """Let them go on."""
+        self._goes_on.set()
+
+    def open_soon(self, seconds: float) -> None:
+        """Let them go on while the test's own thread is busy."""
+        threading.Timer(seconds, self._goes_on.set).start()
+
+
+@contextmanager
+def holding(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, count: int = 1
+) -> Iterator[Gate]:
+    """A gate that is open at the end of the block, so that threads end."""
+    gate = Gate(monkeypatch, owner, name, count)
+    try:
+        yield gate
+    finally:
+        gate.open()
+
+
+async def turns(count: int) -> None:
+    """Let the broker learn of a call that was cut off."""
+    for _ in range(count):
+        await asyncio.sleep(0.001)

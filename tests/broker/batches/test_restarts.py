@@ -1,0 +1,83 @@
+"""Batches over a restart, of which a topic or the decision is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.batches.service import RETRY_MS, Outcome
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from tests.broker.batches.conftest import RoomFor
+from tests.broker.batches.writer import Job, bodies, hindered
+from tests.broker.conftest import StartBroker, until
+from tests.faults.batch_use import Desk, check_visible
+from tests.faults.images import workshop
+from tests.store.messages import flush_log
+
+COMMITTED = broker_pb2.COMMITTED
+
+
+async def test_s10_a_topic_deleted_before_a_restart_takes_what_was_staged(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a"]))
+
+        await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+        await running.create_topic("T")
+    async with start_broker() as running:
+        job.running = running
+        answer = await job.commit()
+        assert answer.status.code != ResponseCode.SUCCESS
+        assert await bodies(running) == []
+
+
+async def test_s10_a_topic_deleted_in_the_middle_is_no_loss(
+    start_broker: StartBroker, room_for: RoomFor
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await running.create_topic("U")
+        job = Job(running)
+        await job.stage((0, [b"a", b"b", b"c"]))
+        job.topic = "U"
+        await job.stage((0, [b"d", b"e"]))
+        room_for(2)
+        await hindered(job)
+        await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+        room_for(1)
+        running.clock.advance(RETRY_MS)
+        pending = running.broker.rooms.batches.commits._pending[job.writer_id]
+        await until(lambda: pending.passed == 4)
+    room_for(None)
+    async with start_broker() as running:
+        job.running = running
+        answer = await job.query()
+        assert await bodies(running, topic="U") == [b"d", b"e"]
+        assert (answer.outcome, answer.record_count) == (COMMITTED, 5)
+
+
+@pytest.mark.parametrize("flush", list(FlushDiskType))
+def test_s10_a_batch_is_stored_once_though_its_decision_is_damaged_behind_its_completion(
+    flush: FlushDiskType,
+) -> None:
+    with workshop() as folder:
+        desk = Desk(folder, flush)
+        desk.open()
+        desk.write(0, 1)
+        desk.write(1, 1)
+        flush_log(desk.store)
+        desk.crash()
+        segment = folder / "commitlog" / f"{0:020d}"
+        content = bytearray(segment.read_bytes())
+        content[content.index(b'"batchId":0') + 3] ^= 1
+        content[content.index(b'"batchId":1') + 3] ^= 1
+        segment.write_bytes(content)
+        desk = Desk(folder, flush)
+        desk.open()
+        assert desk.write(1, 2).outcome is Outcome.ALREADY_COMMITTED
+        check_visible(desk, [0, 1])
+        desk.crash()

@@ -1,0 +1,112 @@
+"""The files of the staging area: what they count, what removes them, what lies beside them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.staging.file import StagingFile
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.blocks import wire_block
+from tests.broker.batches.writer import Job, Task, bodies, disk_bytes, staging_files
+from tests.broker.conftest import StartBroker
+
+COMMITTED = broker_pb2.COMMITTED
+
+
+async def test_s10_files_that_could_not_be_removed_are_removed_later(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a"]))
+        with monkeypatch.context() as patch:
+
+            def fail(*_: object, **__: object) -> None:
+                raise OSError(5, "Input/output error")
+
+            patch.setattr(Path, "unlink", fail)
+            await job.abort()
+        area = running.broker.store.staging
+        await running.broker.rooms.batches.staging.sweep()
+        assert (area.used_bytes, staging_files(running)) == (0, [])
+
+
+async def test_s10_an_older_copy_of_a_staging_file_beside_it_is_not_taken_for_it(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a"]), (0, [b"b"]))
+    folder = tmp_path / "rocketpy" / "staging"
+    (own,) = folder.iterdir()
+    (folder / f"{int(own.name) + 5:020d}").write_bytes(own.read_bytes()[:-70])
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        job.running = running
+        assert (await job.commit()).outcome == COMMITTED
+        assert await bodies(running) == [b"a", b"b"]
+        await running.append("T", 1, b"flushes the completion")
+        await running.broker.rooms.batches.commits.remove_spent()
+        assert staging_files(running) == []
+        assert running.broker.store.staging.used_bytes == 0
+
+
+async def test_s10_small_files_count_as_the_disk_counts_them(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        for _ in range(20):
+            await job.stage((0, [b"a"]))
+        assert disk_bytes(running) <= running.broker.store.staging.used_bytes
+
+
+async def test_s10_a_refused_block_leaves_no_attempt(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running, topic="nowhere")
+        for token in range(20):
+            answer = await Task(job, token, token).send(0, b"a")
+            assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
+        table = running.broker.rooms.batches.staging._jobs._jobs
+        assert sum(len(found.attempts) for found in table.values()) == 0
+
+
+async def test_s10_an_attempt_whose_first_block_found_no_room_goes_on(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        task = Task(job, 0, 1)
+        append = StagingFile.append
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(StagingFile, "append", full)
+        answer = await task.send(0, b"a")
+        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        monkeypatch.setattr(StagingFile, "append", append)
+        answer = await task.send(0, b"a")
+        assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
+
+
+async def test_s10_keys_count_before_they_are_written(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        store = running.broker.store.staging
+        job = Job(running)
+        task = Task(job, 0, 1)
+        block = wire_block("T", [b""] * 30, keys=[" ".join("abcdefghij" * 1500)] * 30)
+        request = task.block(0, b"")
+        request.records, request.record_sizes = block.records, block.record_sizes
+        store._bytes_max = int(len(block.records) * 1.3)
+        answer = await task.ask(request)
+        assert store.used_bytes <= store._bytes_max, (answer, store.used_bytes, store._bytes_max)
