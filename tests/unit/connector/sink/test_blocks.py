@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.sink import blocks
-from pyspark_rocketpy.sink.blocks import SIZE_BYTES, BlockForm
+from pyspark_rocketpy.sink.blocks import BlockForm
 from pyspark_rocketpy.sink.routing import Routes
 from pyspark_rocketpy.sink.rows import Rows
-from pyspark_rocketpy.transport.values import Block, BrokerLimits
+from pyspark_rocketpy.transport.values import SIZE_BYTES, Block, BrokerLimits
 from rocketpy_proto.record import BLANK_BYTES, RecordBlock
 from tests.blocks import bodies_of
 
