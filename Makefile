@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 # Named by what it depends on: the folder (an editable install points to it) and the dependencies.
 INSTALLED := $(VENV)/installed-$(shell (pwd && cat pyproject.toml) | cksum | cut -d ' ' -f 1)
+# Classes that Spark loads, archived for the JVMs of tests.
+CLASSES := $(VENV)/spark-classes.jsa
 PROTO_VENV := .venv-proto
 # The connector's tests run with the latest patch of each; that too old one must be refused.
 SPARKS := 4.2 4.3
@@ -52,9 +54,17 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 	@$(USE_JAVA)
 	$(BIN)/python notebooks/flights.py
 
-test: $(INSTALLED) java tools ## Run the tests
+test: $(INSTALLED) java tools $(CLASSES) ## Run the tests
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m "not torture and not interop" $(SIDE_BY_SIDE) $(ARGS)
+
+$(CLASSES): tests/spark/classes.py $(INSTALLED) | java
+	@$(USE_JAVA)
+	echo "make: archiving the classes of Spark that tests load"
+	rm -f $@.part
+	$(BIN)/python -m tests.spark.classes $(CURDIR)/$@.part > $(VENV)/spark-classes.log 2>&1 \
+		&& mv $@.part $@ \
+		|| echo "make: going on without; see $(VENV)/spark-classes.log" >&2
 
 test-matrix: ## Run the connector's tests with PySpark 4.2 and 4.3
 test-matrix: java $(patsubst %,.venv-pyspark-%/installed,$(SPARKS) $(SPARK_TOO_OLD))

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import jvm
 from tests.installing import Environment, build_wheel, install
 
 # No time limit for one example: on a busy machine it would fail a test that is right.
 settings.register_profile("rocketpy", deadline=None, print_blob=True)
 settings.load_profile("rocketpy")
 
-# Most JVMs of tests live for seconds, in which the second compiler and its threads never pay. All
-# processes that tests start inherit this.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# All processes that tests start inherit this.
+os.environ.setdefault("JDK_JAVA_OPTIONS", jvm.options())
 
 TOP = Path(__file__).parent.parent
 SPARK_FOLDER = Path(__file__).parent / "spark"
