@@ -6,7 +6,6 @@
     │   ├── StoreLockedError          another broker has the directory
     │   ├── StoreClosedError          not open, stopped, or read-only after a failed write
     │   ├── StoreBusyError            more waits for the disk than may wait
-    │   ├── BatchBusyError            the writer's batch before is still being stored
     │   ├── StagingFullError          staged blocks take all the space that they may
     │   ├── TooManyJobsError          as many jobs stage batches as may
     │   ├── StagedIllegalError        an attempt that is not staged as it is named
@@ -85,18 +84,6 @@ class StoreBusyError(StoreError):
         )
         self.behind_bytes = behind_bytes
         self.behind_bytes_max = behind_bytes_max
-
-
-class BatchBusyError(StoreError):
-    """The writer's batch before this one is still being stored."""
-
-    code = ResponseCode.SYSTEM_BUSY
-
-    def __init__(self, writer_id: str, batch_id: int) -> None:
-        super().__init__(
-            f"[PC_SYNCHRONIZED]batch {batch_id} of writer {writer_id!r} is still being stored; "
-            "commit the next one later"
-        )
 
 
 class StagingFullError(StoreError):

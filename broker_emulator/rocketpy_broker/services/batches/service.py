@@ -31,7 +31,6 @@ from weakref import WeakValueDictionary
 from rocketpy_broker.clock import Clock, give_way, sleep
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import (
-    BatchBusyError,
     RecordIllegalError,
     StoreClosedError,
     StoreError,
@@ -119,15 +118,20 @@ class BatchService:
         """Decide on a batch, unless it or a later one of its writer has been before.
 
         What is decided is rolled forward by a task of its own. Answers when that has ended, or when
-        the wait is over. Raises ParameterIllegalError, TopicNotExistError,
-        QueueIdIllegalError, StagedIllegalError, RecordIllegalError, BatchBusyError, StoreBusyError,
+        the wait is over; if the writer's batch before this one is not stored by then, nothing is
+        decided, and the answer is about that one. Raises ParameterIllegalError, TopicNotExistError,
+        QueueIdIllegalError, StagedIllegalError, RecordIllegalError, StoreBusyError,
         StoreClosedError; then nothing is decided.
         """
         job = batch.job
         check_job(job)
         async with self._lock(job.writer_id):
             if job.batch_id > self._ledger.last_batch(job.writer_id):
-                await self._await_earlier(job, wait_ms_max)
+                earlier = self._pending.get(job.writer_id)
+                if earlier is not None:
+                    await earlier.wait(self._clock, wait_ms_max)
+                    if not earlier.is_done:
+                        return self._state(earlier.decision.batch.job)
                 body = await self._body(batch)
                 with self._staging.committing(job) as staged:
                     attempts = await self._check.attempts(staged, batch.tasks)
@@ -155,14 +159,6 @@ class BatchService:
     def _lock(self, writer_id: str) -> asyncio.Lock:
         """One request of a writer at a time. The lock lives as long as somebody has it."""
         return self._locks.setdefault(writer_id, asyncio.Lock())
-
-    async def _await_earlier(self, job: BatchJob, wait_ms_max: int) -> None:
-        """A writer's batches are stored one after the other. Raises BatchBusyError."""
-        earlier = self._pending.get(job.writer_id)
-        if earlier is not None:
-            await earlier.wait(self._clock, wait_ms_max)
-            if not earlier.is_done:
-                raise BatchBusyError(job.writer_id, earlier.decision.batch.job.batch_id)
 
     def _needed(self, writer_id: str) -> Iterable[StagedAttempt]:
         """Attempts that are being stored."""

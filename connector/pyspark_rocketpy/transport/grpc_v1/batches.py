@@ -104,9 +104,10 @@ class BatchCommitter:
         watch = _Watch(request, self.patience.standstill_ms_max)
         while response.outcome not in _ENDS:
             watch.look(response)
-            # A broker that was restarted with ASYNC_FLUSH may have lost the decision.
-            is_lost = response.outcome == broker_pb2.NOT_COMMITTED
-            response = self._begin(request) if is_lost else self._query(request.job)
+            # The batch before it may not be stored yet; and a broker that was restarted with
+            # ASYNC_FLUSH may have lost the decision.
+            is_decided = response.batch_id == request.job.batch_id
+            response = self._query(request.job) if is_decided else self._begin(request)
         return CommittedBatch(
             response.batch_id,
             response.outcome != broker_pb2.ALREADY_COMMITTED,
@@ -162,16 +163,16 @@ class _Watch:
         self._job = request.job
         self._standstill_ms_max = standstill_ms_max
         self._moved_ms = self._told_ms = clock.monotonic_ms()
-        self._record_count = -1
+        self._seen = -1, -1
 
     def look(self, response: broker_pb2.BatchResponse) -> None:
         """Raises CommitError where it has stood still for too long."""
         now_ms = clock.monotonic_ms()
-        if response.record_count > self._record_count:
-            self._record_count, self._moved_ms = response.record_count, now_ms
+        if (response.batch_id, response.record_count) != self._seen:
+            self._seen, self._moved_ms = (response.batch_id, response.record_count), now_ms
         how_far = (
             f"{response.record_count} of {response.record_count_decided} messages of "
-            f"batch {self._job.batch_id} of writer {self._job.writer_id} are stored"
+            f"batch {response.batch_id} of writer {self._job.writer_id} are stored"
         )
         if now_ms - self._moved_ms >= self._standstill_ms_max:
             reason = f" ({response.hindrance})" if response.hindrance else ""

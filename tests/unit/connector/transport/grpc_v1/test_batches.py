@@ -69,11 +69,11 @@ def committer(
     return BatchCommitter(broker.config, RetryPolicy(times_max, 100), patience)
 
 
-def in_progress(count: int, hindrance: str = "") -> Response:
+def in_progress(count: int, hindrance: str = "", batch_id: int = 7) -> Response:
     """The state of a batch of 9 messages that is being stored."""
     return Response(
         outcome=broker_pb2.IN_PROGRESS,
-        batch_id=7,
+        batch_id=batch_id,
         record_count=count,
         record_count_decided=9,
         hindrance=hindrance,
@@ -188,6 +188,26 @@ def test_s10_a_commit_that_stands_still_tells_how_far_it_came_and_why(
     assert "4 of 9 messages of batch 7 of writer writer are stored, and no more for" in text
     assert f"for {STANDSTILL_MS_MAX} ms (the disk is full)" in text
     assert "run the batch again to wait for it, or set option commitTimeoutMs higher" in text
+
+
+def test_s10_the_batch_before_it_is_waited_for_as_long_as_it_gets_on(elapsed_ms: list[int]) -> None:
+    states = [*[in_progress(number // 5, batch_id=6) for number in range(45)], in_progress(0)]
+    with ScriptedBroker(states=states) as broker:
+        broker.pass_ms = elapsed_ms.append
+        assert committer(broker).commit(request()) == CommittedBatch(7, True, 2, 2)
+        calls = broker.batch_calls
+    # What is not decided is asked for, and what is decided is asked after.
+    assert calls == [*[request_with_wait(WAIT_MS_MAX)] * 46, calls[-1]]
+    assert isinstance(calls[-1], broker_pb2.QueryBatchRequest)
+
+
+def test_s10_a_batch_behind_one_that_stands_still_tells_which_and_why(
+    elapsed_ms: list[int],
+) -> None:
+    with ScriptedBroker(states=[in_progress(4, "no room", batch_id=6)] * 20) as broker:
+        broker.pass_ms = elapsed_ms.append
+        with pytest.raises(CommitError, match=r"4 of 9 messages of batch 6 .*\(no room\)"):
+            committer(broker).commit(request())
 
 
 def test_s10_a_save_that_cannot_be_recognized_is_not_to_be_saved_again(
