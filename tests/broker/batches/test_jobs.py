@@ -142,8 +142,9 @@ async def test_s10_a_strange_file_is_left_alone_and_a_torn_one_removed(
     folder.mkdir(parents=True)
     (folder / "notes.txt").write_text("mine")
     (folder / ("0" * 20)).write_bytes(b"torn")
+    (folder / ("7" * 20)).mkdir()
     async with start_broker() as running:
-        assert staging_files(running) == ["notes.txt"]
+        assert staging_files(running) == ["7" * 20, "notes.txt"]
 
 
 async def test_s10_what_is_remembered_of_jobs_is_bounded(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import itertools
 import logging
 from collections.abc import Generator, Iterator, Mapping
@@ -31,13 +30,11 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.numbered import first_number
 from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.staging.area import StagedAttempt
-from rocketpy_broker.store.staging.file import Unreadable
+from rocketpy_broker.store.staging.file import LOST_ERRNOS, Unreadable
 from rocketpy_broker.store.staging.frames import FRAME_BYTES, StagedRecords
 from rocketpy_broker.tasks import to_end
 
 logger = logging.getLogger(__name__)
-# With these a file will not be read tomorrow either.
-LOST_ERRNOS = (errno.ENOENT, errno.EIO, errno.ENOTDIR, errno.EISDIR)
 PROGRESS_MS = 10_000
 PARTS_MAX = 256
 # Calls that are answered in one turn.

@@ -17,7 +17,13 @@ from pathlib import Path
 
 from rocketpy_broker.errors import StagingFullError
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.staging.file import FrameReader, StagedCounts, StagingFile, Survey
+from rocketpy_broker.store.staging.file import (
+    LOST_ERRNOS,
+    FrameReader,
+    StagedCounts,
+    StagingFile,
+    Survey,
+)
 from rocketpy_broker.store.staging.frames import (
     Frame,
     Place,
@@ -194,7 +200,13 @@ class StagingArea:
                 logger.warning("%s is no staging file, it is left alone", path)
                 continue
             self._next_number = int(path.name) + 1
-            attempt = StagedAttempt.read(path)
+            try:
+                attempt = StagedAttempt.read(path)
+            except OSError as error:
+                if error.errno not in LOST_ERRNOS:
+                    raise
+                logger.warning("%s cannot be read (%s), it is left alone", path, error.strerror)
+                continue
             if attempt is None:
                 torn.append(path)
             else:

@@ -9,6 +9,7 @@ blocks.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ from rocketpy_broker.store.staging.frames import (
     records_of,
 )
 from rocketpy_proto.record.crc import body_crc
+
+# With these a file will not be read tomorrow either.
+LOST_ERRNOS = (errno.ENOENT, errno.EIO, errno.ENOTDIR, errno.EISDIR)
 
 
 @dataclass(frozen=True, slots=True)
