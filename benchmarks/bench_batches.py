@@ -179,4 +179,5 @@ async def run_all() -> list[Result]:
 def run() -> list[Result]:
     """All cases."""
     process.keep_freed_memory()
+    process.leave_start_uncollected()
     return asyncio.run(run_all())

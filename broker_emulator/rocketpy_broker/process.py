@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import resource
 
 # From malloc.h.
@@ -28,3 +29,12 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def leave_start_uncollected() -> None:
+    """Let later garbage collections pass over all objects that are there now.
+
+    A full one holds every thread up while it visits every object, and those of modules and of the
+    loaded store are many and stay.
+    """
+    gc.freeze()

@@ -190,6 +190,7 @@ async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     ready: asyncio.Future[Ready] = loop.create_future()
+    ready.add_done_callback(lambda _: process.leave_start_uncollected())
     ready.add_done_callback(lambda done: _say_ready(config, done.result()))
     await Broker(config).serve_until(stopped, ready)
     typer.echo("rocketpy broker stopped")

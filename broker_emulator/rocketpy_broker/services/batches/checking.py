@@ -7,7 +7,10 @@ by somebody else since, are read whole. Holds no state.
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from rocketpy_broker.errors import StagedIllegalError
 from rocketpy_broker.services.batches.jobs import Attempt, Job
@@ -40,11 +43,16 @@ class CommitCheck:
         if len({task.task for task in tasks}) < len(tasks):
             raise StagedIllegalError("a task is named twice; name one attempt of each")
         found: list[StagedAttempt] = []
+        uses: defaultdict[str, _TopicUse] = defaultdict(_TopicUse)
         for begin in range(0, len(tasks), LOOKS):
-            found += await self._check_attempts(job, tasks[begin : begin + LOOKS])
+            some = await self._check_attempts(job, tasks[begin : begin + LOOKS])
+            for staged in some:
+                for topic, queue_id in staged.queue_ids.items():
+                    uses[topic].add(staged, queue_id, staged.deletion_counts.get(topic))
+            found += some
         # Topics had their turns in between.
-        for staged in found:
-            self._check_topics(staged)
+        for topic, use in uses.items():
+            self._check_topic(topic, use)
         return found
 
     async def _check_attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:
@@ -61,15 +69,31 @@ class CommitCheck:
             _check_attempt(attempt, task)
         return staged
 
-    def _check_topics(self, staged: StagedAttempt) -> None:
-        for topic, queue_id in staged.queue_ids.items():
-            self._topics.check_writable(topic, queue_id)
-            count = self._store.deletion_counts[topic]
-            is_deleted = staged.deletion_counts.get(topic, count) != count
-            if is_deleted or staged.log_end - staged.is_older < self._store.deleted_below(topic):
-                raise StagedIllegalError(
-                    f"topic {topic!r} has been deleted since the batch was staged; write it again"
-                )
+    def _check_topic(self, topic: str, use: _TopicUse) -> None:
+        self._topics.check_writable(topic, use.queue_id)
+        is_deleted = use.deletion_counts - {self._store.deletion_counts[topic]}
+        if is_deleted or use.log_end < self._store.deleted_below(topic):
+            raise StagedIllegalError(
+                f"topic {topic!r} has been deleted since the batch was staged; write it again"
+            )
+
+
+@dataclass(slots=True)
+class _TopicUse:
+    """What attempts know of a topic that they write to: see StagedAttempt.
+
+    Of their queues the highest counts, of their ends of the log the first.
+    """
+
+    queue_id: int = -1
+    log_end: float = math.inf
+    deletion_counts: set[int] = field(default_factory=set)
+
+    def add(self, staged: StagedAttempt, queue_id: int, deletion_count: int | None) -> None:
+        self.queue_id = max(self.queue_id, queue_id)
+        self.log_end = min(self.log_end, staged.log_end - staged.is_older)
+        if deletion_count is not None:
+            self.deletion_counts.add(deletion_count)
 
 
 def _check_attempt(attempt: Attempt, task: StagedTask) -> None:
