@@ -284,21 +284,6 @@ def test_s05_an_index_that_cannot_be_right_says_so(new_service: NewService, fold
     assert str(second) in (new_service().in_doubt or "")
 
 
-def test_s05_files_that_may_not_be_on_disk_are_removed(
-    new_service: NewService, folder: Path
-) -> None:
-    log = Log(numbered(12))
-    service = new_service()
-    log.put(service)
-    safe = [stamp for stamp in log.times.tolist() if stamp <= service.end_timestamp_of_full_ms]
-    service.remove_unflushed(safe[-1] - 1)
-    assert len(contents(folder)) == 3
-    log.put(service)
-    assert contents(folder) == model_contents(log.model())
-    service.remove_unflushed(0)
-    assert contents(folder) == []
-
-
 def test_s05_reset_removes_all_files(new_service: NewService, folder: Path) -> None:
     service = new_service()
     log = Log(numbered(12))

@@ -2,10 +2,10 @@
 
 Maps: (topic, key, time span) to physical offsets. Its entries are those of `IndexFile`; a new file
 is begun when one is full. Searched: from the newest file back, until one begins before the time
-span. Checksummed: no. After a crash of the process `truncate` mends the newest file; after a power
-cut pages of it may be missing, so `remove_unflushed` drops what was not known to be on disk.
-Whatever is missing is dispatched again from the log; what is there already is passed over. Used by
-the dispatcher (writes), recovery, and the query of messages by key.
+span. Checksummed: no. After a crash of the process `truncate` mends the newest file; what a power
+cut has taken is found by comparing it with the manifest, and then `reset` begins anew. Whatever is
+missing is dispatched again from the log; what is there already is passed over. Used by the
+dispatcher (writes), recovery, and the query of messages by key.
 
 Files are named by the local time of their creation, which grows: `yyyyMMddHHmmssSSS`.
 Source: IndexService, spec/storage.md sections 7.3 to 7.6.
@@ -168,12 +168,6 @@ class IndexService:
             self._files.pop()
         if self._files:
             self._files[-1].truncate(physical_end, store_time_of)
-
-    def remove_unflushed(self, flushed_timestamp_ms: int) -> None:
-        """Remove the files that end after the time up to which the index is on disk (10.3)."""
-        while self._files and self._files[-1].end_timestamp_ms > flushed_timestamp_ms:
-            self._files[-1].remove()
-            self._files.pop()
 
     def reset(self) -> None:
         """Remove all durable, also those that `load` has refused."""
