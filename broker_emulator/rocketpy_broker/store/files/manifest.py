@@ -37,21 +37,27 @@ class Manifest:
     checksums: Mapping[str, FilePrefix] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Replace the file. Raises OSError."""
+        """Replace the file. Raises OSError.
+
+        Encoded topic by topic: one call for all would hold every thread up for as long.
+        """
         topics: dict[str, dict[str, object]] = {}
         for key, prefixes in self.queues.items():
             topics.setdefault(key.topic, {})[str(key.queue_id)] = _to_json(prefixes)
-        content: dict[str, Any] = {
-            "version": VERSION,
-            "logEnd": self.log_end,
-            "segmentBytes": self.segment_bytes,
-            "queueFileBytes": self.queue_file_bytes,
-            "lastStoreTimestamp": self.last_store_timestamp_ms,
-            "consumeQueues": topics,
-            "index": _to_json(self.index),
-            "checksums": _to_json(self.checksums),
+        queues = ", ".join(f"{json.dumps(name)}: {json.dumps(topics[name])}" for name in topics)
+        content = {
+            "version": json.dumps(VERSION),
+            "logEnd": json.dumps(self.log_end),
+            "segmentBytes": json.dumps(self.segment_bytes),
+            "queueFileBytes": json.dumps(self.queue_file_bytes),
+            "lastStoreTimestamp": json.dumps(self.last_store_timestamp_ms),
+            "consumeQueues": f"{{{queues}}}",
+            "index": json.dumps(_to_json(self.index)),
+            "checksums": json.dumps(_to_json(self.checksums)),
         }
-        durable.replace_bytes(path, json.dumps({**content, "crc": _crc_of(content)}).encode())
+        fields = ", ".join(f'"{name}": {value}' for name, value in content.items())
+        crc = body_crc(f"{{{fields}}}".encode())
+        durable.replace_bytes(path, f'{{{fields}, "crc": {crc}}}'.encode())
 
     @classmethod
     def load(cls, path: Path) -> Manifest | None:
