@@ -30,7 +30,7 @@ LIBRARIES = (
     "typer",
 )
 OPTIONS = (
-    *("-q", "-rf", "--tb=no", "--timeout=15"),
+    *("-q", "-rf", "--tb=no"),
     *("-p", "no:randomly", "-p", "no:cacheprovider"),
     # Plugins are among the libraries, and the asserts in them are not ours to have rewritten.
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
@@ -59,11 +59,14 @@ class ForkedPytest:
     def __exit__(self, *_error: object) -> None:
         self._process.communicate()
 
-    def run(self, tests: Sequence[str], packages: Path, folder: Path) -> Outcome:
+    def run(
+        self, tests: Sequence[str], packages: Path, folder: Path, timeout_seconds: int
+    ) -> Outcome:
         """Run these tests on the packages in a folder; write into another one."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        arguments = [*OPTIONS, f"--basetemp={folder / 'tests'}", *tests]
+        options = f"--basetemp={folder / 'tests'}", f"--timeout={timeout_seconds}"
+        arguments = [*OPTIONS, *options, *tests]
         order = {"arguments": arguments, "packages": str(packages), "folder": str(folder)}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
@@ -96,6 +99,8 @@ def run(arguments: list[str], packages: str, folder: Path) -> None:
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
     os.environ["COLUMNS"] = "1000"
+    # Options of whoever runs the tests are not for these.
+    os.environ.pop("PYTEST_ADDOPTS", None)
     sys.dont_write_bytecode = True
     sys.path[:0] = [packages, str(TOP / "connector")]
     exit_code = INTERNAL_ERROR
