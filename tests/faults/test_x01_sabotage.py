@@ -28,7 +28,7 @@ TESTS_FAILED = 1
 # A fault may be noticed by a test that hangs; without one a busy machine is no reason to fail.
 FAULTY_SECONDS_MAX, HEALTHY_SECONDS_MAX = 15, 100
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
