@@ -18,12 +18,13 @@ import numpy as np
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.services.batches.checking import CommitCheck
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.batches.log import Batch, StagedTask
 from rocketpy_broker.services.batches.old_kind import OldKind
 from rocketpy_broker.services.batches.rolling import RollForward
-from rocketpy_broker.services.batches.service import BatchService, BatchState
+from rocketpy_broker.services.batches.service import RETRY_MS, BatchService, BatchState
 from rocketpy_broker.services.batches.staging import StageCommand, Staged, StagingService
 from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.sending.appending import AppendService
@@ -166,6 +167,13 @@ class Desk:
 
         return self._run(work)
 
+    def path_of(self, batch_id: int, token: int, task: int) -> Path:
+        """The file of an attempt."""
+        job = self.staging._jobs.find(BatchJob(WRITER, batch_id, token))
+        assert job is not None
+        path: Path = job.attempts[task, token].staged.file.path
+        return path
+
     def commit(self, batch_id: int, token: int, *tasks: StagedTask) -> BatchState:
         """Ask for a batch, and wait for its end."""
         batch = Batch(BatchJob(WRITER, batch_id, token), tasks)
@@ -176,6 +184,31 @@ class Desk:
             return state
 
         return self._run(work)
+
+    def commit_held_up(
+        self, batch_id: int, token: int, tasks: list[StagedTask], meanwhile: Callable[[], None]
+    ) -> BatchState:
+        """Ask for a batch; each time that it has to wait, call `meanwhile`, and let it go on."""
+        batch = Batch(BatchJob(WRITER, batch_id, token), tuple(tasks))
+
+        async def work(_: TaskScope) -> BatchState:
+            asked = asyncio.ensure_future(self.batches.commit(batch, WEEK_MS))
+            while not asked.done():
+                pending = self.batches._pending.get(WRITER)
+                if pending is not None and pending.hindrance:
+                    meanwhile()
+                    # As housekeeping does.
+                    self.store.dispatch()
+                    self.clock.advance(RETRY_MS)
+                await asyncio.sleep(0)
+            return await asked
+
+        return self._run(work)
+
+    def query(self, batch_id: int, token: int) -> BatchState:
+        """Ask after a batch."""
+        job = BatchJob(WRITER, batch_id, token)
+        return self._run(lambda _: self.batches.query(job, 0))
 
     def write(self, batch_id: int, token: int, size: int = 3) -> BatchState:
         """Stage a batch in both queues, the later task first, and commit it."""
@@ -206,6 +239,32 @@ def check_visible(desk: Desk, batch_ids: list[int]) -> None:
     for queue in (QUEUE, OTHER):
         wanted = [body for batch_id in batch_ids for body in expected_of(batch_id)[queue]]
         assert read_bodies(desk.store, queue) == wanted, queue
+
+
+class Room:
+    """Room for so many more appends, or for any number."""
+
+    left: int | None = None
+
+    def take(self) -> None:
+        """Raises StoreClosedError where there is no room."""
+        if self.left == 0:
+            raise StoreClosedError("no room")
+        self.left = self.left and self.left - 1
+
+
+@contextmanager
+def limited_room() -> Iterator[Room]:
+    """Stores take only as many appends as there is room for."""
+    room = Room()
+    append = MessageStore.append
+
+    def taken(store: MessageStore, *arguments: object) -> object:
+        room.take()
+        return append(store, *arguments)  # type: ignore[arg-type]
+
+    with mock.patch.object(MessageStore, "append", taken):
+        yield room
 
 
 @contextmanager

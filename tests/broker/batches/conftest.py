@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from rocketpy_broker.errors import StoreClosedError
-from rocketpy_broker.store import message_store
-from rocketpy_broker.store.message_store import MessageStore
+from tests.faults.batch_use import limited_room, one_by_one
 
 RoomFor = Callable[[int | None], None]
 
 
 @pytest.fixture
-def room_for(monkeypatch: pytest.MonkeyPatch) -> RoomFor:
+def room_for() -> Iterator[RoomFor]:
     """Lets the store take so many more appends, or any number; a record is an append."""
-    append = MessageStore.append
-    left: list[int | None] = [None]
+    with one_by_one(), limited_room() as room:
 
-    def counted(store: MessageStore, *arguments: object) -> object:
-        if left[0] == 0:
-            raise StoreClosedError("no room")
-        left[0] = left[0] and left[0] - 1
-        return append(store, *arguments)  # type: ignore[arg-type]
+        def give(count: int | None) -> None:
+            room.left = count
 
-    monkeypatch.setattr(MessageStore, "append", counted)
-    monkeypatch.setattr(message_store, "FRAME_BYTES", 1)
-
-    def give(count: int | None) -> None:
-        left[0] = count
-
-    return give
+        yield give
