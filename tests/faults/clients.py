@@ -6,17 +6,18 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import grpc
 import numpy as np
 
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.blocks import bodies_of, wire_block
+from tests.blocks import WireBlock, bodies_of, wire_block
 from tests.faults.history import History, body_of
 
 CALL_SECONDS_MAX = 60
+Block = tuple[QueueKey, list[bytes]]
 # How often a sender that waits for answers looks whether it should stop.
 LOOK_SECONDS = 0.02
 
@@ -120,6 +121,56 @@ def pull(
             history.delivered(reader, queue, number, body)
         offset = response.next_offset
     return offset
+
+
+def bodies_in(stub: broker_pb2_grpc.BrokerStub, queue: QueueKey) -> list[bytes]:
+    """Every message of a queue. Raises grpc.RpcError."""
+    found: list[bytes] = []
+    request = broker_pb2.PullRequest(topic=queue.topic, queue_id=queue.queue_id)
+    for response in stub.Pull(request, timeout=CALL_SECONDS_MAX):
+        found += bodies_of(response.records, response.record_sizes)
+    return found
+
+
+@dataclass
+class BatchClient:
+    """A job at a batch; `tasks` are what it has staged."""
+
+    job: broker_pb2.BatchJob
+    tasks: broker_pb2.StagedTasks = field(default_factory=broker_pb2.StagedTasks)
+
+    def stage(self, stub: broker_pb2_grpc.BrokerStub, blocks: list[Block]) -> None:
+        """Stage the next task. Raises grpc.RpcError."""
+        task, token = len(self.tasks.task), self.job.job_token
+        requests = self._requests(task, token, blocks)
+        *_, answer = stub.StageBlocks(requests, timeout=CALL_SECONDS_MAX)
+        assert answer.status.code == 0, answer.status.remark
+        self.tasks.task.append(task)
+        self.tasks.task_token.append(token)
+        self.tasks.block_count.append(answer.block_count)
+        self.tasks.record_count.append(answer.record_count)
+        self.tasks.bytes.append(answer.bytes)
+
+    def _requests(
+        self, task: int, token: int, blocks: list[Block]
+    ) -> Iterator[broker_pb2.StageBlocksRequest]:
+        for number, (queue, bodies) in enumerate([*blocks, (QueueKey("", 0), [])]):
+            block = wire_block(queue.topic, bodies) if bodies else WireBlock(b"", b"")
+            yield broker_pb2.StageBlocksRequest(
+                job=self.job,
+                task=task,
+                task_token=token,
+                block_number=number,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                records=block.records,
+                record_sizes=block.record_sizes,
+                is_last=not bodies,
+            )
+
+    def commit_request(self) -> broker_pb2.CommitBatchRequest:
+        """What commits all that is staged."""
+        return broker_pb2.CommitBatchRequest(job=self.job, tasks=self.tasks, wait_ms_max=60_000)
 
 
 def run_all(works: list[Callable[[], None]]) -> list[threading.Thread]:

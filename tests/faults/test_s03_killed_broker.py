@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import threading
 from collections.abc import Iterator
@@ -15,9 +14,9 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.blocks import bodies_of, wire_block
-from tests.faults.clients import CALL_SECONDS_MAX
+from tests.faults.clients import CALL_SECONDS_MAX, BatchClient, Block, bodies_in
 from tests.faults.test_f01_kill import started
 
 KILLS_QUICK = 6
@@ -54,17 +53,11 @@ class Writer:
             for queue_id in range(QUEUES)
         ]
         self.token += 1
-        tasks = broker_pb2.StagedTasks()
-        for queue_id in range(QUEUES):
-            *_, answer = stub.StageBlocks(self._requests(queue_id), timeout=CALL_SECONDS_MAX)
-            assert answer.status.code == 0, answer.status.remark
-            tasks.task.append(queue_id)
-            tasks.task_token.append(self.token)
-            tasks.block_count.append(answer.block_count)
-            tasks.record_count.append(answer.record_count)
-            tasks.bytes.append(answer.bytes)
-        request = broker_pb2.CommitBatchRequest(job=self.job, tasks=tasks, wait_ms_max=60_000)
-        answer = stub.CommitBatch(request, timeout=CALL_SECONDS_MAX)
+        job = broker_pb2.BatchJob(writer_id="w", batch_id=self.batch_id, job_token=self.token)
+        client = BatchClient(job)
+        for queue_id, bodies in enumerate(self.batch):
+            client.stage(stub, in_two_blocks(QueueKey(TOPIC, queue_id), bodies))
+        answer = stub.CommitBatch(client.commit_request(), timeout=CALL_SECONDS_MAX)
         self.note(answer)
 
     def note(self, answer: broker_pb2.BatchResponse) -> None:
@@ -75,25 +68,11 @@ class Writer:
             self.written[queue_id] += bodies
         self.batch_id, self.batch = self.batch_id + 1, []
 
-    @property
-    def job(self) -> broker_pb2.BatchJob:
-        return broker_pb2.BatchJob(writer_id="w", batch_id=self.batch_id, job_token=self.token)
 
-    def _requests(self, queue_id: int) -> Iterator[broker_pb2.StageBlocksRequest]:
-        """The batch's messages of a queue in two blocks, and the end."""
-        bodies = self.batch[queue_id]
-        cuts = [0, len(bodies) // 2, len(bodies)]
-        parts = [bodies[begin:end] for begin, end in itertools.pairwise(cuts) if begin < end]
-        for number, part in enumerate([*parts, []]):
-            request = broker_pb2.StageBlocksRequest(
-                job=self.job, task=queue_id, task_token=self.token, block_number=number
-            )
-            if part:
-                block = wire_block(TOPIC, part)
-                request.topic, request.queue_id = TOPIC, queue_id
-                request.records, request.record_sizes = block.records, block.record_sizes
-            request.is_last = not part
-            yield request
+def in_two_blocks(queue: QueueKey, bodies: list[bytes]) -> list[Block]:
+    """Messages of a queue in two blocks, or in one where there is one message."""
+    middle = len(bodies) // 2
+    return [(queue, part) for part in (bodies[:middle], bodies[middle:]) if part]
 
 
 @contextmanager
@@ -126,9 +105,5 @@ def test_s03_a_broker_killed_in_a_batch_shows_each_message_once(
         stub = broker_pb2_grpc.BrokerStub(channel)
         writer.write_one(stub)
         for queue_id in range(QUEUES):
-            found: list[bytes] = []
-            request = broker_pb2.PullRequest(topic=TOPIC, queue_id=queue_id)
-            for response in stub.Pull(request, timeout=CALL_SECONDS_MAX):
-                found += bodies_of(response.records, response.record_sizes)
-            assert found == writer.written[queue_id]
+            assert bodies_in(stub, QueueKey(TOPIC, queue_id)) == writer.written[queue_id]
     assert writer.batch_id > kills, "next to nothing was committed"
