@@ -33,6 +33,7 @@ from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store import message_store
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
+from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
@@ -51,6 +52,7 @@ from tests.store.messages import flush_log
 
 T = TypeVar("T")
 WRITER = "a query"
+SMALL_INDEX = IndexFormat(8, 16)
 MINUTE_MS = 60_000
 WEEK_MS = 7 * 86_400_000
 
@@ -66,10 +68,11 @@ class FlushWhenAsked(GroupCommit):
 
 @dataclass
 class Desk:
-    """One run of store and services over a folder."""
+    """One run of store and services over a folder; RocketMQ takes no index that is small."""
 
     folder: Path
     flush: FlushDiskType = FlushDiskType.SYNC_FLUSH
+    index: IndexFormat = SMALL_INDEX
     clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
@@ -80,8 +83,8 @@ class Desk:
                 SEGMENT_BYTES,
                 QUEUE_FILE_BYTES,
                 self.flush,
-                index_slot_count=8,
-                index_entry_count_max=16,
+                index_slot_count=self.index.slot_count,
+                index_entry_count_max=self.index.entry_count_max,
             ),
             self.clock,
             STORE_HOST,
@@ -204,6 +207,11 @@ class Desk:
             return await asked
 
         return self._run(work)
+
+    def abort(self, batch_id: int, token: int) -> int:
+        """Give a job up; how many attempts that removed."""
+        job = BatchJob(WRITER, batch_id, token)
+        return self._run(lambda _: self.batches.abort(job))
 
     def query(self, batch_id: int, token: int) -> BatchState:
         """Ask after a batch."""
