@@ -258,9 +258,14 @@ class MessageStore:
         )
 
     def flushed(self, plan: FlushPlan) -> None:
-        """`plan` has been run: its records are durable and, from now on, visible."""
-        self._log.flushed = max(self._log.flushed, plan.end)
-        self._directory.flushed(self._log.flushed)
+        """`plan` has been run: its records are durable and, from now on, visible.
+
+        Raises OSError; the flush has then failed.
+        """
+        flushed = max(self._log.flushed, plan.end)
+        # First, for a start lets go of damaged records that are not marked.
+        self._directory.flushed(flushed)
+        self._log.flushed = flushed
         self._checkpoint.physic_msg_timestamp_ms = plan.store_timestamp_ms
         self._dispatcher.dispatch(plan.end)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,10 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.sending.group_commit import GroupCommit
 from rocketpy_broker.services.sending.store_files import StoreFiles
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
+from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
-from tests.blocks import wire_block
+from tests.blocks import bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.store.conftest import STORE_HOST
 from tests.store.messages import QUEUE, flush_log, numbered, put
@@ -217,3 +219,25 @@ async def test_s09_each_segment_spares_the_next_start_what_came_before(tmp_path:
     assert 0 < result.begin < result.end == end
     assert again.range_of(QUEUE).max_offset == 6
     again.close()
+
+
+async def test_f8_a_flush_whose_mark_cannot_be_written_has_failed(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that copies on write may have no room for what is overwritten in place."""
+
+    def full(_mark: FlushedMark, _content: Mark) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"durable")
+        with monkeypatch.context() as patch:
+            patch.setattr(FlushedMark, "write", full)
+            for body in (b"first", b"second"):
+                refused = await running.append("T", 0, body)
+                assert refused.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                assert "No space left on device" in refused.status.remark
+                assert "read-only" in refused.status.remark
+        (shown,) = await running.pull(topic="T", queue_id=0)
+        assert bodies_of(shown.records, shown.record_sizes) == [b"durable"]

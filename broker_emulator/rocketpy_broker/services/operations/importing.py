@@ -156,8 +156,8 @@ def _flush(store: MessageStore) -> None:
     plan = store.plan_flush()
     try:
         plan.run()
+        store.flushed(plan)
     except OSError as error:
         store.flush_failed(error)
         raise
-    store.flushed(plan)
     store.flush_derived()

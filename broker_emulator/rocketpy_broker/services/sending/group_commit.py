@@ -96,12 +96,12 @@ class GroupCommit:
             return
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, plan.run)
+            self._store.flushed(plan)
         except OSError as error:
             logger.critical("flush failed, the broker turns read-only: %s", error)
             self._store.flush_failed(error)
             self._fail_waiters(self._store.refusal or "")
             return
-        self._store.flushed(plan)
         while self._waiters and self._waiters[0][0] <= plan.end:
             resolve(self._waiters.popleft()[1])
 
