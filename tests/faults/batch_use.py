@@ -61,9 +61,17 @@ class FlushWhenAsked(GroupCommit):
     """No loop and no thread: whoever waits for the disk flushes."""
 
     async def wait(self, end_offset: int) -> None:
-        """Flush what was appended, unless it is flushed, or nobody waits."""
+        """Flush what was appended, unless it is flushed, or nobody waits.
+
+        Raises StoreClosedError.
+        """
         if self._sync and self._store.flushed_end < end_offset:
-            flush_log(self._store)
+            self._store.check_open()
+            try:
+                flush_log(self._store)
+            except OSError as error:
+                self._store.flush_failed(error)
+                self._store.check_open()
 
 
 @dataclass

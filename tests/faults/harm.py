@@ -1,8 +1,9 @@
 """What happens to staging files and to the disk below them, and what can be read afterwards.
 
 A file may be removed, cut short, hold another's content, or have one bit turned, anywhere. The
-disk may be full from any call on that takes space; the first refused write is then a short one, and
-nothing that was written before is lost. Nothing here harms two files at a time.
+disk may be full from any call on, as one that copies on write is also for what is overwritten; the
+last write before is a short one, and nothing that was written before is lost. Nothing here harms
+two files at a time.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def do_harm(harm: Harm, path: Path, other: Path, dice: random.Random) -> list[bo
 
 
 class FullDisk:
-    """While `watched`, calls that take space fail when `calls_left` is used up."""
+    """While `watched`, writes and allocations fail when `calls_left` is used up."""
 
     def __init__(self) -> None:
         self.calls_left: int | None = None

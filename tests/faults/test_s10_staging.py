@@ -260,12 +260,15 @@ class Trial:
         disk.calls_left = None
 
     def commit_on(self, disk: FullDisk) -> BatchState:
-        """Ask for the batch, and free the disk, or kill the store, when that is held up."""
+        """Ask for the batch, and free the disk, or kill the store, when that is held up.
+
+        A store is killed anyway when a flush has failed: it takes nothing more until a restart.
+        """
         is_killed = self.dice.random() < 0.5
 
         def meanwhile() -> None:
             disk.calls_left = None
-            if is_killed:
+            if is_killed or self.desk.store.is_sealed:
                 raise Killed
 
         try:
