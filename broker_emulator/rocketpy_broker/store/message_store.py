@@ -258,14 +258,10 @@ class MessageStore:
         )
 
     def flushed(self, plan: FlushPlan) -> None:
-        """`plan` has been run: its records are durable and, from now on, visible.
-
-        Raises OSError; the flush has then failed.
-        """
-        flushed = max(self._log.flushed, plan.end)
-        # First, for a start lets go of damaged records that are not marked.
-        self._directory.flushed(flushed)
-        self._log.flushed = flushed
+        """`plan` has been run: its records are durable, and now visible. Raises OSError."""
+        # The mark first: a start lets go of damaged records above it.
+        self._directory.flushed(max(self._log.flushed, plan.end))
+        self._log.flushed = max(self._log.flushed, plan.end)
         self._checkpoint.physic_msg_timestamp_ms = plan.store_timestamp_ms
         self._dispatcher.dispatch(plan.end)
 
