@@ -58,3 +58,13 @@ async def test_k05_a_wrong_queue_in_a_search_is_named(
         assert response.status.code == code
         assert words in response.status.remark
         assert not response.offsets
+
+
+async def test_k05_more_queues_than_a_search_takes_are_refused(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        response = await search(running, *[("T", 0, 0)] * 1_000)
+        assert len(response.offsets) == 1_000
+        response = await search(running, *[("T", 0, 0)] * 1_001)
+        assert response.status.code == ResponseCode.INVALID_PARAMETER
+        assert "number of queues is 1001, accepted is 1000 or fewer" in response.status.remark

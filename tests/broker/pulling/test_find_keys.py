@@ -35,6 +35,7 @@ async def find(
 async def found(running: RunningBroker, keys: Sequence[str], *ranges: Part) -> list[Part]:
     response = await find(running, keys, *ranges)
     assert response.status.code == ResponseCode.SUCCESS, response.status.remark
+    assert response.range_count == len(ranges)
     return [(part.queue_id, part.begin, part.end) for part in response.ranges]
 
 
@@ -145,6 +146,27 @@ async def test_k05_a_damaged_record_with_the_key_is_not_left_out(
         segment.write(position, memoryview(b"K"[::-1].lower()))
         assert await found(running, ["c"], (0, 0, 3)) == [(0, 2, 3)]
         assert await found(running, ["b"], (0, 0, 3)) == [(0, 0, 3)]
+
+
+async def test_k05_ranges_come_back_whole_where_too_many_keys_are_wanted(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await append(running, 0, ["k0", "other"])
+        keys = [f"k{number}" for number in range(1_001)]
+        assert await found(running, keys[:1_000], (0, 0, 2)) == [(0, 0, 1)]
+        assert await found(running, keys, (0, 0, 2)) == [(0, 0, 2)]
+
+
+async def test_k05_more_ranges_than_a_call_takes_are_refused(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        response = await find(running, ["k"], *[(0, 0, 1)] * 1_000)
+        assert response.range_count == 1_000
+        response = await find(running, ["k"], *[(0, 0, 1)] * 1_001)
+        assert response.status.code == ResponseCode.INVALID_PARAMETER
+        assert "number of ranges is 1001, accepted is 1000 or fewer" in response.status.remark
 
 
 @pytest.mark.parametrize(

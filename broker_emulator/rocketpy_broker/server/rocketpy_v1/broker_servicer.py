@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,13 +14,15 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.batch_servicer import BatchServicer
 from rocketpy_broker.server.rocketpy_v1.handlers import unary
+from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
 from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService, QueueTime
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
-from rocketpy_broker.services.pulling.range_limits import OffsetRange, RangeLimitService
+from rocketpy_broker.services.pulling.range_limits import RangeLimitService
 from rocketpy_broker.services.pulling.service import PullService, response_code
+from rocketpy_broker.services.pulling.work_time import check_count
 from rocketpy_broker.services.sending.appending import AppendService, Stored
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
 from rocketpy_broker.tasks import TaskScope
@@ -52,6 +54,7 @@ class BrokerServicer:
     def __init__(self, services: BrokerServices) -> None:
         self._to = services
         self._batches = BatchServicer(services.staging, services.batches)
+        self._ranges = RangeServicer(services.range_limits, services.key_lookup)
 
     async def append(
         self, requests: AsyncIterator[broker_pb2.AppendRequest], _context: status.Context
@@ -168,12 +171,13 @@ class BrokerServicer:
     async def search_offsets(
         self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
     ) -> broker_pb2.SearchOffsetsResponse:
-        """All queues or an error."""
-        times = [
-            QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
-            for entry in request.queues
-        ]
+        """The first queues or an error."""
         try:
+            check_count("queues", request.queues)
+            times = [
+                QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
+                for entry in request.queues
+            ]
             found = await self._to.offsets.search(times)
         except BrokerError as error:
             return broker_pb2.SearchOffsetsResponse(status=status.failure(error))
@@ -182,41 +186,6 @@ class BrokerServicer:
             offsets=[
                 broker_pb2.FoundOffset(found=each.found, offset=each.offset) for each in found
             ],
-        )
-
-    async def find_keys(
-        self, request: broker_pb2.FindKeysRequest, _context: status.Context
-    ) -> broker_pb2.FindKeysResponse:
-        """All ranges or an error."""
-        try:
-            found = await self._to.key_lookup.find(_ranges(request.ranges), request.keys)
-        except BrokerError as error:
-            return broker_pb2.FindKeysResponse(status=status.failure(error))
-        return broker_pb2.FindKeysResponse(
-            status=status.success(),
-            ranges=[
-                broker_pb2.OffsetRange(
-                    topic=part.queue.topic,
-                    queue_id=part.queue.queue_id,
-                    begin=part.begin,
-                    end=part.end,
-                )
-                for part in found
-            ],
-        )
-
-    async def limit_ranges(
-        self, request: broker_pb2.LimitRangesRequest, _context: status.Context
-    ) -> broker_pb2.LimitRangesResponse:
-        """All ranges or an error."""
-        try:
-            reached = await self._to.range_limits.limit(_ranges(request.ranges), request.bytes_max)
-        except BrokerError as error:
-            return broker_pb2.LimitRangesResponse(status=status.failure(error))
-        return broker_pb2.LimitRangesResponse(
-            status=status.success(),
-            ends=[reach.end for reach in reached],
-            bytes=sum(reach.bytes for reach in reached),
         )
 
     async def commit_offsets(
@@ -249,16 +218,9 @@ class BrokerServicer:
             **self._batches.handlers(),
             "QueryOffsets": unary(self.query_offsets, broker_pb2.QueryOffsetsRequest),
             "SearchOffsets": unary(self.search_offsets, broker_pb2.SearchOffsetsRequest),
-            "FindKeys": unary(self.find_keys, broker_pb2.FindKeysRequest),
-            "LimitRanges": unary(self.limit_ranges, broker_pb2.LimitRangesRequest),
+            **self._ranges.handlers(),
             "CommitOffsets": unary(self.commit_offsets, broker_pb2.CommitOffsetsRequest),
         }
-
-
-def _ranges(wanted: Iterable[broker_pb2.OffsetRange]) -> list[OffsetRange]:
-    return [
-        OffsetRange(QueueKey(part.topic, part.queue_id), part.begin, part.end) for part in wanted
-    ]
 
 
 def _pull_response(

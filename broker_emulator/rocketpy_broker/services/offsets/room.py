@@ -32,6 +32,6 @@ def build(
     ground.lifecycle.tables.append(Saver(committed))
     return Offsets(
         committed,
-        OffsetService(ground.store, topics, groups, committed),
+        OffsetService(ground.store, topics, groups, committed, ground.clock),
         OffsetQueryService(ground.store, topics, pulling.held, ground.config.limits),
     )

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocketpy_broker.clock import give_way
+from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager, check_group
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
+from rocketpy_broker.services.pulling.work_time import WorkTime
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
@@ -61,11 +62,13 @@ class OffsetService:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumers: ConsumerOffsetManager,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
+        self._clock = clock
 
     def query(self, topic: str, group: str) -> list[QueueOffsets]:
         """Every readable queue of `topic`. Raises TopicNotExistError, ParameterIllegalError."""
@@ -86,14 +89,18 @@ class OffsetService:
     async def search(self, times: Sequence[QueueTime]) -> list[FoundOffset]:
         """The first message of each queue that was stored at its time or later.
 
+        Answers for the first queues: for as many as the work time allows.
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
         for time in times:
             self._topics.check_readable(*time.queue)
-        found = []
+        work = WorkTime(self._clock)
+        found: list[FoundOffset] = []
         for time in times:
             found.append(self._search_queue(time))
             await give_way()
+            if work.is_over:
+                break
         return found
 
     def _search_queue(self, time: QueueTime) -> FoundOffset:

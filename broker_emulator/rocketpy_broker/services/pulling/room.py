@@ -32,4 +32,9 @@ def build(ground: Ground, topics: TopicConfigManager) -> Pulling:
     pulls = PullService(
         store, topics, held, config.limits, slave_read_enable=config.slave_read_enable
     )
-    return Pulling(held, pulls, RangeLimitService(store, topics), KeyLookupService(store, topics))
+    return Pulling(
+        held,
+        pulls,
+        RangeLimitService(store, topics, ground.clock),
+        KeyLookupService(store, topics, ground.clock),
+    )

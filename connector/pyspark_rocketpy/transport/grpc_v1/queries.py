@@ -1,30 +1,37 @@
 """Offset queries of the planning process: bounds, times and sizes of queues.
 
 A query that finds no broker is repeated, at all endpoints, while retries are left, so that a stream
-outlives a broker's restart. Only the very first one is not: a wrong endpoint is told at once.
+outlives a broker's restart. Only the very first one is not: a wrong endpoint is told at once. A
+query about many queues is several calls, each of which goes on where the one before has stopped.
 Nothing is kept that a crash could lose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
 from pyspark_rocketpy.transport.grpc_v1.client import (
     TOPIC_NOT_EXIST,
+    AnswerT,
     BrokerClient,
     ClientConfig,
     check,
     client_for,
     forget_client,
 )
+from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
 from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
+from pyspark_rocketpy.transport.sharing import Measured, shares
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
-from rocketpy_proto.rocketpy.v1 import broker_pb2
+from rocketpy_proto.call_limits import WORK_MS_MAX
+from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 _T = TypeVar("_T")
 
@@ -67,6 +74,17 @@ class GrpcOffsetQueries:
             forget_client(self._config)
             raise client.failed(error) from error
 
+    def _answer(
+        self,
+        method: Callable[[broker_pb2_grpc.BrokerStub], Callable[..., AnswerT]],
+        request: Message,
+    ) -> AnswerT:
+        """The successful answer to a request whose work has its own bound."""
+        timeout = self._timeout + WORK_MS_MAX / 1000
+        response = self._query(lambda client: method(client.broker)(request, timeout=timeout))
+        check(response.status)
+        return response
+
     def bounds(
         self, subscription: Subscription, known: Bounds | None = None, wait_ms_max: int = 0
     ) -> Bounds:
@@ -90,36 +108,78 @@ class GrpcOffsetQueries:
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         """The first offset of each queue stored at or after its time; None where there is none."""
-        request = broker_pb2.SearchOffsetsRequest()
-        for time in times:
-            request.queues.add(
-                topic=time.topic, queue_id=time.queue_id, timestamp_ms=time.timestamp_ms
-            )
-        response = self._query(
-            lambda client: client.broker.SearchOffsets(request, timeout=self._timeout)
-        )
-        check(response.status)
-        return [found.offset if found.found else None for found in response.offsets]
+        offsets: list[int | None] = []
+
+        def ask(_number: int, part: Sequence[QueueTime]) -> Progress[QueueTime]:
+            request = broker_pb2.SearchOffsetsRequest()
+            for time in part:
+                request.queues.add(
+                    topic=time.topic, queue_id=time.queue_id, timestamp_ms=time.timestamp_ms
+                )
+            response = self._answer(lambda stub: stub.SearchOffsets, request)
+            offsets.extend(found.offset if found.found else None for found in response.offsets)
+            return Progress(len(response.offsets))
+
+        ask_for_all(times, ask, "queues were searched")
+        return offsets
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
         """The end of each range, cut back so that all their records have at most `bytes_max`."""
-        request = broker_pb2.LimitRangesRequest(ranges=_wire(ranges), bytes_max=bytes_max)
-        response = self._query(
-            lambda client: client.broker.LimitRanges(request, timeout=self._timeout)
-        )
-        check(response.status)
-        return list(response.ends)
+        measures = self._measure(ranges, bytes_max)
+        if sum(each.bytes_estimated for each in measures) <= bytes_max:
+            return [part.end for part in ranges]
+        return self._limit(ranges, shares(measures, bytes_max))
+
+    def _measure(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[Measured]:
+        """Exactly, until together they have more than `bytes_max`."""
+        measures = [Measured()] * len(ranges)
+        left = bytes_max
+
+        def ask(first: int, part: Sequence[QueueRange]) -> Progress[QueueRange]:
+            nonlocal left
+            request = broker_pb2.MeasureRangesRequest(ranges=_wire(part), bytes_max=max(left, 0))
+            response = self._answer(lambda stub: stub.MeasureRanges, request)
+            for number, each in enumerate(response.ranges, first):
+                measures[number] = measures[number].joined(_measured(each))
+                left -= each.bytes
+            return _progress(part, [each.end for each in response.ranges], response.goes_on)
+
+        ask_for_all(ranges, ask, "ranges were measured")
+        return measures
+
+    def _limit(self, ranges: Sequence[QueueRange], budgets: Sequence[int]) -> list[int]:
+        """How far each range reaches with its bytes."""
+        ends = [part.begin for part in ranges]
+        left = list(budgets)
+
+        def ask(first: int, part: Sequence[QueueRange]) -> Progress[QueueRange]:
+            request = broker_pb2.LimitRangesRequest(
+                ranges=_wire(part), bytes_max=left[first : first + len(part)]
+            )
+            response = self._answer(lambda stub: stub.LimitRanges, request)
+            for number, taken in enumerate(response.bytes, first):
+                ends[number] = response.ends[number - first]
+                left[number] -= taken
+            return _progress(part, response.ends, response.goes_on)
+
+        ask_for_all(ranges, ask, "ranges were limited")
+        return ends
 
     def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
         """The parts of the ranges in which messages with one of the keys can be, in their order."""
-        request = broker_pb2.FindKeysRequest(ranges=_wire(ranges), keys=keys)
-        response = self._query(
-            lambda client: client.broker.FindKeys(request, timeout=self._timeout)
-        )
-        check(response.status)
-        return [
-            QueueRange(part.topic, part.queue_id, part.begin, part.end) for part in response.ranges
-        ]
+        parts: list[QueueRange] = []
+
+        def ask(_number: int, part: Sequence[QueueRange]) -> Progress[QueueRange]:
+            request = broker_pb2.FindKeysRequest(ranges=_wire(part), keys=keys)
+            response = self._answer(lambda stub: stub.FindKeys, request)
+            parts.extend(
+                QueueRange(each.topic, each.queue_id, each.begin, each.end)
+                for each in response.ranges
+            )
+            return Progress(response.range_count)
+
+        ask_for_all(ranges, ask, "ranges were looked through")
+        return parts
 
     def broker_name(self) -> str:
         """The name of the broker that answers, as machine rooms have it before an @."""
@@ -144,6 +204,28 @@ def _wire(ranges: Sequence[QueueRange]) -> list[broker_pb2.OffsetRange]:
         )
         for part in ranges
     ]
+
+
+def _measured(each: broker_pb2.MeasuredRange) -> Measured:
+    return Measured(
+        each.bytes,
+        each.offset_count,
+        each.offset_count_left,
+        each.first_bytes,
+        each.first_physical_offset,
+    )
+
+
+def _progress(
+    ranges: Sequence[QueueRange],
+    ends: Sequence[int],
+    goes_on: bool,
+) -> Progress[QueueRange]:
+    """The first ranges are done up to these ends; the last of them perhaps in part."""
+    if not goes_on or not ends:
+        return Progress(len(ends))
+    last = len(ends) - 1
+    return Progress(last, replace(ranges[last], begin=ends[last]))
 
 
 def _bounds(response: broker_pb2.QueryOffsetsResponse) -> Bounds:

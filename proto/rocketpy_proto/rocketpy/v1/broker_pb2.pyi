@@ -223,14 +223,16 @@ class FindKeysRequest(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FindKeysResponse(_message.Message):
-    __slots__ = ("status", "ranges")
+    __slots__ = ("status", "ranges", "range_count")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
+    RANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ...) -> None: ...
+    range_count: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., range_count: _Optional[int] = ...) -> None: ...
 
-class LimitRangesRequest(_message.Message):
+class MeasureRangesRequest(_message.Message):
     __slots__ = ("ranges", "bytes_max")
     RANGES_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
@@ -238,15 +240,51 @@ class LimitRangesRequest(_message.Message):
     bytes_max: int
     def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., bytes_max: _Optional[int] = ...) -> None: ...
 
+class MeasuredRange(_message.Message):
+    __slots__ = ("end", "bytes", "offset_count", "offset_count_left", "first_bytes", "first_physical_offset")
+    END_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_COUNT_LEFT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    end: int
+    bytes: int
+    offset_count: int
+    offset_count_left: int
+    first_bytes: int
+    first_physical_offset: int
+    def __init__(self, end: _Optional[int] = ..., bytes: _Optional[int] = ..., offset_count: _Optional[int] = ..., offset_count_left: _Optional[int] = ..., first_bytes: _Optional[int] = ..., first_physical_offset: _Optional[int] = ...) -> None: ...
+
+class MeasureRangesResponse(_message.Message):
+    __slots__ = ("status", "ranges", "goes_on")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    GOES_ON_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    ranges: _containers.RepeatedCompositeFieldContainer[MeasuredRange]
+    goes_on: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[MeasuredRange, _Mapping]]] = ..., goes_on: bool = ...) -> None: ...
+
+class LimitRangesRequest(_message.Message):
+    __slots__ = ("ranges", "bytes_max")
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    bytes_max: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., bytes_max: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class LimitRangesResponse(_message.Message):
-    __slots__ = ("status", "ends", "bytes")
+    __slots__ = ("status", "ends", "bytes", "goes_on")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     ENDS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    GOES_ON_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     ends: _containers.RepeatedScalarFieldContainer[int]
-    bytes: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ends: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ...) -> None: ...
+    bytes: _containers.RepeatedScalarFieldContainer[int]
+    goes_on: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ends: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., goes_on: bool = ...) -> None: ...
 
 class BatchJob(_message.Message):
     __slots__ = ("writer_id", "batch_id", "job_token", "is_single")

@@ -79,6 +79,11 @@ class BrokerStub(object):
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysResponse.FromString,
                 _registered_method=True)
+        self.MeasureRanges = channel.unary_unary(
+                '/rocketpy.v1.Broker/MeasureRanges',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.MeasureRangesRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.MeasureRangesResponse.FromString,
+                _registered_method=True)
         self.LimitRanges = channel.unary_unary(
                 '/rocketpy.v1.Broker/LimitRanges',
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesRequest.SerializeToString,
@@ -155,7 +160,13 @@ class BrokerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SearchOffsets(self, request, context):
-        """The first message of each queue that was stored at or after a time.
+        """The work of the next four calls grows with the request. So each takes at most
+        1,000 queues or ranges, works for about half a second, and answers for the
+        first entries of the request: as many as were done by then, and at least one,
+        or a part of one that is long. The caller asks for the rest. More entries are
+        refused with INVALID_PARAMETER.
+
+        The first message of each queue that was stored at or after a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,8 +179,15 @@ class BrokerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MeasureRanges(self, request, context):
+        """How many bytes the records of ranges of queues have.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def LimitRanges(self, request, context):
-        """How far ranges of queues reach within a number of bytes.
+        """How far each of several ranges of queues reaches within a number of bytes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -229,6 +247,11 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.FindKeys,
                     request_deserializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_broker__pb2.FindKeysResponse.SerializeToString,
+            ),
+            'MeasureRanges': grpc.unary_unary_rpc_method_handler(
+                    servicer.MeasureRanges,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.MeasureRangesRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.MeasureRangesResponse.SerializeToString,
             ),
             'LimitRanges': grpc.unary_unary_rpc_method_handler(
                     servicer.LimitRanges,
@@ -484,6 +507,33 @@ class Broker(object):
             '/rocketpy.v1.Broker/FindKeys',
             rocketpy_dot_v1_dot_broker__pb2.FindKeysRequest.SerializeToString,
             rocketpy_dot_v1_dot_broker__pb2.FindKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MeasureRanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/MeasureRanges',
+            rocketpy_dot_v1_dot_broker__pb2.MeasureRangesRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.MeasureRangesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,153 @@
+"""Queries in many calls, to a broker that is so slow that each call does the least it may.
+
+It answers for one queue a call, and of a long range for one message. Every record has `RECORD`
+bytes, and lies in the log by queue and offset. It never answers for more than it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
+from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
+from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+
+RECORD = 100
+LOSS = grpc.StatusCode.DEADLINE_EXCEEDED
+RANGES = [QueueRange("T", queue_id, 0, 4) for queue_id in range(7)]
+TIMES = [QueueTime("T", queue_id, 0) for queue_id in range(7)]
+
+
+class SlowBroker:
+    """A client and its broker; fails every other call, and all from call `away_from` on."""
+
+    def __init__(self, away_from: int = 1 << 30) -> None:
+        self._away_from = away_from
+        self._call_count = 0
+        self.broker = SimpleNamespace(
+            SearchOffsets=self._search,
+            FindKeys=self._find_keys,
+            MeasureRanges=self._measure,
+            LimitRanges=self._limit,
+        )
+
+    def of(self, _config: ClientConfig) -> BrokerClient:
+        return cast("BrokerClient", self)
+
+    def failed(self, _error: grpc.RpcError) -> ConnectionFailedError:
+        return ConnectionFailedError("no broker answers at h:1")
+
+    def _enter(self) -> None:
+        self._call_count += 1
+        if self._call_count >= self._away_from or self._call_count % 2 == 0:
+            raise grpc.RpcError
+
+    def _search(
+        self, request: broker_pb2.SearchOffsetsRequest, timeout: float
+    ) -> broker_pb2.SearchOffsetsResponse:
+        self._enter()
+        offset = broker_pb2.FoundOffset(found=True, offset=request.queues[0].queue_id)
+        return broker_pb2.SearchOffsetsResponse(offsets=[offset])
+
+    def _find_keys(
+        self, request: broker_pb2.FindKeysRequest, timeout: float
+    ) -> broker_pb2.FindKeysResponse:
+        self._enter()
+        return broker_pb2.FindKeysResponse(ranges=request.ranges[:1], range_count=1)
+
+    def _measure(
+        self, request: broker_pb2.MeasureRangesRequest, timeout: float
+    ) -> broker_pb2.MeasureRangesResponse:
+        self._enter()
+        part, count_left = request.ranges[0], request.ranges[0].end - request.ranges[0].begin - 1
+        measured = broker_pb2.MeasuredRange(
+            end=part.begin + 1,
+            bytes=RECORD,
+            offset_count=1,
+            offset_count_left=count_left,
+            first_bytes=RECORD,
+            first_physical_offset=RECORD * (10 * part.queue_id + part.begin),
+        )
+        goes_on = count_left > 0 and request.bytes_max >= RECORD
+        return broker_pb2.MeasureRangesResponse(ranges=[measured], goes_on=goes_on)
+
+    def _limit(
+        self, request: broker_pb2.LimitRangesRequest, timeout: float
+    ) -> broker_pb2.LimitRangesResponse:
+        self._enter()
+        assert len(request.ranges) == len(request.bytes_max)
+        fits = request.bytes_max[0] >= RECORD
+        end = request.ranges[0].begin + fits
+        return broker_pb2.LimitRangesResponse(
+            ends=[end], bytes=[RECORD * fits], goes_on=fits and end < request.ranges[0].end
+        )
+
+
+def queries_to(broker: SlowBroker) -> GrpcOffsetQueries:
+    return GrpcOffsetQueries(ClientConfig(("h:1",), 100), RetryPolicy(1, 1), client_of=broker.of)
+
+
+def test_k03_queries_come_to_an_end_though_every_other_call_is_cut_off(
+    waits_ms: list[int],
+) -> None:
+    assert queries_to(SlowBroker()).search(TIMES) == list(range(7))
+    assert queries_to(SlowBroker()).find_keys(RANGES, ["k"]) == RANGES
+    assert queries_to(SlowBroker()).limit_bytes(RANGES, 28 * RECORD) == [4] * 7
+    assert queries_to(SlowBroker()).limit_bytes(RANGES, 14 * RECORD) == [2] * 7
+    assert queries_to(SlowBroker()).limit_bytes(RANGES, 1) == [1, 0, 0, 0, 0, 0, 0]
+    assert set(waits_ms) == {1}
+
+
+@pytest.mark.parametrize(
+    ("query", "away_from", "words"),
+    [
+        (lambda queries: queries.search(TIMES), 7, "3 of 7 queues were searched"),
+        (lambda queries: queries.find_keys(RANGES, ["k"]), 3, "1 of 7 ranges were looked through"),
+        # Calls 1, 3, 5 and 7 measure the first range.
+        (lambda queries: queries.limit_bytes(RANGES, 2_800), 17, "2 of 7 ranges were measured"),
+        (lambda queries: queries.limit_bytes(RANGES, 50), 23, "3 of 7 ranges were limited"),
+    ],
+)
+def test_a_query_that_is_given_up_says_how_far_it_came(
+    waits_ms: list[int], query: Any, away_from: int, words: str
+) -> None:
+    with pytest.raises(ConnectionFailedError, match=f"no broker answers at h:1; {words}$"):
+        query(queries_to(SlowBroker(away_from)))
+
+
+def test_a_broker_that_answers_nothing_is_not_asked_for_ever() -> None:
+    def nothing(_first: int, _part: Sequence[str]) -> Progress[str]:
+        return Progress(0)
+
+    def the_same(_first: int, part: Sequence[str]) -> Progress[str]:
+        return Progress(0, part[0])
+
+    for ask in (nothing, the_same):
+        with pytest.raises(BrokerError, match="answers nothing; 0 of 1 things were done"):
+            ask_for_all(["a"], ask, "things were done")
+
+
+def test_entries_that_are_begun_are_asked_for_again_but_for_what_is_done() -> None:
+    asked: list[tuple[int, list[str]]] = []
+
+    def ask(first: int, part: Sequence[str]) -> Progress[str]:
+        asked.append((first, list(part)))
+        return Progress(0, part[0][1:]) if len(part[0]) > 1 else Progress(1)
+
+    ask_for_all(["a", "bcd", "e"], ask, "words were read")
+    assert asked == [
+        (0, ["a", "bcd", "e"]),
+        (1, ["bcd", "e"]),
+        (1, ["cd", "e"]),
+        (1, ["d", "e"]),
+        (2, ["e"]),
+    ]
