@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,27 @@ async def test_s10_damage_before_the_decision_fails_by_name_and_shows_nothing(
         async with start_broker() as running:
             job.running = running
             await check_refused(job, path)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+async def test_s10_damage_while_it_is_staged_fails_by_name_and_shows_nothing(
+    start_broker: StartBroker, tmp_path: Path, is_last: bool
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        task = Task(job, 0, 1)
+        await task.send(0, b"a")
+        path = path_of(tmp_path)
+        written_ns = path.stat().st_mtime_ns
+        flip(path, -30)
+        # The clock of files is coarse.
+        os.utime(path, ns=(written_ns, written_ns + 1))
+        if not is_last:
+            await task.send(0, b"b")
+        await task.end()
+        job.staged.append(task)
+        await check_refused(job, path)
 
 
 async def check_refused(job: Job, path: Path) -> None:

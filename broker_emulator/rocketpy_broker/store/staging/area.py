@@ -79,8 +79,9 @@ class StagedAttempt:
     A topic that was deleted later has taken its messages with it: when the log was longer than
     `log_end`, or by another count in `deletion_counts`, those of the topics that this process has
     staged for. `end` is where its file goes on, -1 where only `survey` can tell; `changed_ns` the
-    time of the last write, 0 where that was before the broker's start. `is_older`: made by an
-    earlier process, which alone knew what was deleted while the log was as long as `log_end`.
+    time of the last write, 0 where that was before the broker's start, or not all are ours.
+    `is_older`: made by an earlier process, which alone knew what was deleted while the log was as
+    long as `log_end`.
     """
 
     attempt: TaskAttempt
@@ -134,10 +135,12 @@ class StagedAttempt:
 
     def write(self, block: BlockFrames) -> None:
         """Add a block. Blocks. Raises OSError and adds nothing."""
+        is_untouched = self.end == 0 or self.is_untouched
         if self.end == 0:
             self.end = self.file.create(attempt_frame(self._content()))
             self.file_bytes = disk_bytes(self.end)
         self.end = self.file.append(self.end, block.frames)
+        self.changed_ns = self.file.changed_ns() if is_untouched else 0
         self.counts = block.counts
         self.file_bytes = disk_bytes(self.end)
         topic, queue_id = block.queue
@@ -147,11 +150,12 @@ class StagedAttempt:
         """Nothing more comes. Blocks. Raises OSError; the attempt is then of no more use."""
         if self.is_sealed or self.end == 0:
             return
+        is_untouched = self.is_untouched
         end = Place(self.counts.block_count, self.counts.record_count)
         self.file.append(self.end, [seal_frame(end)])
         if durable:
             self.file.flush()
-        self.changed_ns = self.file.changed_ns()
+        self.changed_ns = self.file.changed_ns() if is_untouched else 0
         self.is_sealed = True
 
     def survey(self) -> None:
