@@ -48,7 +48,7 @@ from tests.faults.images import (
     block_of,
     read_bodies,
 )
-from tests.store.messages import flush_log
+from tests.store.messages import delete_topic, flush_log
 
 T = TypeVar("T")
 WRITER = "a query"
@@ -255,6 +255,14 @@ def check_visible(desk: Desk, batch_ids: list[int]) -> None:
     for queue in (QUEUE, OTHER):
         wanted = [body for batch_id in batch_ids for body in expected_of(batch_id)[queue]]
         assert read_bodies(desk.store, queue) == wanted, queue
+
+
+def delete_between_runs(folder: Path, topic: str) -> None:
+    """Delete a topic before the next start carries anything out."""
+    desk = Desk(folder)
+    desk.store.open()
+    delete_topic(desk.store, topic)
+    desk.crash()
 
 
 class Room:

@@ -32,6 +32,7 @@ from tests.faults.batch_use import (
     WRITER,
     Desk,
     check_visible,
+    delete_between_runs,
     one_by_one,
 )
 from tests.faults.images import (
@@ -48,7 +49,7 @@ from tests.faults.images import (
 )
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.test_f10_killed_recovery import Killed, killed_at_call
-from tests.store.messages import delete_topic, flush_log, remove_oldest_segment
+from tests.store.messages import flush_log, remove_oldest_segment
 
 CUTS_QUICK = 60
 CUTS_TORTURE = 5_000
@@ -226,11 +227,7 @@ def test_s08_a_decided_topic_that_is_deleted_takes_only_its_own_messages(
 ) -> None:
     with workshop() as folder:
         decided_only(folder, monkeypatch)
-        # The deletion comes between the decision and the start that carries it out.
-        broken = Desk(folder)
-        broken.store.open()
-        delete_topic(broken.store, OTHER.topic)
-        broken.crash()
+        delete_between_runs(folder, OTHER.topic)
         desk = Desk(folder)
         desk.open()
         assert desk.ledger.last_batch(WRITER) == 1

@@ -328,3 +328,15 @@ def _disk_full_for_queues(
         return grow(files, position)
 
     return fail
+
+
+def test_a_topic_takes_no_message_while_it_is_deleted(new_store: OpenStore) -> None:
+    store = new_store()
+    store.open()
+    with store.deletions.refusing(QUEUE.topic):
+        with pytest.raises(StoreClosedError, match="is being deleted; try again later"):
+            put(store, [b"too early"])
+        put(store, [b"of another topic"], OTHER)
+    put(store, [b"a"])
+    assert read_all(store) == [b"a"]
+    assert read_all(store, OTHER) == [b"of another topic"]

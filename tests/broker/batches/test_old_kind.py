@@ -13,7 +13,7 @@ from rocketpy_broker.store import prepared
 from rocketpy_broker.store.prepared import PreparedRange
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record.sys_flag import TRANSACTION_PREPARED
-from tests.faults.batch_use import WRITER, Desk
+from tests.faults.batch_use import WRITER, Desk, delete_between_runs
 from tests.faults.images import OTHER, QUEUE, block_of, read_bodies, send, workshop
 
 TOKEN = 5
@@ -85,4 +85,15 @@ def test_s08_a_batch_of_the_old_kind_is_finished_once(
         assert desk.write(4, 9).outcome is Outcome.COMMITTED
         # One decision and one completion of each kind.
         assert desk.store.next_offset(BATCHES_QUEUE) == 4
+        desk.crash()
+
+
+def test_s08_a_batch_of_the_old_kind_leaves_out_a_deleted_topic() -> None:
+    with workshop() as folder:
+        store_before(folder, 0)
+        delete_between_runs(folder, OTHER.topic)
+        desk = Desk(folder)
+        desk.open()
+        assert read_bodies(desk.store, OTHER) == []
+        assert read_bodies(desk.store, QUEUE) == [b"plain", b"a", b"b", b"d", b"e"]
         desk.crash()

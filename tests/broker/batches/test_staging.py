@@ -13,6 +13,7 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.staging.file import StagingFile
+from rocketpy_proto.record import Host, Record, encode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
 from tests.broker.batches.writer import Job, Task, bodies, staging_files
@@ -123,12 +124,13 @@ async def test_s10_a_record_that_fits_no_segment_and_a_body_too_long_are_refused
             assert "fit a commit log segment" in answer.status.remark or size > 2 << 20
 
 
+@pytest.mark.parametrize("restart", [False, True])
 async def test_s10_a_block_larger_than_a_segment_is_stored_in_parts(
-    start_broker: StartBroker,
+    start_broker: StartBroker, restart: bool
 ) -> None:
+    wanted = [b"%04d" % number + bytes(9_996) for number in range(250)]
     async with start_broker() as running:
         await running.create_topic("T")
-        wanted = [b"%04d" % number + bytes(9_996) for number in range(250)]
         job = Job(running)
         task = Task(job, 0, 1)
         block = wire_block("T", wanted)
@@ -139,8 +141,27 @@ async def test_s10_a_block_larger_than_a_segment_is_stored_in_parts(
         task.block_count, task.record_count, task.record_bytes = 1, 250, len(block.records)
         await task.end()
         job.staged.append(task)
+        if not restart:
+            assert (await job.commit()).record_count == 250
+            assert await bodies(running) == wanted
+    async with start_broker() as running:
+        job.running = running
         assert (await job.commit()).record_count == 250
         assert await bodies(running) == wanted
+
+
+async def test_s10_a_record_for_a_store_host_of_another_ip_version_is_refused(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        task = Task(Job(running), 0, 1)
+        request = task.block(0, b"a")
+        record = encode_record(Record("T", 0, b"a", store_host=Host.parse("[::1]:10911")))
+        request.records, request.record_sizes = record, len(record).to_bytes(4, "big")
+        answer = await task.ask(request)
+        assert (answer.status.code, answer.block_count) == (ILLEGAL, 0)
+        assert "IP version" in answer.status.remark
 
 
 async def test_s10_queue_id_minus_one_lets_the_broker_choose(start_broker: StartBroker) -> None:

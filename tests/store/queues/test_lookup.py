@@ -14,7 +14,8 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues import lookup as queue_lookup
 from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE
-from rocketpy_broker.store.queues.messages import MessageLookup
+from rocketpy_broker.store.queues.messages import MessageLookup, Place
+from rocketpy_broker.store.values import QueueKey
 from tests.blocks import wire_block
 from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
 from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore
@@ -145,3 +146,16 @@ def test_k05_sizes_are_told_in_stretches_of_one_file(
     assert ends == [7, 10, 17, 20, 24]
     fixed = len(wire_block(QUEUE.topic, [b""]).records)
     assert sizes == [fixed + len(body) for body in numbered(24)]
+
+
+def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(
+    new_store: OpenStore,
+) -> None:
+    store = new_store()
+    store.open()
+    # As Java counts, both names have one hash.
+    for topic in ("TAa", "TBB"):
+        store.append(QueueKey(topic, 0), wire_block(topic, [b"a"], keys=["k"]).parsed())
+    store.dispatch()
+    for topic in ("TAa", "TBB"):
+        assert store.messages.all_by_key(topic, "k", 9) == [Place(0, 0)]
