@@ -158,4 +158,6 @@ def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(
         store.append(QueueKey(topic, 0), wire_block(topic, [b"a"], keys=["k"]).parsed())
     store.dispatch()
     for topic in ("TAa", "TBB"):
-        assert store.messages.all_by_key(topic, "k", 9) == [Place(0, 0)]
+        offsets = store.messages.offsets_by_key(topic, "k", 9)
+        assert offsets is not None
+        assert store.messages.places(topic, offsets) == [Place(0, 0)]
