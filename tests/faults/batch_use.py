@@ -156,14 +156,20 @@ class Desk:
         self.store._release()
 
     def stage(
-        self, batch_id: int, token: int, task: int, *blocks: tuple[QueueKey, list[bytes]]
+        self,
+        batch_id: int,
+        token: int,
+        task: int,
+        *blocks: tuple[QueueKey, list[bytes]],
+        ends: bool = True,
     ) -> StagedTask:
         """An attempt with these blocks, up to its end."""
         job = BatchJob(WRITER, batch_id, token)
+        end = [(QUEUE, list[bytes]())] if ends else []
 
         async def work(_: TaskScope) -> StagedTask:
             staged = Staged(StagedCounts())
-            for number, (queue, bodies) in enumerate([*blocks, (QUEUE, [])]):
+            for number, (queue, bodies) in enumerate([*blocks, *end]):
                 block = block_of(queue.topic, bodies) if bodies else None
                 command = StageCommand(
                     TaskAttempt(job, task, token),

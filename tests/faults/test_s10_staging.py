@@ -32,6 +32,7 @@ ROUNDS_TORTURE = 3_000
 ROUNDS_PER_STORE = 10
 # About as many calls as a batch takes.
 CALLS = 120
+REFUSALS = (StagedIllegalError, StoreClosedError)
 Block = tuple[QueueKey, list[bytes]]
 
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
@@ -127,10 +128,14 @@ class Trial:
 
     def check_refused(self) -> None:
         """The commit fails by name, and shows nothing; what another job writes is there once."""
-        with pytest.raises((StagedIllegalError, StoreClosedError)) as refused:
+        with pytest.raises(REFUSALS) as refused:
             self.commit()
-        named = [file.path.name for file in self.files]
-        assert any(name in str(refused.value) for name in [*named, "nothing is staged for task"])
+        self.check_nothing_shown(refused.value, *self.files)
+
+    def check_nothing_shown(self, error: Exception, *files: StagedFile) -> None:
+        """The error says what is wrong, and nothing is shown; what another job writes is."""
+        named = [file.path.name for file in files]
+        assert any(name in str(error) for name in [*named, "nothing is staged for task"])
         assert self.desk.query(self.batch_id, self.token).outcome is Outcome.NOT_COMMITTED
         self.check_shown()
         self.begin_job()
@@ -188,6 +193,31 @@ class Trial:
         for path, time_ns in times.items():
             with suppress(FileNotFoundError):
                 os.utime(path, ns=(time_ns, time_ns + by_ns))
+
+    def harm_while_it_is_staged(self) -> None:
+        """A harm behind some blocks of a task, which then goes on; a start mends what it can."""
+        self.begin_batch()
+        which, other = self.dice.sample(range(len(self.work)), 2)
+        begun = self.work[which][: self.dice.randint(1, len(self.work[which]))]
+        self.desk.stage(self.batch_id, self.token, other, *self.work[other])
+        self.desk.stage(self.batch_id, self.token, which, *begun, ends=False)
+        self.files = [
+            StagedFile(self.desk.path_of(self.batch_id, self.token, task), [])
+            for task in (which, other)
+        ]
+        harmed = self.files[0]
+        with self.times_moved(1):
+            do_harm(self.dice.choice(list(Harm)), harmed.path, self.files[1].path, self.dice)
+        if self.dice.random() < 0.5:
+            self.let_go()
+            self.open()
+        try:
+            self.stage()
+            state = self.commit()
+        except REFUSALS as error:
+            self.check_nothing_shown(error, harmed)
+        else:
+            self.check_told(state, [True] * len(self.frames))
 
     def harm_without_a_trace(self) -> None:
         """A disk that fails changes no time of a file: the harm is met behind the decision."""
@@ -298,6 +328,11 @@ def test_s10_harm_before_the_decision_fails_by_name_and_shows_nothing(
     seed: int, rounds: int
 ) -> None:
     assert play(rounds, seed, Trial.harm_before_the_decision) == {Outcome.COMMITTED}
+
+
+@rounds_of
+def test_s10_harm_while_it_is_staged_is_mended_or_fails_by_name(seed: int, rounds: int) -> None:
+    assert play(rounds, seed, Trial.harm_while_it_is_staged) == {Outcome.COMMITTED}
 
 
 @rounds_of
