@@ -160,4 +160,5 @@ def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(
     for topic in ("TAa", "TBB"):
         offsets = store.messages.offsets_by_key(topic, "k", 9)
         assert offsets is not None
+        assert len(offsets) == 2
         assert store.messages.places(topic, offsets) == [Place(0, 0)]
