@@ -27,7 +27,7 @@ from tests.faults.harm import FullDisk, Harm, do_harm
 from tests.faults.images import OTHER, QUEUE, read_bodies, workshop
 from tests.faults.test_f10_killed_recovery import Killed
 
-ROUNDS_QUICK = 30
+ROUNDS_QUICK = 20
 ROUNDS_TORTURE = 3_000
 ROUNDS_PER_STORE = 10
 # About as many calls as a batch takes.
