@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.batches.service import Outcome
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import StagingFile
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
 from tests.broker.batches.writer import Job, Task, bodies, disk_bytes, staging_files
 from tests.broker.conftest import StartBroker
+from tests.faults.batch_use import Desk
+from tests.faults.images import QUEUE, read_bodies, workshop
 
 COMMITTED = broker_pb2.COMMITTED
 
@@ -110,3 +114,27 @@ async def test_s10_keys_count_before_they_are_written(start_broker: StartBroker)
         store._bytes_max = int(len(block.records) * 1.3)
         answer = await task.ask(request)
         assert store.used_bytes <= store._bytes_max, (answer, store.used_bytes, store._bytes_max)
+
+
+def test_s10_a_file_that_another_start_may_read_stops_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def exhausted(_path: Path) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with workshop() as folder:
+        desk = Desk(folder)
+        desk.open()
+        task = desk.stage(0, 1, 0, (QUEUE, [b"a"]))
+        desk.stop()
+        refused = Desk(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr(StagedAttempt, "read", exhausted)
+            with pytest.raises(OSError, match="Too many open files"):
+                refused.open()
+        refused.crash()
+        desk = Desk(folder)
+        desk.open()
+        assert desk.commit(0, 1, task).outcome is Outcome.COMMITTED
+        assert read_bodies(desk.store, QUEUE) == [b"a"]
+        desk.crash()
