@@ -109,10 +109,10 @@ class Collected:
         writer = frame.writeStream.foreachBatch(self._collect)
         return writer.option("checkpointLocation", self._checkpoint).trigger(**trigger).start()
 
-    def run(self, frame: DataFrame) -> StreamingQuery:
+    def run(self, frame: DataFrame, seconds_max: int = 60) -> StreamingQuery:
         """Read what is there, and end."""
         query = self.start(frame, availableNow=True)
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(seconds_max)
         return query
 
     def bodies(self) -> list[str]:

@@ -26,6 +26,8 @@ ACTIONS = 50
 BURST_MAX = 60
 QUEUES_MAX = 8
 READ_WRITE = 6
+# Of a thousand messages in batches of 30.
+CATCH_UP_SECONDS_MAX = 300
 _names = itertools.count()
 
 
@@ -53,7 +55,7 @@ class World:
         return (
             reader.option("topicPattern", self._prefix + ".*")
             .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", self._chance.choice([1, 7, 50, 1000]) * 10)
+            .option("maxOffsetsPerTrigger", self._chance.choice([30, 70, 500, 10_000]))
             .load()
             .select("body")
         )
@@ -108,7 +110,7 @@ class World:
     def finish(self) -> None:
         if self._query is not None:
             self._query.stop()
-        self._collected.run(self.frame())
+        self._collected.run(self.frame(), CATCH_UP_SECONDS_MAX)
         self._channel.close()
 
 
