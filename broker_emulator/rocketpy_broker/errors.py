@@ -94,9 +94,9 @@ class StagingFullError(StoreError):
         is_own = job_bytes > bytes_max
         self.code = ResponseCode.SERVICE_NOT_AVAILABLE if is_own else ResponseCode.SYSTEM_BUSY
         super().__init__(
-            f"staging is full: batches that are not committed take {used_bytes} bytes, this one "
-            f"needs {job_bytes}, the limit is {bytes_max}; write smaller batches, or raise the "
-            "broker's --staging-bytes-max"
+            f"staging is full: batches that are not committed take {used_bytes} of {bytes_max} "
+            f"bytes, and this one needs {job_bytes} of its own; restart the broker with a larger "
+            "--staging-bytes-max, or write smaller batches"
         )
 
 

@@ -207,11 +207,14 @@ def test_a_forked_process_does_not_keep_the_broker_alive(tmp_path: Path) -> None
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
+    assert process.stdin is not None
     assert process.stdout is not None
-    broker, data, child = process.stdout.readline().split()
-    handle = os.pidfd_open(int(broker))
-    process.kill()
-    process.communicate()
+    # Its child holds the other ends of the pipes, so they tell nothing of its death.
+    with process.stdin, process.stdout:
+        broker, data, child = process.stdout.readline().split()
+        handle = os.pidfd_open(int(broker))
+        process.kill()
+        process.wait()
     try:
         assert select.select([handle], [], [], 60)[0], "the broker lives on"
     finally:

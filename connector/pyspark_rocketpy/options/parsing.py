@@ -65,7 +65,7 @@ _ENDPOINTS = OptionSpec(
     endpoints,
 )
 _CONNECT_TIMEOUT = number_spec(
-    "connectTimeoutMs", 8_000, 100, 600_000, "how long a broker that does not answer is waited for"
+    "connectTimeoutMs", 8_000, 100, 600_000, "how long each try waits for a broker"
 )
 _RETRY_TIMES_MAX = number_spec(
     "retryTimesMax", 16, 0, 1_000, "how often in a row a broken call is tried again"
@@ -269,7 +269,11 @@ SINK_OPTIONS = (
         writer_name,
     ),
     number_spec(
-        "txnVersion", None, 0, 1 << 62, "number of that batch; each is larger than the one before"
+        "txnVersion",
+        None,
+        0,
+        1 << 62,
+        "number of that batch; one saved again is left out, a lower one is an error",
     ),
     switch_spec(
         "idempotenceProperties",

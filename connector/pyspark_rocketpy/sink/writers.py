@@ -159,17 +159,20 @@ class RocketpyWriter(DataSourceArrowWriter):
             raise CommitError(
                 f"txnVersion {version} of txnAppId {writer_id!r} comes too late: version "
                 f"{committed.batch_id} has been written already, so that these "
-                f"{rows_of(messages)} rows were not; let versions grow from save to save"
+                f"{rows_of(messages)} rows were not; let versions grow from save to save, or take "
+                "another txnAppId, as with a new checkpoint"
             )
         if not committed.is_own:
+            written, rows = committed.record_count_decided, rows_of(messages)
             logger.warning(
                 "txnVersion %d of txnAppId %r was written before, with %d messages: the %d rows of "
-                "this save were not written. That is right for a batch that is saved again; "
-                "another save of the same batch needs a txnAppId of its own",
+                "this save were not written. %s; another save of the same batch needs a txnAppId "
+                "of its own, and so does a new checkpoint",
                 version,
                 writer_id,
-                committed.record_count_decided,
-                rows_of(messages),
+                written,
+                rows,
+                "The batch is another one" if written != rows else "A batch may be saved again",
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (PySpark's)

@@ -30,8 +30,8 @@ class Loss:
         return max(0, self.end - self.begin)
 
     def __str__(self) -> str:
-        known = f"offsets [{self.begin}, {self.end})" if self.count else f"offset {self.begin} on"
-        return f"{known} of queue {self.queue_id} of topic {self.topic!r} {self.what}"
+        known = f"[{self.begin}, {self.end})" if self.count else f"from {self.begin} on"
+        return f"offsets {known} of queue {self.queue_id} of topic {self.topic!r} {self.what}"
 
 
 def settle(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
@@ -40,4 +40,5 @@ def settle(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
         others = f" (and of {len(losses) - 1} more queues)" if len(losses) > 1 else ""
         raise DataLossError(f"{losses[0]}{others}; {loss_advice()}")
     for loss in losses:
-        logger.warning("%s; %d messages are passed over", loss, loss.count)
+        told = f"{loss.count} messages" if loss.count else "messages of unknown number"
+        logger.warning("%s; %s are passed over", loss, told)

@@ -20,7 +20,7 @@ from rocketpy_broker.store.message_store import NOTHING_NEEDED
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.conftest import RoomFor
 from tests.broker.batches.writer import Job, bodies, hindered, staging_files
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.conftest import RunningBroker, StartBroker, until
 
 COMMITTED, ALREADY = broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED
 IN_PROGRESS, INCOMPLETE = broker_pb2.IN_PROGRESS, broker_pb2.INCOMPLETE
@@ -230,11 +230,12 @@ async def test_s08_a_disk_that_is_too_slow_is_waited_for(
         monkeypatch.setattr(FlushPlan, "run", wait_and_run)
         asked = asyncio.ensure_future(job.commit())
         waiting = running.broker.rooms.sending.group_commit
-        while not (waiting.waiting_count or asked.done()):  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0)
-        running.clock.advance(5_000)
-        answer = await hindered(job)
-        goes_on.set()
+        try:
+            await until(lambda: waiting.waiting_count > 0 or asked.done())
+            running.clock.advance(5_000)
+            answer = await hindered(job)
+        finally:
+            goes_on.set()
         assert "within 5000 ms" in answer.hindrance
         running.clock.advance(RETRY_MS)
         assert (await asked).outcome == COMMITTED

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark_rocketpy import clock
-from pyspark_rocketpy.errors import CommitError
+from pyspark_rocketpy.errors import CommitError, ConnectionFailedError
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import retried
 from pyspark_rocketpy.transport.values import (
@@ -100,6 +100,16 @@ class BatchCommitter:
 
         Raises BrokerError, CommitError, ConnectionFailedError.
         """
+        try:
+            return self._commit(request)
+        except ConnectionFailedError as error:
+            way_on = _LOOK_FIRST if request.job.is_single else "run the batch again"
+            raise ConnectionFailedError(
+                f"{error}; the batch may be committed all the same: {way_on}",
+                is_lasting=error.is_lasting,
+            ) from error
+
+    def _commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
         response = self._begin(request)
         watch = _Watch(request, self.patience.standstill_ms_max)
         while response.outcome not in _ENDS:
@@ -153,6 +163,7 @@ class BatchCommitter:
 
 _RUN_AGAIN = "run the batch again to wait for it, or set option commitTimeoutMs higher"
 _SAVED_AGAIN = "saved again its messages come twice; next time set option commitTimeoutMs higher"
+_LOOK_FIRST = "look at the topic before you save again, or its messages may come twice"
 _ENDS = (broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED, broker_pb2.INCOMPLETE)
 
 

@@ -139,8 +139,21 @@ def test_another_save_of_the_same_txn_version_is_warned_about(
     [told] = warnings(caplog)
     assert told.startswith(
         f"txnVersion 4 of txnAppId 'job' was written before, with {ROWS} messages: "
-        f"the {ROWS} rows of this save were not written"
+        f"the {ROWS} rows of this save were not written. A batch may be saved again; "
     )
+
+
+def test_another_batch_of_the_same_txn_version_is_told_as_such(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As with a new checkpoint, which counts from 0 again."""
+    before = outcome(broker_pb2.ALREADY_COMMITTED, 4, ROWS + 1, ROWS + 1)
+    with ScriptedBroker(states=[before]) as broker:
+        save(broker, txnAppId="job", txnVersion="4")
+    [told] = warnings(caplog)
+    assert f"with {ROWS + 1} messages: the {ROWS} rows" in told
+    assert "The batch is another one; " in told
+    assert told.endswith("needs a txnAppId of its own, and so does a new checkpoint")
 
 
 def test_s7_a_commit_that_is_repeated_says_nothing(caplog: pytest.LogCaptureFixture) -> None:

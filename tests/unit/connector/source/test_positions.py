@@ -109,7 +109,7 @@ def test_s5_a_queue_that_went_back_or_away_is_lost_as_far_as_it_was_seen() -> No
         [seen] = positions.vanished(start, found, bounds(0, 42))
         assert (unseen.count, seen.count, seen.begin) == (0, 12, 30)
         assert word in str(unseen)
-        assert "offset 30 on of queue 0 of topic 'T'" in str(unseen)
+        assert "offsets from 30 on of queue 0 of topic 'T'" in str(unseen)
     assert positions.vanished(start, bounds(0, 30), None) == []
 
 
