@@ -266,7 +266,8 @@ def test_s5_a_topic_made_anew_fails_the_query_and_names_what_is_lost(
     with pytest.raises(PySparkException) as caught:
         collected.run(frame)
     text = str(caught.value)
-    for part in ("ROCKETPY_DATA_LOSS", topic.name, "queue 0", "offset 3", "failOnDataLoss"):
+    lost = f"offsets from 3 on of queue 0 of topic '{topic.name}'"
+    for part in ("ROCKETPY_DATA_LOSS", lost, "failOnDataLoss"):
         assert part in text
 
 
