@@ -251,11 +251,9 @@ async def test_s10_a_wait_ends_with_how_far_the_batch_has_come(
         await job.stage((0, [b"a", b"b"]))
         room_for(2)
         asked = asyncio.ensure_future(job.commit(wait_ms_max=1_000))
-        while not running.broker.rooms.batches.commits._pending:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: bool(running.broker.rooms.batches.commits._pending))
         pending = running.broker.rooms.batches.commits._pending[job.writer_id]
-        while not pending._waiters:  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0)
+        await until(lambda: bool(pending._waiters))
         running.clock.advance(1_000)
         answer = await asked
         assert (answer.outcome, answer.record_count_decided) == (IN_PROGRESS, 2)
@@ -277,8 +275,7 @@ async def test_s10_a_client_that_hangs_up_does_not_stop_its_batch(
             broker_pb2.QueryBatchRequest(job=job.name, wait_ms_max=60_000)
         )
         pending = running.broker.rooms.batches.commits._pending[job.writer_id]
-        while not pending._waiters:  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0)
+        await until(lambda: bool(pending._waiters))
         call.cancel()
         while pending._waiters:  # noqa: ASYNC110 (nothing else tells)
             await asyncio.sleep(0)

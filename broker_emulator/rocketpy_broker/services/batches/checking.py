@@ -15,14 +15,11 @@ from dataclasses import dataclass, field
 from rocketpy_broker.errors import StagedIllegalError
 from rocketpy_broker.services.batches.jobs import Attempt, Job
 from rocketpy_broker.services.batches.log import StagedTask
-from rocketpy_broker.services.batches.staging import StagingService
+from rocketpy_broker.services.batches.staging import LOOKS, StagingService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
-
-# Looked at in one turn.
-LOOKS = 500
 
 
 class CommitCheck:

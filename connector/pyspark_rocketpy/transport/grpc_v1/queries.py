@@ -78,9 +78,10 @@ class GrpcOffsetQueries:
         self,
         method: Callable[[broker_pb2_grpc.BrokerStub], Callable[..., AnswerT]],
         request: Message,
+        work_ms_max: int = WORK_MS_MAX,
     ) -> AnswerT:
-        """The successful answer to a request whose work has its own bound."""
-        timeout = self._timeout + WORK_MS_MAX / 1000
+        """The successful answer to a request that the broker works on, or holds, for so long."""
+        timeout = self._timeout + work_ms_max / 1000
         response = self._query(lambda client: method(client.broker)(request, timeout=timeout))
         check(response.status)
         return response
@@ -101,10 +102,7 @@ class GrpcOffsetQueries:
         for topic, queues in (known or {}).items() if wait_ms_max else ():
             for queue_id, queue in queues.items():
                 request.known.add(topic=topic, queue_id=queue_id, max_offset=queue.max_offset)
-        timeout = self._timeout + wait_ms_max / 1000
-        response = self._query(lambda client: client.broker.QueryOffsets(request, timeout=timeout))
-        check(response.status)
-        return _bounds(response)
+        return _bounds(self._answer(lambda stub: stub.QueryOffsets, request, wait_ms_max))
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         """The first offset of each queue stored at or after its time; None where there is none."""
