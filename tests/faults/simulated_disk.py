@@ -1,13 +1,15 @@
 """A disk whose power can be cut: what every file held when it was last flushed.
 
 It may lose any page of 4 KiB that was written since its file's flush, whatever else was written
-later. A file that was never flushed may turn out empty. It never loses a name, swaps names, or
-garbles a page: renames and removals count as durable at once, since the store flushes folders.
+later. A file that was never flushed may turn out empty, and the name of a file or folder that is
+new since the flush of its folder may be gone, with all that lies below it. It never swaps names or
+garbles a page; a file's new content under an old name, and removals, count as durable at once.
 """
 
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ class SimulatedDisk:
         self._folder = folder
         # By inode, which stays when a file is renamed.
         self._durable: dict[int, bytes] = {}
+        self._names: set[Path] = set(folder.rglob("*"))
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -34,10 +37,13 @@ class SimulatedDisk:
         path = Path(f"/proc/self/fd/{descriptor}")
         if path.is_file():
             self._durable[path.stat().st_ino] = path.read_bytes()
+        else:
+            self._names |= set(path.resolve().iterdir())
 
     def cut_power(self, chance: random.Random) -> None:
         """Let every file be what the disk may hold now. Nobody may have one open."""
         share_new = chance.choice([0.0, 0.1, 0.5, 0.9])
+        self._lose_names(chance, share_new)
         survivors: dict[int, bytes] = {}
         for path in sorted(self._folder.rglob("*")):
             if path.is_file():
@@ -47,6 +53,16 @@ class SimulatedDisk:
                     file.truncate()
                 survivors[path.stat().st_ino] = content
         self._durable = survivors
+        self._names = set(self._folder.rglob("*"))
+
+    def _lose_names(self, chance: random.Random, share_new: float) -> None:
+        for path in sorted(self._folder.rglob("*")):
+            if path in self._names or not path.exists() or chance.random() < share_new:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def _left_of(self, path: Path, chance: random.Random, share_new: float) -> bytes:
         new = path.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from rocketpy_broker.store.config import FlushDiskType
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.store.conftest import OpenStore, clock, crash, new_store
-from tests.store.messages import flush_log, put, read_all
+from tests.store.messages import OTHER, flush_log, put, read_all
 
 __all__ = ["clock", "new_store"]
 
@@ -42,3 +43,40 @@ def test_f2_what_was_flushed_is_all_there(
     result = again.open()
     assert result.damages == []
     assert read_all(again) == [b"%d" % number * 50 for number in range(30)]
+
+
+def test_f2_queues_whose_new_files_are_lost_with_their_names_are_rebuilt(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    """Files of queues are made without a wait for the disk, several before their first flush."""
+    bodies = [b"%d" % number * 50 for number in range(35)]
+    disk = SimulatedDisk(tmp_path)
+    with disk.watched():
+        store = new_store(FlushDiskType.SYNC_FLUSH)
+        store.open()
+        for body in bodies:
+            put(store, [body])
+            flush_log(store)
+    files = list(store.config.folder.glob("consumequeue/*/*/*"))
+    crash(store)
+    disk.cut_power(WorstChance())
+    left = list(store.config.folder.glob("consumequeue/*/*/*"))
+    assert len(left) < len(files)
+    again = new_store(FlushDiskType.SYNC_FLUSH)
+    again.open()
+    assert read_all(again) == bodies
+
+
+def test_s06_a_new_queue_waits_for_no_disk(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An fsync waits for all that the disk has to do: 620 ms were seen for one new file."""
+    store = new_store(FlushDiskType.ASYNC_FLUSH)
+    store.open()
+    put(store, [b"makes the log's first segment"])
+    with monkeypatch.context() as patch:
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, lambda _descriptor: pytest.fail("waits for the disk"))
+        put(store, [b"another"], OTHER)
+        store.dispatch()
+    assert read_all(store, OTHER) == [b"another"]

@@ -36,8 +36,11 @@ class Disk:
         self._note(Path(f"/proc/self/fd/{descriptor}").resolve())
 
     def rename(self, path: Path, target: Path) -> None:
-        """Stands in for rename. What gets a name may be found by it from now on."""
-        if path.is_file():
+        """Stands in for rename. What gets a name may be found by it from now on.
+
+        Except for `create_unflushed`, which makes files that may be found empty.
+        """
+        if path.is_file() and any(path.read_bytes()):
             assert self._contents.get(path.stat().st_ino) == path.read_bytes(), "not flushed"
         path.rename(target)
 
@@ -65,9 +68,18 @@ def replace(folder: Path) -> None:
         file.write(b"new")
 
 
+def create_unflushed(folder: Path) -> None:
+    descriptor, folders = durable.create_unflushed(folder / "a" / "b" / "new", 4096)
+    os.fdatasync(descriptor)
+    os.close(descriptor)
+    durable.sync_new(folders)
+    assert folders == []
+
+
 OPERATIONS: dict[str, Callable[[Path], Any]] = {
     "make_folder": lambda folder: durable.make_folder(folder / "a" / "b"),
     "create_allocated": create,
+    "create_unflushed": create_unflushed,
     "replace_text": lambda folder: durable.replace_text(folder / OLD, "new"),
     "replace_text, new": lambda folder: durable.replace_text(folder / "new", "new"),
     "replace_bytes": lambda folder: durable.replace_bytes(folder / OLD, b"new"),
@@ -93,6 +105,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
             made.rename(Path(path), Path(target))
 
     monkeypatch.setattr(os, "fsync", made.flush)
+    monkeypatch.setattr(os, "fdatasync", made.flush)
     monkeypatch.setattr(os, "rename", checked)
     monkeypatch.setattr(os, "replace", checked)
     return made

@@ -1,7 +1,8 @@
 """The only place that creates, renames, replaces and removes files of a store.
 
 Every change of a folder is followed by an fsync of that folder, so that after a power cut a
-file is either there with its content or not there. A crash inside `replace_text` leaves the old
+file is either there with its content or not there; but for `create_unflushed`, whose file may be
+missing or empty until `sync_new` is done. A crash inside `replace_text` leaves the old
 text, the new text, or the old one under `<name>.bak`; never neither. A crash inside
 `create_allocated` leaves at most `<folder>.new` beside the folder, which the next start removes.
 Source of the `.bak` and `.tmp` custom: spec/storage.md section 1.
@@ -9,6 +10,7 @@ Source of the `.bak` and `.tmp` custom: spec/storage.md section 1.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -28,12 +30,18 @@ def sync_folder(folder: Path) -> None:
 
 def make_folder(folder: Path) -> Path:
     """Create `folder` and its parents, durably. Raises OSError."""
-    if not folder.is_dir():
-        missing = [path for path in (folder, *folder.parents) if not path.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in missing:
-            sync_folder(path.parent)
+    for path in _make_missing(folder):
+        sync_folder(path.parent)
     return folder
+
+
+def _make_missing(folder: Path) -> list[Path]:
+    """Create `folder` and its parents; return those that were not there. Raises OSError."""
+    if folder.is_dir():
+        return []
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
 
 
 def unfinished_path(folder: Path) -> Path:
@@ -49,20 +57,52 @@ def create_allocated(path: Path, size_bytes: int, allocated_bytes: int | None = 
     appears in its folder at once and whole, for a short one there would stop RocketMQ's broker.
     Raises OSError; then no file is left.
     """
+    with _creating(path, size_bytes, allocated_bytes or size_bytes) as descriptor:
+        os.fsync(descriptor)
+        os.rename(unfinished_path(path.parent), path)
+        sync_folder(path.parent)
+    return descriptor
+
+
+def create_unflushed(
+    path: Path, size_bytes: int, allocated_bytes: int | None = None
+) -> tuple[int, list[Path]]:
+    """As `create_allocated`, with the folder, but without a wait for the disk.
+
+    For files that can be rebuilt: an fsync waits for whatever else the disk has to do. Returns
+    the folders to be given to `sync_new` with the first flush. Raises OSError.
+    """
+    missing = _make_missing(path.parent)
+    with _creating(path, size_bytes, allocated_bytes or size_bytes) as descriptor:
+        os.rename(unfinished_path(path.parent), path)
+    return descriptor, [path.parent, *(folder.parent for folder in missing)]
+
+
+def sync_new(folders: list[Path]) -> None:
+    """Make the names durable that `create_unflushed` made, and empty `folders`. Raises OSError.
+
+    Folders that have been removed since, with their topic, are passed over.
+    """
+    while folders:
+        with contextlib.suppress(FileNotFoundError):
+            sync_folder(folders[-1])
+        folders.pop()
+
+
+@contextmanager
+def _creating(path: Path, size_bytes: int, allocated_bytes: int) -> Iterator[int]:
+    """The descriptor of a file under its unfinished name; after an OSError no file is left."""
     unfinished = unfinished_path(path.parent)
     descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         os.ftruncate(descriptor, size_bytes)
-        os.posix_fallocate(descriptor, 0, allocated_bytes or size_bytes)
-        os.fsync(descriptor)
-        os.rename(unfinished, path)
-        sync_folder(path.parent)
+        os.posix_fallocate(descriptor, 0, allocated_bytes)
+        yield descriptor
     except OSError:
         os.close(descriptor)
         unfinished.unlink(missing_ok=True)
         path.unlink(missing_ok=True)
         raise
-    return descriptor
 
 
 def create_empty(path: Path) -> None:

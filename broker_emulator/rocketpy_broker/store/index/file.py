@@ -62,6 +62,7 @@ class IndexFile:
     def __init__(self, path: Path, index_format: IndexFormat, descriptor: int) -> None:
         self.path = path
         self.dirty = False
+        self.new_folders: list[Path] = []
         self._is_closed = False
         # As in `Segment`: a flush on another thread must not meet a closed descriptor.
         self._in_use = threading.Lock()
@@ -75,11 +76,15 @@ class IndexFile:
     def create(
         cls, path: Path, index_format: IndexFormat, previous: IndexFile | None = None
     ) -> IndexFile:
-        """Make an empty file, which goes on from the end values of `previous`. Raises OSError."""
-        descriptor = durable.create_allocated(
+        """Make an empty file, which goes on from the end values of `previous`. Raises OSError.
+
+        Its name is durable when `sync_new` has been given `new_folders`.
+        """
+        descriptor, new_folders = durable.create_unflushed(
             path, index_format.file_bytes, index_format.entries_begin
         )
         file = cls(path, index_format, descriptor)
+        file.new_folders = new_folders
         if previous is not None:
             file._header["begin_timestamp"] = previous.end_timestamp_ms
             file._header["end_timestamp"] = previous.end_timestamp_ms
@@ -358,6 +363,7 @@ class IndexFile:
             self.dirty = False
             try:
                 os.fdatasync(self._descriptor)
+                durable.sync_new(self.new_folders)
             except OSError:
                 self.dirty = True
                 raise

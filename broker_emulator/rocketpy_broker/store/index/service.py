@@ -122,11 +122,12 @@ class IndexService:
         return known
 
     def _file_with_room(self) -> IndexFile:
-        if not self._files:
-            durable.make_folder(self._folder)
-        elif not self._files[-1].is_full:
-            return self._files[-1]
         previous = self._files[-1] if self._files else None
+        if previous is not None and not previous.is_full:
+            return previous
+        if previous is not None and previous.new_folders:
+            # At most the last file is one that a power cut could take.
+            previous.flush()
         file = IndexFile.create(self._folder / self._new_name(), self._format, previous)
         self._files.append(file)
         return file

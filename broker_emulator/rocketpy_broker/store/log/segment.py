@@ -34,12 +34,22 @@ ZEROS = memoryview(bytes(ZERO_STRIDE_BYTES))
 class Segment:
     """A mapped file; `base` is the logical position of its first byte."""
 
-    def __init__(self, path: Path, base: int, size_bytes: int, descriptor: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        base: int,
+        size_bytes: int,
+        descriptor: int,
+        new_folders: list[Path] | None = None,
+    ) -> None:
         self.path = path
         self.base = base
         self.size_bytes = size_bytes
         self._descriptor = descriptor
         self._is_closed = False
+        # Of a file that was made without a flush: the folders that its first flush takes along.
+        self._new_folders = new_folders or []
+        self._flush_error: OSError | None = None
         # The flush thread must not meet a descriptor that is closed, or somebody else's by now.
         self._in_use = threading.Lock()
         self._mapping = mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)
@@ -50,6 +60,15 @@ class Segment:
         """Allocate a new file. Raises OSError, for instance when the disk is full."""
         path = folder / f"{base:0{NAME_DIGITS}d}"
         return cls(path, base, size_bytes, durable.create_allocated(path, size_bytes))
+
+    @classmethod
+    def create_unflushed(cls, folder: Path, base: int, size_bytes: int) -> Segment:
+        """As `create`, with the folder; a power cut before the first flush may take the file.
+
+        Raises OSError.
+        """
+        path = folder / f"{base:0{NAME_DIGITS}d}"
+        return cls(path, base, size_bytes, *durable.create_unflushed(path, size_bytes))
 
     @classmethod
     def open(cls, path: Path, size_bytes: int) -> Segment:
@@ -81,6 +100,11 @@ class Segment:
     def end(self) -> int:
         """Logical position after the last byte."""
         return self.base + self.size_bytes
+
+    @property
+    def is_unflushed(self) -> bool:
+        """Whether a power cut could take the whole file."""
+        return bool(self._new_folders)
 
     def write(self, position: int, data: memoryview) -> None:
         """Write `data` at a position inside this file. Raises OSError."""
@@ -126,11 +150,20 @@ class Segment:
     def flush(self) -> None:
         """Make every byte written so far durable. Blocks; call it from a thread. Raises OSError.
 
-        A segment that has been closed or removed meanwhile needs no flush.
+        A segment that has been closed or removed meanwhile needs no flush. One whose flush has
+        failed is not flushed again: the system may have dropped what it could not write.
         """
         with self._in_use:
-            if not self._is_closed:
+            if self._flush_error is not None:
+                raise self._flush_error
+            if self._is_closed:
+                return
+            try:
                 os.fdatasync(self._descriptor)
+                durable.sync_new(self._new_folders)
+            except OSError as error:
+                self._flush_error = error
+                raise
 
     def changed_ms(self) -> float:
         """When the file was last written, wall time in ms. Raises OSError."""

@@ -18,11 +18,16 @@ from rocketpy_broker.store.log.segment import Segment
 
 
 class SegmentQueue:
-    """The segments of one folder, in order. One thread uses it; `preallocate` may be another's."""
+    """The segments of one folder, in order. One thread uses it; `preallocate` may be another's.
 
-    def __init__(self, folder: Path, segment_bytes: int) -> None:
+    What is `derived` can be rebuilt, so a new segment waits for no disk before its first flush.
+    At most the last segment is one that a power cut could take, so no gap comes of it.
+    """
+
+    def __init__(self, folder: Path, segment_bytes: int, *, derived: bool = False) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
+        self._derived = derived
         self.segments: list[Segment] = []
         self._ahead: Segment | None = None
         self._creating = threading.Lock()
@@ -71,15 +76,21 @@ class SegmentQueue:
         found = self.find(position)
         if found is not None:
             return found
-        base = position - position % self.segment_bytes
         with self._creating:
             segment, self._ahead = self._ahead, None
             if segment is None:
-                durable.make_folder(self.folder)
-                segment = Segment.create(self.folder, base, self.segment_bytes)
-            assert segment.base == base
+                segment = self._create(position - position % self.segment_bytes)
+            assert segment.base <= position < segment.end
             self.segments.append(segment)
         return segment
+
+    def _create(self, base: int) -> Segment:
+        if not self._derived:
+            durable.make_folder(self.folder)
+            return Segment.create(self.folder, base, self.segment_bytes)
+        if self.segments and self.segments[-1].is_unflushed:
+            self.segments[-1].flush()
+        return Segment.create_unflushed(self.folder, base, self.segment_bytes)
 
     def preallocate(self) -> None:
         """Make the next segment ready, unless it is. Blocks. Raises OSError."""

@@ -50,7 +50,7 @@ class ConsumeQueue:
 
     def __init__(self, folder: Path, file_bytes: int) -> None:
         assert file_bytes % UNIT_BYTES == 0
-        self._files = SegmentQueue(folder, file_bytes)
+        self._files = SegmentQueue(folder, file_bytes, derived=True)
         self.min_offset = 0
         self.max_offset = 0
         self.flushed_offset = 0
