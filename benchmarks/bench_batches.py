@@ -57,7 +57,7 @@ class Bench:
         """Append so many blocks; processor seconds."""
         begin = time.process_time()
         for _ in range(count):
-            self.rooms.sending.appends.append(data.TOPIC, 0, block.records, block.record_sizes)
+            self.rooms.appends.append(data.TOPIC, 0, block.records, block.record_sizes)
             await asyncio.sleep(0)
         return time.process_time() - begin
 

@@ -17,8 +17,8 @@ from benchmarks.harness import Result, compare
 from rocketpy_broker import process
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.config import Limits
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
-from rocketpy_broker.services.sending.group_commit import GroupCommit
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig

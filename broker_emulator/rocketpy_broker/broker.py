@@ -21,6 +21,7 @@ from rocketpy_broker.server.rocketpy_v1.door import RocketpyV1Door
 from rocketpy_broker.services.batches import room as batches
 from rocketpy_broker.services.config_files.saving import save_all
 from rocketpy_broker.services.delay import room as delay
+from rocketpy_broker.services.flushing import room as flushing
 from rocketpy_broker.services.groups import room as groups
 from rocketpy_broker.services.offsets import room as offsets
 from rocketpy_broker.services.operations import room as operations
@@ -71,17 +72,18 @@ class Rooms:
     def __init__(self, ground: Ground) -> None:
         self.topics = topics.build(ground)
         self.groups = groups.build(ground)
+        self.flushing = flushing.build(ground)
         self.delay = delay.build(ground)
-        self.sending = sending.build(ground, self.topics)
+        self.appends = sending.build(ground, self.topics, self.flushing)
         self.pulling = pulling.build(ground, self.topics)
         self.offsets = offsets.build(ground, self.topics, self.groups, self.pulling)
-        self.batches = batches.build(ground, self.topics, self.sending)
-        self.operations = operations.build(ground, self.topics, self.sending, self.offsets)
+        self.batches = batches.build(ground, self.topics, self.flushing, self.appends)
+        self.operations = operations.build(ground, self.topics, self.flushing, self.offsets)
 
     def doors(self, config: BrokerConfig) -> list[Door]:
         """Every protocol that clients may speak."""
         broker = BrokerServices(
-            self.sending.appends,
+            self.appends,
             self.batches.staging,
             self.batches.commits,
             self.pulling.pulls,

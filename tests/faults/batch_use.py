@@ -27,8 +27,8 @@ from rocketpy_broker.services.batches.rolling import RollForward
 from rocketpy_broker.services.batches.service import RETRY_MS, BatchService, BatchState
 from rocketpy_broker.services.batches.staging import StageCommand, Staged, StagingService
 from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
-from rocketpy_broker.services.sending.group_commit import GroupCommit
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store import message_store

@@ -45,14 +45,14 @@ class Sabotage:
 FLUSHING = (
     Sabotage(
         "acknowledged before the flush",
-        SERVICES + "sending/group_commit.py",
+        SERVICES + "flushing/group_commit.py",
         "if not self._sync or self._store.flushed_end >= end_offset:",
         "if self._store.refusal is None:",
         (IN_APPEND + "test_f8_after_a_failed_flush_nothing_is_acknowledged_and_reading_goes_on",),
     ),
     Sabotage(
         "a failed flush is tried again",
-        SERVICES + "sending/group_commit.py",
+        SERVICES + "flushing/group_commit.py",
         """            self._store.flush_failed(error)
             self._fail_waiters(self._store.refusal or "")
 """,
@@ -145,7 +145,7 @@ FLUSHING = (
     ),
     Sabotage(
         "a flush acknowledges what came after it began",
-        SERVICES + "sending/group_commit.py",
+        SERVICES + "flushing/group_commit.py",
         "        while self._waiters and self._waiters[0][0] <= plan.end:\n",
         "        while self._waiters:\n",
         (IN_F09 + "test_f9_a_flush_acknowledges_only_what_was_there_when_it_began",),
@@ -358,7 +358,7 @@ SERVING = (
     ),
     Sabotage(
         "a topic's queues go before its mark",
-        SERVICES + "sending/store_files.py",
+        SERVICES + "flushing/store_files.py",
         "lambda: deletions.mark(topic), lambda: deletions.forget(topic)",
         "lambda: [deletions.forget(topic), deletions.mark(topic)]",
         (IN_ADMINISTRATION + "test_a_topic_whose_mark_cannot_be_saved_keeps_its_messages",),

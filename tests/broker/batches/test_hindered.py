@@ -229,7 +229,7 @@ async def test_s08_a_disk_that_is_too_slow_is_waited_for(
         await job.stage((0, [b"a"]))
         monkeypatch.setattr(FlushPlan, "run", wait_and_run)
         asked = asyncio.ensure_future(job.commit())
-        waiting = running.broker.rooms.sending.group_commit
+        waiting = running.broker.rooms.flushing.group_commit
         try:
             await until(lambda: waiting.waiting_count > 0 or asked.done())
             running.clock.advance(5_000)

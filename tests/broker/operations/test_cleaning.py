@@ -11,8 +11,8 @@ import pytest
 
 from rocketpy_broker.clock import ManualClock, give_way
 from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.operations.cleaning import PAUSE_MS, CleaningService
-from rocketpy_broker.services.sending.store_files import StoreFiles
 from rocketpy_broker.store.cleaning import HOUR_MS, CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore

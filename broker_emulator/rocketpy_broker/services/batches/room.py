@@ -12,7 +12,8 @@ from rocketpy_broker.services.batches.rolling import RollForward
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
 from rocketpy_broker.services.config_files.saving import Saver
-from rocketpy_broker.services.sending.room import Sending
+from rocketpy_broker.services.flushing.room import Flushing
+from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.tasks import TaskScope
 
@@ -25,7 +26,9 @@ class Batches:
     commits: BatchService
 
 
-def build(ground: Ground, topics: TopicConfigManager, sending: Sending) -> Batches:
+def build(
+    ground: Ground, topics: TopicConfigManager, flushing: Flushing, appends: AppendService
+) -> Batches:
     """Batches of one broker. A batch that was decided before goes on while clients come."""
     config, clock, store = ground.config, ground.clock, ground.store
     ledger = BatchLedger(
@@ -35,11 +38,11 @@ def build(ground: Ground, topics: TopicConfigManager, sending: Sending) -> Batch
         config.writer_idle_ms_max,
         config.single_writer_idle_ms_max,
     )
-    staging = StagingService(store, sending.appends, ledger, clock, config)
-    rolling = RollForward(store, sending.appends, staging, OldKind(store, sending.appends), clock)
+    staging = StagingService(store, appends, ledger, clock, config)
+    rolling = RollForward(store, appends, staging, OldKind(store, appends), clock)
     check = CommitCheck(store, topics, staging)
     commits = BatchService(
-        store, staging, check, rolling, ledger, sending.group_commit, clock, config.limits
+        store, staging, check, rolling, ledger, flushing.group_commit, clock, config.limits
     )
 
     async def start(scope: TaskScope) -> None:

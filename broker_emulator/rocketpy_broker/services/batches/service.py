@@ -40,7 +40,7 @@ from rocketpy_broker.services.batches.ledger import NO_BATCH, BatchLedger, Ledge
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE, Batch, BatchLog, Decision
 from rocketpy_broker.services.batches.rolling import Pending, RollForward
 from rocketpy_broker.services.batches.staging import StagingService, check_job
-from rocketpy_broker.services.sending.group_commit import GroupCommit
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.numbered import numbers_of
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt

@@ -10,8 +10,8 @@ from importlib.metadata import version
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.sending.store_files import StoreFiles
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore

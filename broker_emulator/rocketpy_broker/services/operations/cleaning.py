@@ -12,7 +12,7 @@ import logging
 
 from rocketpy_broker.clock import Clock, sleep
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.services.sending.store_files import StoreFiles
+from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.flushing.room import Flushing
 from rocketpy_broker.services.offsets.room import Offsets
 from rocketpy_broker.services.operations.administration import AdminService
 from rocketpy_broker.services.operations.cleaning import CleaningService
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
-from rocketpy_broker.services.sending.room import Sending
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.tasks import TaskScope
 
@@ -23,10 +23,10 @@ class Operations:
 
 
 def build(
-    ground: Ground, topics: TopicConfigManager, sending: Sending, offsets: Offsets
+    ground: Ground, topics: TopicConfigManager, flushing: Flushing, offsets: Offsets
 ) -> Operations:
     """Administration of one broker, and its cleaning."""
-    config, store, store_files = ground.config, ground.store, sending.store_files
+    config, store, store_files = ground.config, ground.store, flushing.store_files
     cleaning = CleaningService(store, store_files, ground.clock, config)
 
     async def start(scope: TaskScope) -> None:

@@ -8,8 +8,8 @@ Rows S05, S10, S13, B07.
 from __future__ import annotations
 
 from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
+from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.operations.cleaning import CleaningService
-from rocketpy_broker.services.sending.store_files import StoreFiles
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.statistics import StoreStatistics

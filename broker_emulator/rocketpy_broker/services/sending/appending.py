@@ -14,7 +14,7 @@ import numpy as np
 
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import FlushTimeoutError, RecordIllegalError, StoreClosedError
-from rocketpy_broker.services.sending.group_commit import GroupCommit
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import AppendResult, QueueKey

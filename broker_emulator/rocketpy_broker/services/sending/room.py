@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.flushing.room import Flushing
 from rocketpy_broker.services.sending.appending import AppendService
-from rocketpy_broker.services.sending.group_commit import GroupCommit
-from rocketpy_broker.services.sending.store_files import StoreFiles
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.tasks import TaskScope
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """Blocks to append, their way to the disk, and what is done to the store's files beside."""
-
-    appends: AppendService
-    group_commit: GroupCommit
-    store_files: StoreFiles
-
-
-def build(ground: Ground, topics: TopicConfigManager) -> Sending:
+def build(ground: Ground, topics: TopicConfigManager, flushing: Flushing) -> AppendService:
     """Sends of one broker."""
-    config = ground.config
-    group_commit = GroupCommit(
-        ground.store, ground.clock, config.flush_disk_type, config.flush_times
-    )
-    store_files = StoreFiles(ground.store, ground.clock, config.flush_times.derived_interval_ms)
-
-    async def start(scope: TaskScope) -> None:
-        scope.start(group_commit.run())
-        scope.start(store_files.run())
-
-    ground.lifecycle.starts.append(start)
-    ground.lifecycle.closes.extend([group_commit.close, store_files.close])
-    appends = AppendService(ground.store, topics, group_commit, config.limits)
-    return Sending(appends, group_commit, store_files)
+    return AppendService(ground.store, topics, flushing.group_commit, ground.config.limits)

@@ -12,8 +12,8 @@ import pytest
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.sending.group_commit import GroupCommit
-from rocketpy_broker.services.sending.store_files import StoreFiles
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark
 from rocketpy_broker.store.log.flush import FlushPlan
@@ -41,7 +41,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 async def until_timers_run(running: RunningBroker, count: int) -> None:
     """Let the loop run until so many senders wait for the disk."""
-    group_commit = running.broker.rooms.sending.group_commit
+    group_commit = running.broker.rooms.flushing.group_commit
     while group_commit.waiting_count < count:  # noqa: ASYNC110 (nothing else tells)
         await asyncio.sleep(0)
 

@@ -1,0 +1,35 @@
+"""Builds the room of flushes. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.flushing.store_files import StoreFiles
+from rocketpy_broker.tasks import TaskScope
+
+
+@dataclass(frozen=True, slots=True)
+class Flushing:
+    """How appends get to the disk, and what is done to the store's files beside."""
+
+    group_commit: GroupCommit
+    store_files: StoreFiles
+
+
+def build(ground: Ground) -> Flushing:
+    """Flushes of one broker."""
+    config = ground.config
+    group_commit = GroupCommit(
+        ground.store, ground.clock, config.flush_disk_type, config.flush_times
+    )
+    store_files = StoreFiles(ground.store, ground.clock, config.flush_times.derived_interval_ms)
+
+    async def start(scope: TaskScope) -> None:
+        scope.start(group_commit.run())
+        scope.start(store_files.run())
+
+    ground.lifecycle.starts.append(start)
+    ground.lifecycle.closes.extend([group_commit.close, store_files.close])
+    return Flushing(group_commit, store_files)
