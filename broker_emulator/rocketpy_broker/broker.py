@@ -23,6 +23,7 @@ from rocketpy_broker.services.config_files.saving import save_all
 from rocketpy_broker.services.delay import room as delay
 from rocketpy_broker.services.flushing import room as flushing
 from rocketpy_broker.services.groups import room as groups
+from rocketpy_broker.services.holding import room as holding
 from rocketpy_broker.services.offsets import room as offsets
 from rocketpy_broker.services.operations import room as operations
 from rocketpy_broker.services.pulling import room as pulling
@@ -73,10 +74,11 @@ class Rooms:
         self.topics = topics.build(ground)
         self.groups = groups.build(ground)
         self.flushing = flushing.build(ground)
+        self.holding = holding.build(ground, self.topics)
         self.delay = delay.build(ground)
         self.appends = sending.build(ground, self.topics, self.flushing)
-        self.pulling = pulling.build(ground, self.topics)
-        self.offsets = offsets.build(ground, self.topics, self.groups, self.pulling)
+        self.pulling = pulling.build(ground, self.topics, self.holding.calls)
+        self.offsets = offsets.build(ground, self.topics, self.groups, self.holding.calls)
         self.batches = batches.build(ground, self.topics, self.flushing, self.appends)
         self.operations = operations.build(ground, self.topics, self.flushing, self.offsets)
 

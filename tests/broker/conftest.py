@@ -63,7 +63,7 @@ class RunningBroker:
 
     async def held(self, count: int) -> None:
         """Let the loop run until the broker holds so many calls."""
-        while len(self.broker.rooms.pulling.held) != count:  # noqa: ASYNC110 (nothing else tells)
+        while len(self.broker.rooms.holding.calls) != count:  # noqa: ASYNC110 (nothing else tells)
             await asyncio.sleep(0)
 
     async def pull(self, **fields: Any) -> list[broker_pb2.PullResponse]:

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.store.delay_levels import DelayLevels
 
 
 class FlushDiskType(str, Enum):
@@ -59,4 +60,5 @@ class StoreConfig:
     memory_bytes: int = field(default_factory=_memory_bytes)
     unflushed_bytes_max: int = 256 << 20
     staging_bytes_max: int = 32 << 30
+    delay_levels: DelayLevels = field(default_factory=DelayLevels.parse)
     clean_policy: CleanPolicy = field(default_factory=CleanPolicy)

@@ -1,40 +1,74 @@
-"""Delay levels, as far as dispatch needs them: when a waiting message is due.
+"""Delay levels: how long messages wait in SCHEDULE_TOPIC_XXXX, and when one is due.
 
-A record in SCHEDULE_TOPIC_XXXX has its delivery time in its unit's tags code. Holds no state.
-Source: spec/storage.md sections 4.2 and 13.1.
+A record there has its delivery time in its unit's tags code, computed when it is dispatched. Holds
+no state. Source: spec/storage.md sections 4.2 and 13.1; rows D01, D02.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.record import RecordBlock, property_column
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DELAY = "DELAY"
-_SECOND, _MINUTE, _HOUR = 1_000, 60_000, 3_600_000
-# messageDelayLevel, levels 1 to 18, in ms.
-DELAYS_MS = (
-    *(seconds * _SECOND for seconds in (1, 5, 10, 30)),
-    *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)),
-    *(hours * _HOUR for hours in (1, 2)),
-)
-assert len(DELAYS_MS) == 18
+DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+# The schedule topic has so many queues in RocketMQ, whatever the number of levels.
+LEVELS_MAX = 18
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_ITEM = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 
 
-def due_codes(block: RecordBlock, tags_codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each record its delivery time in ms, or its tags code where it has no delay level."""
-    levels = np.array([_level(text) for text in property_column(block, DELAY).to_pylist()])
-    delays = np.array((0, *DELAYS_MS))[np.minimum(levels, len(DELAYS_MS))]
-    due = block.header["store_timestamp"].astype(np.int64) + delays
-    codes: NDArray[np.int64] = np.where(levels > 0, due, tags_codes)
-    return codes
+@dataclass(frozen=True, slots=True)
+class DelayLevels:
+    """`delays_ms` of levels 1, 2, ... in ms."""
+
+    delays_ms: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str = DEFAULT_LEVELS) -> DelayLevels:
+        """RocketMQ's messageDelayLevel, such as `1s 5s 1m`. Raises ParameterIllegalError."""
+        items = [_ITEM.fullmatch(item) for item in text.split()]
+        if not 1 <= len(items) <= LEVELS_MAX or None in items:
+            raise ParameterIllegalError(
+                "messageDelayLevel",
+                text,
+                f"1 to {LEVELS_MAX} numbers with unit s, m, h or d, such as '1s 5s 1m'",
+            )
+        return cls(tuple(int(item[1]) * _UNIT_MS[item[2]] for item in items if item is not None))
+
+    @property
+    def level_max(self) -> int:
+        """The highest level; a higher one counts as this one."""
+        return len(self.delays_ms)
+
+    def of(self, block: RecordBlock) -> NDArray[np.int64]:
+        """The level of each record; 0 for none, or for what is no number."""
+        texts = property_column(block, DELAY)
+        if texts.null_count == len(block):
+            return np.zeros(len(block), np.int64)
+        distinct = texts.dictionary_encode()
+        levels = [min(_level(text), self.level_max) for text in distinct.dictionary.to_pylist()]
+        codes = distinct.indices.fill_null(len(levels)).to_numpy(zero_copy_only=False)
+        found: NDArray[np.int64] = np.array([*levels, 0], np.int64)[codes]
+        return found
+
+    def due_codes(self, block: RecordBlock, tags_codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of each record its delivery time in ms, or its tags code where it has no level."""
+        levels = self.of(block)
+        due = block.header["store_timestamp"].astype(np.int64)
+        due = due + np.array((0, *self.delays_ms))[levels]
+        codes: NDArray[np.int64] = np.where(levels > 0, due, tags_codes)
+        return codes
 
 
-def _level(text: str | None) -> int:
-    """The level; 0 for none, or for what is no number."""
+def _level(text: str) -> int:
     try:
-        return max(int(text or 0), 0)
+        return max(int(text), 0)
     except ValueError:
         return 0

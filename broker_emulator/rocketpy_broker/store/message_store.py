@@ -194,11 +194,10 @@ class MessageStore:
         try:
             self.check_writable()
             self.deletions.check(queue.topic)
-            result = self._append(queue, block, known)
+            return self._append(queue, block, known)
         except StoreError:
             self.statistics.put_failed_count += 1
             raise
-        return result
 
     def check_open(self) -> None:
         """Raises StoreClosedError where the store takes no writes."""
@@ -228,7 +227,8 @@ class MessageStore:
                 queue_id=queue.queue_id,
             )
             found = tags_and_keys(queue, block, self.config) if known is None else known.found
-            request = block_request(queue, queue_offset, block, offset, found)
+            levels = self.config.delay_levels
+            request = block_request(queue, queue_offset, block, offset, found, levels)
             self._log.append(block)
         except OSError as error:
             raise StoreClosedError(

@@ -1,9 +1,11 @@
-"""Numbers that records of a decided batch carry, so that a start finds how far the batch came.
+"""What records that the broker appended by itself say of where they come from.
 
-A record that is appended for a decision has in its field preparedTransactionOffset, which ordinary
-records leave 0, the decision's tag and its own number within the decision, from 1. Records with
-transaction bits have RocketMQ's own meaning there, and are let alone. Holds no state; the numbers
-are flushed, torn and cut together with their records.
+It lies in their field preparedTransactionOffset, which ordinary records leave 0. A record of a
+decided batch has the decision's tag there, and its own number within the decision, from 1. A
+message that was delivered after its delay has there, as a negative number, the physical offset of
+the record that waited. So a start finds how far a batch came, and what has been delivered. Records
+with transaction bits have RocketMQ's own meaning there, and are let alone. Holds no state; the
+numbers are flushed, torn and cut together with their records.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS
 from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
@@ -31,7 +34,12 @@ def first_number(decision: int, before: int) -> int:
 
 
 def number(block: RecordBlock, first: int) -> None:
-    """Number the records of a block from `first` on, or, with 0, mark them as ordinary."""
+    """Number the records of a block from `first` on, or, with 0, mark them as ordinary.
+
+    With KEEP_NUMBERS their field says already where that lies which they were made from.
+    """
+    if first == KEEP_NUMBERS:
+        return
     header = block.header
     field = "prepared_transaction_offset"
     numbers = first + np.arange(len(block)) if first else np.zeros(len(block), np.int64)
@@ -46,6 +54,11 @@ def numbers_of(decision: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     return own
 
 
+def origin_fields(physical_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The field of records that were made from those at `physical_offsets`."""
+    return ~physical_offsets
+
+
 class NumberedRecords:
     """Looks into one log."""
 
@@ -54,10 +67,21 @@ class NumberedRecords:
 
     def numbers_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
         """The numbers of records from physical offset `begin` on, in the order of the log."""
+        for fields in self._fields_from(begin):
+            yield fields[fields > 0]
+
+    def origins_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
+        """Where those records lay that delivered ones from `begin` on were made from.
+
+        One array, often an empty one, for each stretch of the log. Raises LogOffsetError.
+        """
+        for fields in self._fields_from(begin):
+            yield ~fields[fields < 0]
+
+    def _fields_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
         trust = Trust(self._log.end, 0, Checksummed.ALL)
         for item in LogScanner(self._log, trust).scan(begin):
             if isinstance(item, Stretch):
                 header = item.block.header
                 is_ordinary = header["sys_flag"] & TRANSACTION_MASK == 0
-                numbers = header["prepared_transaction_offset"][is_ordinary].astype(np.int64)
-                yield numbers[numbers != 0]
+                yield header["prepared_transaction_offset"][is_ordinary].astype(np.int64)

@@ -29,6 +29,12 @@ from rocketpy_proto.record.index_keys import (
 from rocketpy_proto.record.java_hash import java_hash, java_hashes
 from rocketpy_proto.record.layout import BLANK_BYTES, END_OF_SEGMENT_MAGIC, RECORD_MAGICS
 from rocketpy_proto.record.ranges import fixed_width_strings, hex_digits
+from rocketpy_proto.record.rewrite import (
+    properties_strings,
+    rewritten,
+    with_property,
+    without_properties,
+)
 from rocketpy_proto.record.single import (
     DecodedRecord,
     Record,
@@ -69,8 +75,12 @@ __all__ = [
     "index_keys",
     "java_hash",
     "java_hashes",
+    "properties_strings",
     "property_column",
+    "rewritten",
     "scan_sizes",
     "tags_codes_and_index_keys",
     "to_record_batch",
+    "with_property",
+    "without_properties",
 ]

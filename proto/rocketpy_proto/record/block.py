@@ -210,7 +210,7 @@ class RecordBlock:
         header["physical_offset"] = physical_offset_first + self.positions
         header["store_timestamp"] = store_timestamp_ms
         header["store_host"] = np.void(store_host.to_bytes())
-        _scatter_headers(self.data, self.positions, header)
+        scatter_headers(self.data, self.positions, header)
 
 
 def _parts(count: int, rows: int) -> Iterator[slice]:
@@ -295,9 +295,10 @@ def _padded(values: NDArray[np.generic], dtype: np.dtype[np.generic]) -> NDArray
     return room.view(dtype).reshape(-1)
 
 
-def _scatter_headers(
+def scatter_headers(
     data: NDArray[np.uint8], positions: Positions, header: NDArray[np.void]
 ) -> None:
+    """Write the fixed parts of the records at `positions` into `data`."""
     if header.dtype == HEADER_V4:
         _items(data, HEADER_BYTES)[positions] = header.view(f"V{HEADER_BYTES}")
         return

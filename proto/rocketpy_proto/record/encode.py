@@ -88,7 +88,7 @@ class CheckedBlock:
             columns.tags, columns.keys, columns.extra, columns.properties, len(self._body)
         )
         self._properties_bytes = np.diff(offsets_of(self._properties)).astype(np.int64)
-        _check_properties(self._properties_bytes)
+        check_properties_bytes(self._properties_bytes)
         self._header = _headers(columns, self._body, self._topics)
         body_bytes = self._header["body_length"].astype(np.int64)
         beside_bytes = self._topics.tail_bytes + 2 + self._properties_bytes
@@ -103,10 +103,10 @@ class CheckedBlock:
         offsets = offsets_of(self._body).astype(np.int64)
         self._header["body_crc"] = body_crcs(octets_of(self._body), offsets[:-1], offsets[1:])
         joined = pc.binary_join_element_wise(
-            _fixed_width(self._header),
+            fixed_width(self._header),
             self._body,
             self._topics.tails,
-            _fixed_width(self._properties_bytes.astype(">i2")),
+            fixed_width(self._properties_bytes.astype(">i2")),
             self._properties,
             pa.scalar(b""),
         )
@@ -119,7 +119,8 @@ def encode_block(columns: BlockColumns) -> EncodedBlock:
     return CheckedBlock(columns).encode()
 
 
-def _check_properties(sizes: NDArray[np.int64]) -> None:
+def check_properties_bytes(sizes: NDArray[np.int64]) -> None:
+    """Raises UnencodableRecordError where properties of one of these sizes do not fit."""
     too_long = sizes > PROPERTIES_BYTES_MAX
     if too_long.any():
         row = int(np.argmax(too_long))
@@ -197,7 +198,7 @@ def _refuse_nulls(field: str, column: pa.Array) -> None:
         raise UnencodableRecordError(field, None, "is null; every message needs one", row)
 
 
-def _fixed_width(values: NDArray[np.generic]) -> pa.BinaryArray:
+def fixed_width(values: NDArray[np.generic]) -> pa.BinaryArray:
     """Items of equal size as a binary column over the same memory."""
     count, size = len(values), values.dtype.itemsize
     offsets = np.arange(0, (count + 1) * size, size, dtype=np.int64)

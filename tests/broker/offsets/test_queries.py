@@ -108,7 +108,7 @@ async def test_k05_a_held_query_is_answered_when_a_message_arrives(
         await running.append("T", 2, b"new")
         [topic] = (await call).topics
         assert [queue.max_offset for queue in topic.queues] == [0, 0, 1, 1]
-        assert len(running.broker.rooms.pulling.held) == 0
+        assert len(running.broker.rooms.holding.calls) == 0
 
 
 async def test_k05_a_query_that_knows_less_is_answered_at_once(
@@ -180,7 +180,7 @@ async def test_k05_what_is_known_of_topics_not_asked_for_does_not_matter(
         said.append(broker_pb2.KnownOffset(topic="U", queue_id=0, max_offset=7))
         call = asyncio.ensure_future(ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS))
         await running.held(1)
-        running.broker.rooms.pulling.held.stop()
+        running.broker.rooms.holding.calls.stop()
         await call
 
 
@@ -190,7 +190,7 @@ async def test_k05_a_stopping_broker_answers_held_queries_and_holds_no_more(
     async with start_broker() as running:
         await running.create_topic("T")
         call = await hold(running, topics=["T"])
-        running.broker.rooms.pulling.held.stop()
+        running.broker.rooms.holding.calls.stop()
         said = known(await call)
         again = await ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS)
         assert names(again) == ["T"]

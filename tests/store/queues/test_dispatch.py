@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rocketpy_broker.store.delay_levels import DELAY, SCHEDULE_TOPIC
+from rocketpy_broker.store.delay_levels import DELAY, SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.queues.dispatch import requests_of, topics_of
 from rocketpy_proto.record import BlockColumns, Record, RecordBlock, encode_block, encode_record
@@ -16,6 +16,7 @@ from rocketpy_proto.record.sys_flag import TRANSACTION_PREPARED, TRANSACTION_ROL
 from tests.blocks import wire_block
 
 SECOND_MS, HOUR_MS = 1_000, 3_600_000
+LEVELS = DelayLevels.parse()
 
 
 def test_s06_the_code_of_a_waiting_message_is_when_it_is_due() -> None:
@@ -28,7 +29,7 @@ def test_s06_the_code_of_a_waiting_message_is_when_it_is_due() -> None:
     block = RecordBlock.parse(bytearray(b"".join([*waiting, other])))
     codes = np.full(len(block), 77)
     found: dict[str, list[int]] = {SCHEDULE_TOPIC: [], "T": []}
-    for request in requests_of(block, topics_of(block), codes, 0):
+    for request in requests_of(block, topics_of(block), codes, 0, LEVELS):
         found[request.queue.topic] += request.units["tags_code"].tolist()
     second, two_hours = 5_000 + SECOND_MS, 5_000 + 2 * HOUR_MS
     assert found == {SCHEDULE_TOPIC: [second, two_hours, two_hours, 77, 77, 77], "T": [77]}
@@ -40,9 +41,9 @@ def test_s06_records_without_a_place_in_a_queue_make_no_request(flag: int) -> No
         BlockColumns(body=pa.array([b"a", b"b"]), topic="T", queue_id=0, sys_flag=flag)
     )
     block = RecordBlock.parse(bytearray(encoded.data), encoded.sizes)
-    assert list(requests_of(block, topics_of(block), np.zeros(2, np.int64), 0)) == []
+    assert list(requests_of(block, topics_of(block), np.zeros(2, np.int64), 0, LEVELS)) == []
     listed = wire_block("T", [b"a", b"b"]).parsed()
-    (request, *_) = requests_of(listed, topics_of(listed), np.zeros(2, np.int64), 0)
+    (request, *_) = requests_of(listed, topics_of(listed), np.zeros(2, np.int64), 0, LEVELS)
     assert len(request.units) > 0
 
 

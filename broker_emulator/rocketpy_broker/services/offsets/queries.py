@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.services.pulling.holding import TOPIC_TABLE, HeldCalls
+from rocketpy_broker.services.holding.calls import TOPIC_TABLE, HeldCalls
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey

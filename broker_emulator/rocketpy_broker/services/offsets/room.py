@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from rocketpy_broker.ground import Ground
 from rocketpy_broker.services.config_files.saving import Saver
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
+from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
 from rocketpy_broker.services.offsets.service import OffsetService
-from rocketpy_broker.services.pulling.room import Pulling
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 
@@ -24,7 +24,7 @@ class Offsets:
 
 
 def build(
-    ground: Ground, topics: TopicConfigManager, groups: SubscriptionGroupManager, pulling: Pulling
+    ground: Ground, topics: TopicConfigManager, groups: SubscriptionGroupManager, held: HeldCalls
 ) -> Offsets:
     """Offsets of one broker."""
     committed = ConsumerOffsetManager(ground.config.config_folder, ground.clock)
@@ -33,5 +33,5 @@ def build(
     return Offsets(
         committed,
         OffsetService(ground.store, topics, groups, committed, ground.clock),
-        OffsetQueryService(ground.store, topics, pulling.held, ground.config.limits),
+        OffsetQueryService(ground.store, topics, held, ground.config.limits),
     )

@@ -26,7 +26,7 @@ import numpy as np
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.pulling.holding import HeldCalls
+from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits

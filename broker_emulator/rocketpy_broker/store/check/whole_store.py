@@ -26,6 +26,7 @@ from rocketpy_broker.store.check.index import IndexCheck
 from rocketpy_broker.store.check.log import LogCheck
 from rocketpy_broker.store.check.queues import QueuesCheck
 from rocketpy_broker.store.check.read_only import LoadedLog, StoreReadLock, StoreSizes, load_log
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.log.scanner import Stretch
@@ -122,6 +123,10 @@ class StoreCheck:
         )
 
 
+# A waiting message's due time is that of the broker's levels, which the store does not tell.
+DELAY_LEVELS = DelayLevels.parse()
+
+
 def _how_it_was_left(context: CheckContext) -> Iterator[Finding]:
     if context.traces.aborted is not None:
         text = "the last run did not stop cleanly; the next start mends what it left"
@@ -136,7 +141,7 @@ def _derived(stretch: Stretch, queues: QueuesCheck, index: IndexCheck) -> Iterat
     block, offset = stretch.block, stretch.offset
     topics = topics_of(block)
     found = tags_codes_and_index_keys(block, topics)
-    for request in requests_of(block, topics, found.tags_codes, offset):
+    for request in requests_of(block, topics, found.tags_codes, offset, DELAY_LEVELS):
         queues.compare(request)
     times_ms = block.header["store_timestamp"].astype(np.int64)
     end = offset + len(block.data)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, due_codes
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.queues.consume_queue import UNIT, Units
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
@@ -24,6 +24,8 @@ from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
 TOPIC_SCHEMA = pa.schema([pa.field("topic", COLUMN_TYPES["topic"], nullable=False)])
 
 
+# Stands for the number of a record that says itself what it was made from.
+KEEP_NUMBERS = -1
 NO_KEYS = IndexKeys(np.empty(0, np.int32), np.empty(0, np.int64))
 
 
@@ -46,8 +48,8 @@ class DispatchRequest:
 class Known:
     """What is known of a block before it is appended.
 
-    `found` is in its properties; `first_number`, if not 0, is what `numbered` marks its first
-    record with.
+    `found` is in its properties; `first_number` is what `numbered` marks its first record with, 0
+    for ordinary records, or KEEP_NUMBERS.
     """
 
     found: TagsAndKeys
@@ -69,9 +71,13 @@ def block_request(
     block: RecordBlock,
     physical_offset: int,
     found: TagsAndKeys,
+    levels: DelayLevels,
 ) -> DispatchRequest:
     """The request for a block of one queue that lies at `physical_offset`."""
-    units = _units(block, physical_offset, found.tags_codes)
+    codes = found.tags_codes
+    if queue.topic == SCHEDULE_TOPIC:
+        codes = levels.due_codes(block, codes)
+    units = _units(block, physical_offset, codes)
     offsets = units["physical_offset"].astype(np.int64)
     listed = has_queue_offset(block.header["sys_flag"])
     units = units if listed.all() else units[listed]
@@ -96,6 +102,7 @@ def requests_of(
     topics: pa.DictionaryArray,
     tags_codes: NDArray[np.int64],
     physical_offset: int,
+    levels: DelayLevels,
 ) -> Iterator[DispatchRequest]:
     """Requests for a block of any topics and queues, in the log's order within each queue.
 
@@ -106,7 +113,7 @@ def requests_of(
     if waiting >= 0:
         delayed = topics.indices.to_numpy() == waiting
         codes = units["tags_code"].astype(np.int64)
-        units["tags_code"] = np.where(delayed, due_codes(block, codes), codes)
+        units["tags_code"] = np.where(delayed, levels.due_codes(block, codes), codes)
     queue_ids = block.header["queue_id"].astype(np.int64)
     queue_offsets = block.header["queue_offset"].astype(np.int64)
     keys = (topics.indices.to_numpy().astype(np.int64) << 32) | queue_ids

@@ -23,14 +23,15 @@ STRETCH_UNITS_MAX = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Units of a queue from offset `begin` on: bytes of their records, and where they lie.
+    """Units of a queue from offset `begin` on: bytes of their records, where they lie, and codes.
 
-    A blank unit has no bytes.
+    A blank unit has no bytes. The tags code of a message that waits is when it is due.
     """
 
     begin: int
     sizes: NDArray[np.int64]
     physical_offsets: NDArray[np.int64]
+    tags_codes: NDArray[np.int64]
 
     @property
     def end(self) -> int:
@@ -97,4 +98,5 @@ class QueueLookup:
             return None
         sizes = units["size"].astype(np.int64)
         sizes[(sizes == BLANK_SIZE) | (sizes < 0)] = 0
-        return Stretch(begin, sizes, units["physical_offset"].astype(np.int64))
+        physical_offsets = units["physical_offset"].astype(np.int64)
+        return Stretch(begin, sizes, physical_offsets, units["tags_code"].astype(np.int64))

@@ -38,7 +38,8 @@ def make_parts(config: StoreConfig, clock: Clock) -> StoreParts:
         config.consume_queue_file_bytes,
     )
     index = IndexDispatch(folder / "index", clock, config, log.store_timestamp_ms_at)
-    return StoreParts(log, queues, index, Quarantine(folder / "rocketpy" / "quarantine"))
+    quarantine = Quarantine(folder / "rocketpy" / "quarantine")
+    return StoreParts(log, queues, index, quarantine, config.delay_levels)
 
 
 def recover(config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint) -> RecoveryResult:

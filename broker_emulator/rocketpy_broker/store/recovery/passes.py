@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.log.commit_log import CommitLog
@@ -64,6 +65,7 @@ class StoreParts:
     queues: ConsumeQueueTable
     index: IndexDispatch
     quarantine: Quarantine
+    delay_levels: DelayLevels
 
 
 class Recovery:
@@ -159,7 +161,8 @@ class Recovery:
         found = tags_codes_and_index_keys(block, topics)
         store_timestamps_ms = block.header["store_timestamp"].astype(np.int64)
         self._store.index.put(found.index_keys, block.positions + offset, store_timestamps_ms)
-        for request in requests_of(block, topics, found.tags_codes, offset):
+        levels = self._store.delay_levels
+        for request in requests_of(block, topics, found.tags_codes, offset, levels):
             self._dispatch_units(request)
 
     def _dispatch_units(self, request: DispatchRequest) -> None:

@@ -1,0 +1,1 @@
+"""Calls and tasks that wait for something to arrive in a queue."""

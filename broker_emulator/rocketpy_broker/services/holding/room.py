@@ -1,0 +1,32 @@
+"""Builds the room of held calls. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.holding.calls import HeldCalls
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.values import QueueKey
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Who waits for something to arrive: calls of clients, and the broker's own tasks."""
+
+    calls: HeldCalls
+    tasks: HeldCalls
+
+
+def build(ground: Ground, topics: TopicConfigManager) -> Holding:
+    """Those who wait at one broker. What is dispatched wakes those that wait for it."""
+    calls, tasks = HeldCalls(ground.clock), HeldCalls(ground.clock)
+
+    def arrived(queue: QueueKey) -> None:
+        calls.wake(queue)
+        tasks.wake(queue)
+
+    ground.store.on_dispatch(arrived)
+    topics.on_change(calls.wake_for_topics)
+    ground.lifecycle.stops.extend([calls.stop, tasks.stop])
+    return Holding(calls, tasks)
