@@ -16,9 +16,11 @@ from benchmarks import data
 from benchmarks.harness import Result, compare
 from rocketpy_broker import process
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.config import Limits
+from rocketpy_broker.config import DAY_MS, Limits
+from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
@@ -67,7 +69,8 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     topics.load()
     asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
-    return store, AppendService(store, topics, group_commit, Limits())
+    placing = Placing(Scheduling(store.config.delay_levels, clock, 3 * DAY_MS), store.config)
+    return store, AppendService(store, topics, group_commit, placing, Limits())
 
 
 def run_case(body_bytes: int, goal: float) -> list[Result]:

@@ -53,6 +53,7 @@ def _store_config(config: BrokerConfig) -> StoreConfig:
         config.consume_queue_file_bytes,
         config.flush_disk_type,
         staging_bytes_max=config.staging_bytes_max,
+        delay_levels=config.delay_levels,
         clean_policy=config.clean_policy,
     )
 
@@ -75,8 +76,8 @@ class Rooms:
         self.groups = groups.build(ground)
         self.flushing = flushing.build(ground)
         self.holding = holding.build(ground, self.topics)
-        self.delay = delay.build(ground)
-        self.appends = sending.build(ground, self.topics, self.flushing)
+        self.delay = delay.build(ground, self.topics, self.flushing, self.holding)
+        self.appends = sending.build(ground, self.topics, self.flushing, self.delay.scheduling)
         self.pulling = pulling.build(ground, self.topics, self.holding.calls)
         self.offsets = offsets.build(ground, self.topics, self.groups, self.holding.calls)
         self.batches = batches.build(ground, self.topics, self.flushing, self.appends)

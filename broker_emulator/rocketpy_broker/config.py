@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rocketpy_broker.store.cleaning import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
+from rocketpy_broker.store.delay_levels import DelayLevels
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -47,7 +48,8 @@ class BrokerConfig:
     that has committed none for `writer_idle_ms_max` is forgotten, and one that writes one batch and
     never comes back `single_writer_idle_ms_max` after it. What a job has staged for a batch is
     removed when nothing was heard of it for `staging_idle_ms_max`; `staging_bytes_max` is the disk
-    space of all that is staged.
+    space of all that is staged. `delay_levels` and `timer_delay_ms_max` are RocketMQ's
+    messageDelayLevel and timerMaxDelaySec.
     """
 
     data: Path
@@ -69,6 +71,8 @@ class BrokerConfig:
     writer_idle_ms_max: int = 7 * DAY_MS
     staging_bytes_max: int = 32 << 30
     staging_idle_ms_max: int = 3_600_000
+    delay_levels: DelayLevels = field(default_factory=DelayLevels.parse)
+    timer_delay_ms_max: int = 3 * DAY_MS
     single_writer_idle_ms_max: int = 10 * MINUTE_MS
     system_topics: SystemTopicOptions = field(default_factory=SystemTopicOptions)
     limits: Limits = field(default_factory=Limits)

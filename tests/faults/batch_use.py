@@ -27,8 +27,10 @@ from rocketpy_broker.services.batches.rolling import RollForward
 from rocketpy_broker.services.batches.service import RETRY_MS, BatchService, BatchState
 from rocketpy_broker.services.batches.staging import StageCommand, Staged, StagingService
 from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store import message_store
@@ -104,7 +106,9 @@ class Desk:
             settings, clock, lambda: store.flushed_end, WEEK_MS, 10 * MINUTE_MS
         )
         flushes = FlushWhenAsked(store, clock, self.flush, FlushTimes())
-        appends = AppendService(store, self._topics, flushes, limits)
+        scheduling = Scheduling(store.config.delay_levels, clock, config.timer_delay_ms_max)
+        placing = Placing(scheduling, store.config)
+        appends = AppendService(store, self._topics, flushes, placing, limits)
         self.staging = StagingService(store, appends, self.ledger, clock, config)
         rolling = RollForward(store, appends, self.staging, OldKind(store, appends), clock)
         self.batches = BatchService(

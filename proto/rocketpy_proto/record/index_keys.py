@@ -21,7 +21,9 @@ from rocketpy_proto.record.properties import (
     KEY_SEPARATOR,
     KEYS,
     TAGS,
+    TRAN_MSG,
     UNIQ_KEY,
+    WAITING_NAMES,
     decode_properties,
 )
 from rocketpy_proto.record.properties_block import Entries
@@ -32,6 +34,8 @@ TOPIC_END = "#"
 # Up to so many records of one topic are taken one by one.
 FEW_RECORDS = 4
 _BLANK = ord(KEY_SEPARATOR)
+_WAITING_LENGTHS = sorted({len(name) for name in WAITING_NAMES - {TRAN_MSG}})
+_LENGTHS_MAX = _WAITING_LENGTHS[-1] + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,14 @@ class IndexKeys:
 
 @dataclass(frozen=True, slots=True)
 class TagsAndKeys:
-    """What the broker reads from the properties of n records: n tags codes, and the index keys."""
+    """What the broker reads from the properties of n records: n tags codes, and the index keys.
+
+    `may_wait`: some of them may have one of WAITING_NAMES.
+    """
 
     tags_codes: NDArray[np.int64]
     index_keys: IndexKeys
+    may_wait: bool = False
 
 
 def index_hash(topic: str, key: str) -> int:
@@ -77,21 +85,31 @@ def tags_codes_and_index_keys(block: RecordBlock, topics: str | pa.Array) -> Tag
     seeds = _seeds(topics)
     codes = np.zeros(len(block), np.int64)
     keys = []
+    may_wait = False
     for part, entries in block.entries():
         codes[part] = tags_codes(entries, len(codes[part]))
         keys.append(_keys_of(block, part, entries, seeds))
-    return TagsAndKeys(codes, _concatenated(keys))
+        may_wait = may_wait or _may_wait(entries)
+    return TagsAndKeys(codes, _concatenated(keys), may_wait)
+
+
+def _may_wait(entries: Entries) -> bool:
+    """Whether a name is as long as one that lets a message wait; TRAN_MSG is looked at closely."""
+    lengths = np.bincount(entries.middle - entries.begin, minlength=_LENGTHS_MAX)
+    return bool(lengths[_WAITING_LENGTHS].any()) or len(entries.named(TRAN_MSG)) > 0
 
 
 def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
     """The same record by record, as whole arrays cost more than they save; None if not ASCII."""
     codes, hashes, rows = [], [], []
+    may_wait = False
     for row in range(len(block)):
         begin = int(block.properties_start[row])
         encoded = bytes(block.data[begin : begin + int(block.properties_length[row])])
         if not encoded.isascii():
             return None
         properties = decode_properties(encoded)
+        may_wait = may_wait or not WAITING_NAMES.isdisjoint(properties)
         codes.append(java_hash(properties.get(TAGS, "")))
         if int(block.header["sys_flag"][row]) & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             continue
@@ -100,7 +118,7 @@ def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
         hashes += found
         rows += [row] * len(found)
     keys_of_few = IndexKeys(np.array(hashes, np.int32), np.array(rows, np.int64))
-    return TagsAndKeys(np.array(codes, np.int64), keys_of_few)
+    return TagsAndKeys(np.array(codes, np.int64), keys_of_few, may_wait)
 
 
 def _seeds(topics: str | pa.Array) -> NDArray[np.uint32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -36,11 +37,12 @@ V6 = Host.parse("[2001:db8::1]:10911")
 def block_of(
     properties: Sequence[Mapping[str, str]], *, host: Host | None = None, topic: str = "T"
 ) -> RecordBlock:
-    hosts = {} if host is None else {"born_host": host, "store_host": host}
     records = [
-        Record(topic, number, b"body %d" % number, entries, reconsume_times=number, **hosts)
+        Record(topic, number, b"body %d" % number, entries, reconsume_times=number)
         for number, entries in enumerate(properties)
     ]
+    if host is not None:
+        records = [replace(record, born_host=host, store_host=host) for record in records]
     return RecordBlock.parse(bytearray(b"".join(encode_record(record) for record in records)))
 
 

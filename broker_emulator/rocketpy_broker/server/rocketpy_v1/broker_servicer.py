@@ -99,7 +99,7 @@ class BrokerServicer:
         result = outcome.result
         return broker_pb2.AppendResponse(
             status=answer,
-            queue_id=result.queue.queue_id,
+            queue_id=outcome.queue_id,
             queue_offset=result.queue_offset,
             physical_offset=result.physical_offset,
             record_count=result.record_count,

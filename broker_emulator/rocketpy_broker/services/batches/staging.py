@@ -32,7 +32,7 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.services.batches.jobs import Attempt, Job, JobTable
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.sending.appending import AppendService, checked_block
-from rocketpy_broker.store.blocks import check_fits, tags_and_keys
+from rocketpy_broker.store.blocks import check_fits
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.staging.area import BatchJob, BlockFrames, StagedAttempt, TaskAttempt
@@ -219,9 +219,10 @@ class StagingService:
             command.topic, command.records, command.record_sizes, self._body_bytes_max
         )
         store = self._store
-        check_fits(block, store.config, store.store_host)
-        found = tags_and_keys(queue, block, store.config)
-        return staged.frames_of(StagedRecords(queue, block, found), store.staging.frame_bytes)
+        placed = self._appends.placing.placed(queue, block)
+        check_fits(placed.block, store.config, store.store_host)
+        records = StagedRecords(placed.queue, placed.block, placed.found)
+        return staged.frames_of(records, store.staging.frame_bytes)
 
     async def _seal(self, job: Job, attempt: Attempt) -> None:
         staged = attempt.staged

@@ -15,8 +15,10 @@ import numpy as np
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import FlushTimeoutError, RecordIllegalError, StoreClosedError
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, RecordError, property_column
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
@@ -28,8 +30,12 @@ NO_WAIT = b"WAIT\x01false"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A block that is stored, and whether its sender waits for the disk."""
+    """A block that is stored, the queue it was sent to, and whether its sender waits for the disk.
 
+    A message that has to wait is stored in another queue first.
+    """
+
+    queue_id: int
     result: AppendResult
     waits: bool
 
@@ -42,11 +48,13 @@ class AppendService:
         store: MessageStore,
         topics: TopicConfigManager,
         group_commit: GroupCommit,
+        placing: Placing,
         limits: Limits,
     ) -> None:
         self._store = store
         self._topics = topics
         self._group_commit = group_commit
+        self.placing = placing
         self._limits = limits
         self._turn = 0
 
@@ -67,7 +75,9 @@ class AppendService:
         block = checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
         try:
             waits = not _declines_to_wait(block)
-            return Stored(self._store.append(queue, block), waits)
+            placed = self.placing.placed(queue, block)
+            result = self._store.append(placed.queue, placed.block, Known(placed.found))
+            return Stored(queue.queue_id, result, waits)
         except RecordError as error:
             raise RecordIllegalError(str(error)) from error
 

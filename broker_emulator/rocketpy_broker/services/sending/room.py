@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.flushing.room import Flushing
 from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 
-def build(ground: Ground, topics: TopicConfigManager, flushing: Flushing) -> AppendService:
+def build(
+    ground: Ground, topics: TopicConfigManager, flushing: Flushing, scheduling: Scheduling
+) -> AppendService:
     """Sends of one broker."""
-    return AppendService(ground.store, topics, flushing.group_commit, ground.config.limits)
+    placing = Placing(scheduling, ground.store.config)
+    return AppendService(ground.store, topics, flushing.group_commit, placing, ground.config.limits)

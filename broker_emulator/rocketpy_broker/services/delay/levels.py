@@ -1,0 +1,98 @@
+"""Delivery of one delay level: the head of its queue, as soon as it is due.
+
+All messages of a level wait equally long, so the first one in the queue is due first. The task
+sleeps until then, and on an empty queue until a message arrives. What cannot be appended now is
+tried again; nothing behind it goes first. Holds no state on disk but its progress.
+Source: spec/storage.md section 13.3; row D03.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from rocketpy_broker.clock import Clock, sleep
+from rocketpy_broker.errors import StoreError
+from rocketpy_broker.services.delay.progress import DeliveryProgress
+from rocketpy_broker.services.delay.releasing import Releasing
+from rocketpy_broker.services.holding.calls import HeldCalls
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_proto.record import RecordBlock
+
+logger = logging.getLogger(__name__)
+# Released in one turn of the loop.
+TURN_BYTES = 256 << 10
+TURN_UNITS = 1_000
+# A wall clock that is set forward is noticed within this.
+SLEEP_MS_MAX = 1_000
+IDLE_MS_MAX = 60_000
+RETRY_MS = 100
+
+
+class LevelDelivery:
+    """Delivers one level, for ever."""
+
+    def __init__(
+        self,
+        level: int,
+        delay_ms: int,
+        store: MessageStore,
+        releasing: Releasing,
+        progress: DeliveryProgress,
+        held: HeldCalls,
+        clock: Clock,
+    ) -> None:
+        self._level = level
+        self._delay_ms = delay_ms
+        self._queue = QueueKey(SCHEDULE_TOPIC, level - 1)
+        self._store = store
+        self._releasing = releasing
+        self._progress = progress
+        self._held = held
+        self._clock = clock
+        # Real queues that have got what the head of the level holds for them.
+        self._released: set[QueueKey] = set()
+
+    async def run(self) -> None:
+        """Deliver what is due, when it is due, until the broker stops."""
+        is_stopping = False
+        while not is_stopping:
+            try:
+                wait_ms = await self._step()
+            except StoreError as error:
+                logger.warning("delay level %d waits: %s", self._level, error)
+                wait_ms = RETRY_MS
+            if wait_ms is None:
+                deadline_ms = self._held.deadline_ms(IDLE_MS_MAX)
+                is_stopping = not await self._held.wait([self._queue], deadline_ms)
+            elif wait_ms > 0:
+                await sleep(self._clock, min(wait_ms, SLEEP_MS_MAX))
+
+    async def _step(self) -> float | None:
+        """Release what is due; return how long to wait, None until something arrives."""
+        offset = self._progress.next_offset(self._level)
+        stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + TURN_UNITS)
+        if stretch is None:
+            return None
+        now_ms = self._clock.now_ms()
+        # A time too far ahead comes from another clock, or from other levels: it is due now.
+        is_early = (stretch.tags_codes > now_ms) & (stretch.tags_codes <= now_ms + self._delay_ms)
+        waiting = np.flatnonzero(is_early & (stretch.sizes > 0))
+        end = stretch.begin + int(waiting[0]) if len(waiting) else stretch.end
+        if end == stretch.begin:
+            return float(stretch.tags_codes[0] - now_ms)
+        result = self._store.get_message(
+            self._queue, stretch.begin, end, ReadLimits.of_bytes(TURN_BYTES)
+        )
+        if result.status is GetMessageStatus.FOUND:
+            await self._releasing.release(_block(result), self._released)
+        self._released.clear()
+        self._progress.move(self._level, max(result.next_offset, stretch.begin + 1))
+        return 0
+
+
+def _block(result: GetMessageResult) -> RecordBlock:
+    return RecordBlock.parse(b"".join(bytes(part) for part in result.parts), result.sizes)

@@ -1,0 +1,129 @@
+"""How messages with a delay level or a delivery time are stored until they are due.
+
+A block of them becomes one of SCHEDULE_TOPIC_XXXX, queue level - 1, or of the timer topic, with the
+real topic and queue in REAL_TOPIC and REAL_QID: RocketMQ's own form, so that its broker delivers
+them, too. Holds no state.
+Source: spec/storage.md sections 13.2 and 13.5; rows D01, D02.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import (
+    RecordBlock,
+    UnencodableRecordError,
+    properties_strings,
+    property_column,
+    rewritten,
+    with_property,
+    without_properties,
+)
+from rocketpy_proto.record.properties import (
+    DELAY,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+)
+
+TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_NAMES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+# RocketMQ's timer counts in this; its messages get out one of these before they are due.
+PRECISION_MS = 1_000
+_NO_TIME = -1
+
+
+class Scheduling:
+    """Turns blocks into waiting ones."""
+
+    def __init__(self, levels: DelayLevels, clock: Clock, timer_delay_ms_max: int) -> None:
+        self._levels = levels
+        self._clock = clock
+        self._timer_delay_ms_max = timer_delay_ms_max
+
+    def placed(self, queue: QueueKey, block: RecordBlock) -> tuple[QueueKey, RecordBlock]:
+        """Where the block has to wait and in which form; itself where it need not wait.
+
+        All records of a block wait alike: for one level, or for times. Raises RecordIllegalError.
+        """
+        levels = self._levels.of(block)
+        level = int(levels[0])
+        if (levels != level).any():
+            raise RecordIllegalError(
+                "a block holds messages of several delay levels; send a block for each level"
+            )
+        try:
+            if level > 0:
+                return self._of_level(queue, block, level)
+            return self._of_times(queue, block)
+        except UnencodableRecordError as error:
+            raise RecordIllegalError(f"with its real topic and queue {error}") from error
+
+    def _of_level(
+        self, queue: QueueKey, block: RecordBlock, level: int
+    ) -> tuple[QueueKey, RecordBlock]:
+        strings = without_properties(properties_strings(block), TIMER_NAMES)
+        strings = _with_real(with_property(strings, DELAY, str(level)), queue)
+        return QueueKey(SCHEDULE_TOPIC, level - 1), rewritten(block, SCHEDULE_TOPIC, strings)
+
+    def _of_times(self, queue: QueueKey, block: RecordBlock) -> tuple[QueueKey, RecordBlock]:
+        now_ms = self._clock.now_ms()
+        deliver_ms = _delivery_times(block, now_ms)
+        given = deliver_ms != _NO_TIME
+        if not given.any():
+            return queue, block
+        if not given.all():
+            raise RecordIllegalError(
+                "a block holds messages with and without a delivery time; send them apart"
+            )
+        latest_ms = int(deliver_ms.max())
+        if latest_ms - now_ms > self._timer_delay_ms_max:
+            raise RecordIllegalError(
+                f"a message is to be delivered at {latest_ms}, which is {latest_ms - now_ms} ms "
+                f"from now; accepted are up to {self._timer_delay_ms_max} ms"
+            )
+        if latest_ms <= now_ms:
+            return queue, block
+        rest_ms = deliver_ms % PRECISION_MS
+        out_ms = deliver_ms - np.where(rest_ms == 0, PRECISION_MS, rest_ms)
+        texts = pa.array(out_ms).cast(pa.string())
+        strings = with_property(properties_strings(block), TIMER_OUT_MS, texts)
+        return TIMER_QUEUE, rewritten(block, TIMER_QUEUE.topic, _with_real(strings, queue))
+
+
+def _with_real(strings: pa.BinaryArray, queue: QueueKey) -> pa.BinaryArray:
+    strings = with_property(strings, REAL_TOPIC, queue.topic)
+    return with_property(strings, REAL_QUEUE_ID, str(queue.queue_id))
+
+
+def _delivery_times(block: RecordBlock, now_ms: int) -> NDArray[np.int64]:
+    """When each record is to be delivered, wall time in ms; _NO_TIME for those that do not wait.
+
+    Raises RecordIllegalError for a time that is no number.
+    """
+    seconds, delays, times = (_numbers(block, name) for name in TIMER_NAMES)
+    after_seconds = pc.add(pc.multiply(seconds, 1_000), now_ms)
+    chosen = pc.coalesce(after_seconds, pc.add(delays, now_ms), times, pa.scalar(_NO_TIME))
+    found: NDArray[np.int64] = chosen.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _numbers(block: RecordBlock, name: str) -> pa.Int64Array:
+    texts = property_column(block, name)
+    is_number = pc.match_substring_regex(texts, "^[0-9]{1,15}$")
+    if pc.all(is_number).as_py() is False:
+        wrong = texts.filter(pc.invert(is_number))[0].as_py()
+        raise RecordIllegalError(
+            f"property {name} is {wrong!r}; accepted is a number of 1 to 15 digits"
+        )
+    return texts.cast(pa.int64())

@@ -1,0 +1,146 @@
+"""A crash of a broker that delivers: what was delivered is told from what was not, also unsaved."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.errors import StoreBusyError
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.values import AppendResult, QueueKey
+from rocketpy_proto.record import RecordBlock
+from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.broker.delay.test_levels import advance, bodies, send, visible
+
+both = pytest.mark.parametrize("flush", list(FlushDiskType))
+
+
+@pytest.fixture
+def start_crashed(start_broker: StartBroker, tmp_path: Path) -> StartBroker:
+    """Starts a broker on what a kill leaves of another one, at the end of the block."""
+
+    @asynccontextmanager
+    async def start(flush: FlushDiskType) -> AsyncIterator[RunningBroker]:
+        kept = tmp_path.with_name(tmp_path.name + "-killed")
+        async with start_broker(flush) as running:
+            yield running
+            shutil.copytree(tmp_path, kept)
+        shutil.rmtree(tmp_path)
+        kept.rename(tmp_path)
+        assert (tmp_path / "abort").exists()
+
+    return start
+
+
+@both
+async def test_d04_what_was_delivered_before_a_crash_is_not_delivered_again(
+    start_broker: StartBroker, start_crashed: StartBroker, flush: FlushDiskType
+) -> None:
+    async with start_crashed(flush) as running:
+        await running.create_topic("T")
+        await send(running, 1, b"a", b"b")
+        await send(running, 2, b"c")
+        # Not as long as until the next save.
+        await advance(running, 1_200)
+        await until(lambda: visible(running) == 2)
+    async with start_broker(flush) as running:
+        running.clock.advance(10_000)
+        await until(lambda: visible(running) == 3)
+        assert await bodies(running) == [b"a", b"b", b"c"]
+        await advance(running, 10_000)
+        assert visible(running) == 3
+
+
+@both
+async def test_d04_a_crash_between_two_queues_of_one_turn_leaves_the_rest_to_deliver(
+    start_broker: StartBroker,
+    start_crashed: StartBroker,
+    flush: FlushDiskType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        async with start_crashed(flush) as running:
+            await running.create_topic("T")
+            for queue_id in (1, 2, 1, 3):
+                await send(running, 1, b"%d" % queue_id, queue_id=queue_id)
+            patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
+            await advance(running, 1_200)
+            await until(lambda: visible(running) == 2)
+            assert visible(running, queue_id=2) == 0
+    async with start_broker(flush) as running:
+        running.clock.advance(10_000)
+        await until(lambda: visible(running, queue_id=3) == 1)
+        found = [await bodies(running, queue_id=queue_id) for queue_id in (1, 2, 3)]
+        assert found == [[b"1", b"1"], [b"2"], [b"3"]]
+
+
+async def test_d03_what_cannot_be_appended_is_tried_again_and_nothing_goes_twice(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        for queue_id in (1, 2, 1, 3):
+            await send(running, 1, b"%d" % queue_id, queue_id=queue_id)
+        with monkeypatch.context() as patch:
+            patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
+            await advance(running, 2_000)
+            assert [visible(running, queue_id=queue_id) for queue_id in (1, 2, 3)] == [2, 0, 0]
+        await advance(running, 200)
+        found = [await bodies(running, queue_id=queue_id) for queue_id in (1, 2, 3)]
+        assert found == [[b"1", b"1"], [b"2"], [b"3"]]
+
+
+def refusing(refused: QueueKey) -> Callable[..., AppendResult]:
+    """An append that does not take what goes to one queue."""
+    append = MessageStore.append
+
+    def partly(
+        store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known | None = None
+    ) -> AppendResult:
+        if queue == refused:
+            raise StoreBusyError(1, 1)
+        return append(store, queue, block, known)
+
+    return partly
+
+
+async def test_d04_the_file_of_progress_from_rocketmq_counts_alone(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """RocketMQ's deliveries say nothing of themselves; where the log ended is not known either."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send(running, 1, b"a", b"b")
+        await advance(running, 1_200)
+    (tmp_path / "config" / "deliveryLog.json").unlink()
+    (tmp_path / "config" / "deliveryLog.json.bak").unlink(missing_ok=True)
+    async with start_broker() as running:
+        await advance(running, 1_200)
+        assert visible(running) == 2
+        assert visible(running, SCHEDULE_TOPIC, 0) == 2
+
+
+@both
+async def test_d04_a_save_reaches_only_as_far_as_the_disk_does(
+    start_broker: StartBroker, flush: FlushDiskType
+) -> None:
+    async with start_broker(flush) as running:
+        await running.create_topic("T")
+        progress = running.broker.rooms.delay.progress
+        await send(running, 1, b"a")
+        await advance(running, 1_200)
+        await until(lambda: progress.next_offset(1) == 1)
+        store = running.broker.store
+        if store.flushed_end < store.positions().log_end:
+            assert progress.plan_save() is None
+        plan = store.plan_flush()
+        plan.run()
+        store.flushed(plan)
+        assert progress.plan_save() is not None

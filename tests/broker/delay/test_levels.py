@@ -1,0 +1,180 @@
+"""Delay levels through a real server: messages wait, come when they are due, and come once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.blocks import bodies_of, wire_block
+from tests.broker.conftest import RunningBroker, StartBroker, until
+
+SECOND_MS = 1_000
+both = pytest.mark.parametrize("flush", list(FlushDiskType))
+
+
+async def send(
+    running: RunningBroker, level: int, *bodies: bytes, topic: str = "T", queue_id: int = 1
+) -> broker_pb2.AppendResponse:
+    """Send one block of messages with this delay level."""
+    block = wire_block(topic, bodies, tags="A", properties={"DELAY": [str(level)] * len(bodies)})
+    return await running.append_block(topic, queue_id, block)
+
+
+def visible(running: RunningBroker, topic: str = "T", queue_id: int = 1) -> int:
+    return running.broker.store.range_of(QueueKey(topic, queue_id)).max_offset
+
+
+async def advance(running: RunningBroker, ms: int) -> None:
+    """Move time in steps that let the broker's tasks have their turns."""
+    for _ in range(0, ms, 100):
+        running.clock.advance(100)
+        await turns()
+
+
+async def turns(count: int = 40) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def bodies(running: RunningBroker, topic: str = "T", queue_id: int = 1) -> list[bytes]:
+    if visible(running, topic, queue_id) == 0:
+        return []
+    responses = await running.pull(topic=topic, queue_id=queue_id, offset=0)
+    return [
+        body
+        for response in responses
+        for body in bodies_of(response.records, response.record_sizes)
+    ]
+
+
+@both
+async def test_d03_a_message_comes_when_its_level_is_over_and_not_before(
+    start_broker: StartBroker, flush: FlushDiskType
+) -> None:
+    async with start_broker(flush) as running:
+        await running.create_topic("T")
+        answer = await send(running, 2, b"later")
+        assert (answer.status.code, answer.queue_id) == (ResponseCode.SUCCESS, 1)
+        await running.append("T", 1, b"now")
+        await advance(running, 4_900)
+        assert await bodies(running) == [b"now"]
+        await advance(running, 200)
+        await until(lambda: visible(running) == 2)
+        assert await bodies(running) == [b"now", b"later"]
+
+
+async def test_d02_a_message_waits_in_the_queue_of_its_level_and_knows_where_it_belongs(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send(running, 3, b"x", queue_id=2)
+        await send(running, 99, b"y")
+        ranges = [visible(running, SCHEDULE_TOPIC, level - 1) for level in (3, 18)]
+        assert ranges == [1, 1]
+        await advance(running, 11_000)
+        (response, *_) = await running.pull(topic="T", queue_id=2, offset=0)
+        assert b"REAL_TOPIC\x01T\x02" in response.records
+        assert b"REAL_QID\x012\x02" in response.records
+        assert b"DELAY\x013\x02" in response.records
+
+
+async def test_d03_levels_do_not_wait_for_each_other_and_keep_their_order(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        for number in range(3):
+            await send(running, 2, b"slow %d" % number)
+            await send(running, 1, b"fast %d" % number)
+        await advance(running, 6_000)
+        assert await bodies(running) == [
+            b"%s %d" % (kind, number) for kind in (b"fast", b"slow") for number in range(3)
+        ]
+
+
+async def test_d03_a_block_goes_to_all_the_queues_of_its_messages(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        for topic in ("T", "U"):
+            await running.create_topic(topic)
+            for queue_id in range(4):
+                await send(running, 1, b"%d" % queue_id, topic=topic, queue_id=queue_id)
+        await advance(running, 1_200)
+        for topic in ("T", "U"):
+            for queue_id in range(4):
+                assert await bodies(running, topic, queue_id) == [b"%d" % queue_id]
+
+
+@pytest.mark.parametrize("properties", [{"DELAY": ["1", "2"]}, {"DELAY": ["1", "0"]}])
+async def test_d02_a_block_of_several_levels_is_refused(
+    start_broker: StartBroker, properties: dict[str, list[str]]
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        answer = await running.append_block(
+            "T", 0, wire_block("T", [b"a", b"b"], properties=properties)
+        )
+        assert answer.status.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "several delay levels" in answer.status.remark
+        assert running.broker.store.queues() == []
+
+
+@pytest.mark.parametrize("level", [0, -1])
+async def test_d01_a_level_below_1_is_no_delay(start_broker: StartBroker, level: int) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send(running, level, b"now")
+        assert await bodies(running) == [b"now"]
+
+
+async def test_d03_messages_of_a_topic_that_is_gone_are_dropped(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker() as running:
+        for topic in ("T", "U"):
+            await running.create_topic(topic)
+            await send(running, 1, b"x", topic=topic)
+        await running.broker.rooms.topics.delete("U")
+        await advance(running, 1_200)
+        assert await bodies(running) == [b"x"]
+        assert visible(running, "U") == 0
+    assert "topic 'U' has been deleted" in caplog.text
+
+
+async def test_d04_a_clean_stop_leaves_all_progress_where_rocketmq_looks_for_it(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send(running, 1, b"a", b"b")
+        await send(running, 2, b"c")
+        await advance(running, 1_200)
+    table = json.loads((tmp_path / "config" / "delayOffset.json").read_text())["offsetTable"]
+    assert table == {"1": 2}
+    async with start_broker() as running:
+        await advance(running, 1_000)
+        assert visible(running) == 2
+        await advance(running, 5_000)
+        assert await bodies(running) == [b"a", b"b", b"c"]
+
+
+async def test_d01_a_clock_that_was_ahead_holds_no_message_longer_than_its_level(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        running.clock.jump(3_600_000)
+        await send(running, 1, b"sent in the future")
+        running.clock.jump(-3_600_000)
+        await advance(running, 1_200)
+        assert await bodies(running) == [b"sent in the future"]
