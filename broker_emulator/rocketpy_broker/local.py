@@ -11,6 +11,8 @@ import atexit
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
@@ -237,16 +239,22 @@ class LocalBroker:
         keys: str | Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
+        delay_level: int = 0,
+        deliver_at: datetime | None = None,
     ) -> list[SentMessage]:
         """Send a message, or one for each body; return ids and places, in order.
 
-        Without `queue_id` they are spread over the queues in turn, beginning with queue 0. All
-        bodies are checked before the first is sent.
+        Without `queue_id` they are spread over the queues in turn, beginning with queue 0. They
+        come when `delay_level` is over (1 is 1 s, 18 is 2 h), or at `deliver_at`, which has a time
+        zone. All bodies are checked before the first is sent.
         """
         # A mapping's items are its keys, which nobody means.
         is_single = isinstance(body, str | BYTES | Mapping) or not isinstance(body, Iterable)
         bodies = [body] if is_single else body
-        messages = _outgoing(bodies, tags, keys, properties or {}, queue_id)
+        messages = [
+            replace(message, delay_level=delay_level, deliver_at=deliver_at)
+            for message in _outgoing(bodies, tags, keys, properties or {}, queue_id)
+        ]
         with self._connection() as connection:
             sender = MessageSender(connection, topic, self._turn)
             sender.checker.check(messages)

@@ -22,10 +22,11 @@ import typer
 from rocketpy_broker import process
 from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.process import READY_PREFIX
 from rocketpy_broker.store.cleaning import HOUR_MS, CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
+from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
 from rocketpy_broker.temporary_store import PREFIX, TemporaryStore
 
 INPUT_BYTES = 4096
@@ -91,6 +92,9 @@ StagingIdleMinutes = Annotated[
     float,
     typer.Option(min=1, help="A batch whose job is silent for so long is removed; see the docs."),
 ]
+MessageDelayLevel = Annotated[
+    str, typer.Option(help="messageDelayLevel: how long messages of level 1, 2, ... wait.")
+]
 CleanForcibly = Annotated[
     bool,
     typer.Option(
@@ -121,6 +125,7 @@ def broker(
     clean_forcibly: CleanForcibly = False,
     staging_bytes_max: StagingBytesMax = 32 << 30,
     staging_idle_minutes: StagingIdleMinutes = 60,
+    message_delay_level: MessageDelayLevel = DEFAULT_LEVELS,
     stop_at_eof: StopAtEof = False,
     temporary: Temporary = None,
 ) -> None:
@@ -128,6 +133,7 @@ def broker(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if consume_queue_file_bytes % 20:
         raise typer.BadParameter("must be a multiple of 20, the size of a unit")
+    delay_levels = _delay_levels(message_delay_level)
     process.raise_descriptor_limit()
     process.keep_freed_memory()
     default_flush = FlushDiskType.SYNC_FLUSH if data else FlushDiskType.ASYNC_FLUSH
@@ -144,6 +150,7 @@ def broker(
                 consume_queue_file_bytes=consume_queue_file_bytes,
                 staging_bytes_max=staging_bytes_max,
                 staging_idle_ms_max=int(staging_idle_minutes * MINUTE_MS),
+                delay_levels=delay_levels,
                 flush_times=FlushTimes(
                     flush_interval_ms=flush_interval_ms,
                     least_bytes=max(flush_least_pages * PAGE_BYTES, 1),
@@ -160,6 +167,13 @@ def broker(
             asyncio.run(_run(config, stop_at_eof=stop_at_eof))
     except (BrokerError, OSError) as error:
         sys.exit(f"rocketpy broker: {error}")
+
+
+def _delay_levels(text: str) -> DelayLevels:
+    try:
+        return DelayLevels.parse(text)
+    except ParameterIllegalError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 @contextmanager

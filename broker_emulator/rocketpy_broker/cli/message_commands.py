@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable
+from datetime import datetime
 from enum import Enum
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from rocketpy_broker.cli.broker_client import (
 )
 from rocketpy_broker.cli.message_forms import fields_of, json_of, json_of_sent, line_of
 from rocketpy_broker.cli.message_lines import MessageLineError, open_lines
+from rocketpy_broker.cli.times import parsed_time
 from rocketpy_broker.client.errors import MessageIllegalError
 from rocketpy_broker.client.lookup import query_messages, view_message
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
@@ -61,12 +63,19 @@ def send(
     queue_id: Annotated[
         int | None, typer.Option(min=0, help="Queue; without it the broker chooses.")
     ] = None,
+    delay_level: Annotated[
+        int, typer.Option(min=0, help="Let it come later: level 1 is 1 s, 18 is 2 h.")
+    ] = 0,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Let it come at this time, like 2026-05-01T08:00:00Z."),
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option(
             help="Instead of all these: a file with one JSON object a line, or - for standard "
             "input. Fields: body or bodyBase64, tags, keys (a list), properties (an object), "
-            "queueId."
+            "queueId, delayLevel, deliverAt."
         ),
     ] = None,
     as_json: output.AsJson = False,
@@ -76,13 +85,26 @@ def send(
     if (body is None) == (file is None):
         raise typer.BadParameter("give either --body or --file")
     if file is not None:
-        if tag is not None or key or properties or queue_id is not None:
+        if (
+            tag is not None
+            or key
+            or properties
+            or queue_id is not None
+            or delay_level
+            or deliver_at
+        ):
             raise typer.BadParameter("with --file, each line tells tags, keys and so on")
         _send_file(topic, file, endpoint, as_json=as_json)
         return
     # The body's bytes are the shell's, whatever they are.
     message = OutgoingMessage(
-        os.fsencode(body or ""), tag, tuple(key or ()), _properties(properties or ()), queue_id
+        os.fsencode(body or ""),
+        tag,
+        tuple(key or ()),
+        _properties(properties or ()),
+        queue_id,
+        delay_level,
+        _time(deliver_at),
     )
     with asking(endpoint) as connection:
         try:
@@ -90,6 +112,13 @@ def send(
         except MessageIllegalError as error:
             refuse(error.reason)
         _tell_sent(topic, 1, sent, as_json=as_json)
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else parsed_time(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--deliver-at") from error
 
 
 def _properties(texts: Iterable[str]) -> dict[str, str]:
@@ -126,7 +155,9 @@ def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: boo
         return
     place_text = ""
     if single is not None:
-        place_text = f": queue {single.queue_id}, offset {single.queue_offset}, id {single.msg_id}"
+        waits = single.queue_offset is None
+        offset_text = "comes later" if waits else f"offset {single.queue_offset}"
+        place_text = f": queue {single.queue_id}, {offset_text}, id {single.msg_id}"
     typer.echo(f"sent {count} {'message' if count == 1 else 'messages'} to {topic}{place_text}")
 
 

@@ -2,9 +2,10 @@
 
     {"body": "…", "tags": "paid", "keys": ["order-17"], "properties": {"shop": "3"}, "queueId": 0}
 
-Instead of `body` there may be `bodyBase64`. What `message tail --json` prints beside these fields
-is passed over. A file is read twice, so that a bad line is found before anything is sent; what
-cannot be read twice is copied to a temporary file. Holds no state.
+Instead of `body` there may be `bodyBase64`. `delayLevel` or `deliverAt` let the message come
+later. What `message tail --json` prints beside these fields is passed over. A file is read twice,
+so that a bad line is found before anything is sent; what cannot be read twice is copied to a
+temporary file. Holds no state.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from rocketpy_broker.cli.times import parsed_time
 from rocketpy_broker.client.messages import OutgoingMessage
 from rocketpy_broker.errors import BrokerError
 
@@ -27,7 +30,7 @@ LINE_BYTES_MAX = 64 << 20
 COPIED_BYTES_MAX, COPY_BYTES = 1 << 30, 1 << 20
 FAULTS_SHOWN_MAX = 10
 BODY, BODY_BASE64 = "body", "bodyBase64"
-_TAKEN = (BODY, BODY_BASE64, "tags", "keys", "properties", "queueId")
+_TAKEN = (BODY, BODY_BASE64, "tags", "keys", "properties", "queueId", "delayLevel", "deliverAt")
 _PASSED_OVER = frozenset(
     {"topic", "queueOffset", "msgId", "offsetMsgId", "bornTimestamp", "storeTimestamp"}
 )
@@ -136,7 +139,9 @@ def _message(line: bytes) -> OutgoingMessage:
         _tags(fields.get("tags")),
         _keys(fields.get("keys")),
         _properties(fields.get("properties")),
-        _queue_id(fields.get("queueId")),
+        _number("queueId", fields.get("queueId")),
+        _number("delayLevel", fields.get("delayLevel")) or 0,
+        _deliver_at(fields.get("deliverAt")),
     )
 
 
@@ -178,12 +183,20 @@ def _properties(value: object) -> dict[str, str]:
     return properties
 
 
-def _queue_id(value: object) -> int | None:
+def _number(name: str, value: object) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong("queueId", value, "a whole number")
+        raise _wrong(name, value, "a whole number")
     return value
+
+
+def _deliver_at(value: object) -> datetime | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _wrong("deliverAt", value, "a text")
+    return parsed_time(value)
 
 
 def _wrong(name: str, value: object, wanted: str) -> ValueError:

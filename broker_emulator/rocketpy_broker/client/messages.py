@@ -31,22 +31,38 @@ _SHOWN_APART = frozenset({TAGS, KEYS, UNIQ_KEY})
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to be sent. Without a queue id it goes to any queue."""
+    """A message to be sent. Without a queue id it goes to any queue.
+
+    It comes when `delay_level` is over, or at `deliver_at`, which has a time zone. Properties by
+    which a message would wait, as one that was read may have them, are left out.
+    """
 
     body: bytes
     tags: str | None = None
     keys: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     queue_id: int | None = None
+    delay_level: int = 0
+    deliver_at: datetime | None = None
+
+    @property
+    def deliver_ms(self) -> int | None:
+        """When it comes, in ms since 1970; rounded up, so that it is never early."""
+        if self.deliver_at is None:
+            return None
+        return max(-((EPOCH - self.deliver_at) // timedelta(milliseconds=1)), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """Where a message lies that the broker has acknowledged."""
+    """Where a message lies that the broker has acknowledged.
+
+    One that comes later gets its offset in the queue then; `queue_offset` is None.
+    """
 
     msg_id: str
     queue_id: int
-    queue_offset: int
+    queue_offset: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,16 @@ from rocketpy_broker.client.messages import OutgoingMessage, SentMessage, joined
 from rocketpy_broker.client.topics import list_topics
 from rocketpy_broker.clock import SystemClock
 from rocketpy_proto.record import BlockColumns, EncodedBlock, UnencodableRecordError, encode_block
-from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY, encode_properties
+from rocketpy_proto.record.properties import (
+    DELAY,
+    KEY_SEPARATOR,
+    KEYS,
+    TAGS,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    WAITING_NAMES,
+    encode_properties,
+)
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 from rocketpy_proto.unique_keys import born_host, unique_keys
 
@@ -39,9 +48,10 @@ ANY_QUEUE = -1
 
 @dataclass(frozen=True, slots=True)
 class _QueueBlock:
-    """Messages of one queue, and their numbers in the batch."""
+    """Messages of one queue that all wait or all do not, and their numbers in the batch."""
 
     queue_id: int
+    waits: bool
     numbers: list[int]
     msg_ids: list[str]
     block: EncodedBlock
@@ -87,7 +97,7 @@ class MessageChecker:
             encode_properties(named | {name: apart[name] or named.get(name, "") for name in apart})
         except UnencodableRecordError as error:
             return str(error)
-        return None
+        return _fault_of_waiting(message)
 
 
 class MessageSender:
@@ -162,14 +172,16 @@ class MessageSender:
         return refusals
 
     def _blocks(self, batch: list[OutgoingMessage]) -> Iterator[_QueueBlock]:
-        """One for each queue that gets something; its messages keep their order."""
-        numbers_by_queue: dict[int, list[int]] = {}
+        """One for each queue and delay; its messages keep their order."""
+        numbers_by_place: dict[tuple[int, int, bool], list[int]] = {}
         queues = self._next_queues(sum(message.queue_id is None for message in batch))
         for number, message in enumerate(batch):
             queue_id = next(queues) if message.queue_id is None else message.queue_id
-            numbers_by_queue.setdefault(queue_id, []).append(number)
-        for queue_id, numbers in numbers_by_queue.items():
-            yield self._encode(queue_id, numbers, [batch[number] for number in numbers])
+            place = queue_id, message.delay_level, message.deliver_at is not None
+            numbers_by_place.setdefault(place, []).append(number)
+        for (queue_id, level, is_timed), numbers in numbers_by_place.items():
+            waits = level > 0 or is_timed
+            yield self._encode(queue_id, waits, numbers, [batch[number] for number in numbers])
 
     def _next_queues(self, count: int) -> Iterator[int]:
         """Queues for `count` messages: a run for each, so that the log keeps their order."""
@@ -181,7 +193,7 @@ class MessageSender:
         return ((begin + number * used // count) % nums for number in range(count))
 
     def _encode(
-        self, queue_id: int, numbers: list[int], messages: list[OutgoingMessage]
+        self, queue_id: int, waits: bool, numbers: list[int], messages: list[OutgoingMessage]
     ) -> _QueueBlock:
         now_ms = self._clock.now_ms()
         # A sender that names its own ids keeps them.
@@ -195,11 +207,12 @@ class MessageSender:
             tags=pa.array([message.tags for message in messages], pa.string()),
             keys=pa.array([joined_keys(message.keys) for message in messages], pa.string()),
             properties=pa.array(properties, pa.map_(pa.string(), pa.string())),
-            extra={UNIQ_KEY: msg_ids},
+            extra={UNIQ_KEY: msg_ids, **_waiting_properties(messages)},
+            left_out=WAITING_NAMES,
             born_timestamp_ms=now_ms,
             born_host=born_host(),
         )
-        return _QueueBlock(queue_id, numbers, msg_ids.to_pylist(), encode_block(columns))
+        return _QueueBlock(queue_id, waits, numbers, msg_ids.to_pylist(), encode_block(columns))
 
     def _request(self, block: _QueueBlock) -> broker_pb2.AppendRequest:
         return broker_pb2.AppendRequest(
@@ -210,10 +223,36 @@ class MessageSender:
         )
 
 
-def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int, SentMessage]:
+def _fault_of_waiting(message: OutgoingMessage) -> str | None:
+    if message.delay_level < 0:
+        return f"delay level {message.delay_level} is negative; 1 is the first, 0 stands for none"
+    if message.deliver_at is None:
+        return None
+    if message.delay_level:
+        return "it has a delay level and a delivery time; give one of them"
+    if message.deliver_at.tzinfo is None:
+        return f"delivery time {message.deliver_at.isoformat()} has no time zone; give one"
+    return None
+
+
+def _waiting_properties(messages: Sequence[OutgoingMessage]) -> dict[str, pa.StringArray]:
+    """The properties by which the broker lets messages wait."""
+    levels = [str(message.delay_level or "") for message in messages]
+    times = [message.deliver_ms for message in messages]
     return {
-        number: SentMessage(msg_id, response.queue_id, response.queue_offset + index)
-        for index, (number, msg_id) in enumerate(zip(block.numbers, block.msg_ids, strict=True))
+        DELAY: pa.array(levels),
+        TIMER_DELIVER_MS: pa.array(times, pa.int64()).cast(pa.string()),
+    }
+
+
+def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int, SentMessage]:
+    offsets: Iterable[int | None] = itertools.count(response.queue_offset)
+    if block.waits:
+        offsets = itertools.repeat(None)
+    numbered = zip(block.numbers, block.msg_ids, offsets, strict=False)
+    return {
+        number: SentMessage(msg_id, response.queue_id, offset)
+        for number, msg_id, offset in numbered
     }
 
 

@@ -18,8 +18,10 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.sink.routing import Routes
 from pyspark_rocketpy.sink.rows import Rows, cuts
+from pyspark_rocketpy.sink.waiting import waiting_properties
 from pyspark_rocketpy.transport.values import SIZE_BYTES, BatchName, Block, BrokerLimits
 from rocketpy_proto.record import BLANK_BYTES, BlockColumns, CheckedBlock, UnencodableRecordError
+from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS, WAITING_NAMES
 from rocketpy_proto.unique_keys import born_host, unique_keys
 
 SHARDING_KEY, UNIQ_KEY = "__SHARDINGKEY", "UNIQ_KEY"
@@ -31,7 +33,13 @@ ENCODED_BYTES = 8 << 20
 RECORD_OVERHEAD_BYTES = 160
 # Where fewer neighbours than this have the same queue, records are sorted by queue.
 NEIGHBOURS_MIN = 64
-_COLUMNS = {"TAGS": "tags", "KEYS": "keys", SHARDING_KEY: "messageGroup"}
+_COLUMNS = {
+    "TAGS": "tags",
+    "KEYS": "keys",
+    SHARDING_KEY: "messageGroup",
+    DELAY: "delayLevel",
+    TIMER_DELIVER_MS: "deliverAt",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,7 @@ class BlockForm:
     def _checked(self, rows: Rows, routes: Routes) -> _Part:
         now_ms = clock.now_ms()
         extra = {UNIQ_KEY: unique_keys().take(len(rows), now_ms), **self._origin(rows)}
+        extra |= waiting_properties(rows)
         if rows.has("messageGroup"):
             extra[SHARDING_KEY] = rows.text("messageGroup")
         columns = BlockColumns(
@@ -83,6 +92,7 @@ class BlockForm:
             keys=rows.column("keys"),
             properties=rows.column("properties"),
             extra=extra,
+            left_out=WAITING_NAMES,
             born_timestamp_ms=now_ms,
             born_host=born_host(),
         )
@@ -133,9 +143,10 @@ class _Part:
         starts = routes.part(bounds[:-1])
         places = np.concatenate(([0], np.cumsum(encoded.sizes, dtype=np.int64)))[bounds]
         records, record_sizes = memoryview(encoded.data), encoded.sizes.astype(">i4").tobytes()
-        for code, queue_id, octets, size_octets in zip(
+        for code, queue_id, delay, octets, size_octets in zip(
             starts.codes.tolist(),
             starts.queue_ids.tolist(),
+            starts.delays.tolist(),
             itertools.pairwise(places.tolist()),
             itertools.pairwise((bounds * SIZE_BYTES).tolist()),
             strict=True,
@@ -145,6 +156,7 @@ class _Part:
                 queue_id=queue_id,
                 record_sizes=record_sizes[slice(*size_octets)],
                 records=bytes(records[slice(*octets)]),
+                delay=delay,
             )
 
 

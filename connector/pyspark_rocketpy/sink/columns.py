@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     ShortType,
     StringType,
     StructType,
+    TimestampType,
     VariantType,
 )
 
@@ -23,14 +24,17 @@ from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.options.habits import SINK_COLUMN_HABITS, column_hint
 
 _STRING, _BINARY = StringType(), BinaryType()
+_INTEGERS = (IntegerType(), ByteType(), ShortType(), LongType())
 ACCEPTED: Mapping[str, tuple[DataType, ...]] = {
     "body": (_BINARY, _STRING),
     "topic": (_STRING,),
     "tags": (_STRING,),
     "keys": (ArrayType(_STRING), _STRING),
     "properties": (MapType(_STRING, _STRING),),
-    "queueId": (IntegerType(), ByteType(), ShortType(), LongType()),
+    "queueId": _INTEGERS,
     "messageGroup": (_STRING,),
+    "delayLevel": _INTEGERS,
+    "deliverAt": (TimestampType(),),
 }
 
 
@@ -39,9 +43,14 @@ MEANINGS = {
     "topic": "topic; null stands for option `topic`",
     "tags": "the tag",
     "keys": "the keys, a list or one text with blanks between",
-    "properties": "further properties; the other columns win over entries of their names",
+    "properties": "further properties; the other columns win over entries of their names, and "
+    "entries by which a message would wait, as a copied one may have them, are left out",
     "queueId": "queue within the topic; null lets the sink choose",
     "messageGroup": "messages of a group keep their order, in one queue",
+    "delayLevel": "the message comes when this level is over: 1 is 1 s, 2 is 5 s, up to 18, which "
+    "is 2 h; null and 0 stand for no delay",
+    "deliverAt": "the message comes at this time, up to 3 days from now; null and times that are "
+    "over stand for now",
 }
 assert MEANINGS.keys() == ACCEPTED.keys()
 _NAMES = {name.lower(): name for name in ACCEPTED}

@@ -32,7 +32,7 @@ class Gathering:
     def __init__(self, waiting_bytes_max: int) -> None:
         self._waiting_bytes_max = waiting_bytes_max
         self._waiting_bytes = 0
-        self._queues: dict[tuple[str, int], _Queue] = {}
+        self._queues: dict[tuple[str, int, int], _Queue] = {}
 
     def joined(self, blocks: Iterable[Block], block_bytes_max: int) -> Iterator[Block]:
         """What leaves as `blocks` come; none is larger than `block_bytes_max` but for theirs.
@@ -40,7 +40,7 @@ class Gathering:
         The loop is over blocks, some 2 microseconds each.
         """
         for block in blocks:
-            key = block.topic, block.queue_id
+            key = block.topic, block.queue_id, block.delay
             size_bytes = len(block.records) + len(block.record_sizes)
             queue = self._queues.get(key)
             if queue is not None and queue.size_bytes + size_bytes > block_bytes_max:
@@ -66,7 +66,7 @@ class Gathering:
         while self._waiting_bytes > self._waiting_bytes_max * KEPT_SHARE:
             yield self._leave(keys.pop())
 
-    def _leave(self, key: tuple[str, int]) -> Block:
+    def _leave(self, key: tuple[str, int, int]) -> Block:
         queue = self._queues.pop(key)
         self._waiting_bytes -= queue.size_bytes + OVERHEAD_BYTES * len(queue.blocks)
         return Block(
@@ -74,4 +74,5 @@ class Gathering:
             queue_id=key[1],
             record_sizes=b"".join(block.record_sizes for block in queue.blocks),
             records=b"".join(block.records for block in queue.blocks),
+            delay=key[2],
         )

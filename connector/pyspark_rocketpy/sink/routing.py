@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.options.specs import TOPIC_ACCEPTED, TOPIC_NAME
 from pyspark_rocketpy.sink.rows import Rows, first_true
+from pyspark_rocketpy.sink.waiting import DELAY_BITS, delays_of
 from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.values import BatchName
 from rocketpy_proto.record import java_hashes
@@ -34,20 +35,24 @@ Counts: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Where each of n rows goes: `topics[codes[i]]`, and there queue `queue_ids[i]`."""
+    """Where each of n rows goes: `topics[codes[i]]`, and there queue `queue_ids[i]`.
+
+    `delays` are of `waiting`: rows of one queue that wait differently go apart.
+    """
 
     topics: Sequence[str]
     codes: Counts
     queue_ids: Counts
+    delays: Counts
 
     def part(self, which: slice | Counts) -> Routes:
         """Of some rows, or of all in another order."""
-        return Routes(self.topics, self.codes[which], self.queue_ids[which])
+        return Routes(self.topics, self.codes[which], self.queue_ids[which], self.delays[which])
 
     @property
     def keys(self) -> Counts:
-        """A number for each row, the same for rows of the same queue."""
-        return (self.codes << QUEUE_ID_BITS) | self.queue_ids
+        """A number for each row, the same for rows of the same queue that wait alike."""
+        return ((self.codes << DELAY_BITS | self.delays) << QUEUE_ID_BITS) | self.queue_ids
 
     @property
     def topic(self) -> str | pa.DictionaryArray:
@@ -108,7 +113,8 @@ def routes_of(rows: Rows, topic: str | None, queue_nums: QueueNums, spread: Spre
     names = topics.dictionary.to_pylist()
     codes = topics.indices.to_numpy().astype(np.int64)
     nums = np.array(queue_nums.of(names), np.int64)[codes]
-    return Routes(names, codes, _queue_ids(rows, nums, _spread_ids(codes, nums, spread)))
+    queue_ids = _queue_ids(rows, nums, _spread_ids(codes, nums, spread))
+    return Routes(names, codes, queue_ids, delays_of(rows))
 
 
 def _spread_ids(topics: Counts, nums: Counts, spread: Spread) -> Counts:

@@ -61,12 +61,16 @@ class PullOptions:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records of one queue, back to back, with their sizes as big-endian int32."""
+    """Records of one queue, back to back, with their sizes as big-endian int32.
+
+    `delay` is the level by which all of them wait; 0 for none, and the highest for times.
+    """
 
     topic: str
     queue_id: int
     record_sizes: bytes
     records: bytes
+    delay: int = 0
 
 
 @dataclass(frozen=True, slots=True)

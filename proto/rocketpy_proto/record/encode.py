@@ -32,7 +32,7 @@ class BlockColumns:
     `tags`, `keys` (a list is joined with blanks), `properties` and each of `extra` become
     properties, in this order: TAGS, KEYS, extra, the map. Of the same name, `tags` and `keys` win
     over `extra`, and a column with a value over an entry of the map; null and empty values are
-    left out.
+    left out, and entries of the map that are `left_out` by name.
     """
 
     body: pa.Array
@@ -42,6 +42,7 @@ class BlockColumns:
     keys: pa.StringArray | pa.ListArray | None = None
     properties: pa.MapArray | None = None
     extra: Mapping[str, pa.StringArray | str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
     born_timestamp_ms: int | pa.Int64Array = 0
     born_host: Host = UNKNOWN_HOST
     store_host: Host = UNKNOWN_HOST
@@ -85,7 +86,12 @@ class CheckedBlock:
         self._body = _bodies(columns.body)
         self._topics = _topics(columns.topic)
         self._properties = encode_property_column(
-            columns.tags, columns.keys, columns.extra, columns.properties, len(self._body)
+            columns.tags,
+            columns.keys,
+            columns.extra,
+            columns.properties,
+            len(self._body),
+            columns.left_out,
         )
         self._properties_bytes = np.diff(offsets_of(self._properties)).astype(np.int64)
         check_properties_bytes(self._properties_bytes)

@@ -5,7 +5,7 @@ Source: spec/storage.md section 3.1. TAGS comes first, where `tags.py` finds it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,12 @@ def encode_property_column(
     extra: Mapping[str, pa.StringArray | str],
     properties: pa.MapArray | None,
     count: int,
+    left_out: Iterable[str] = (),
 ) -> pa.BinaryArray:
-    """The properties string of each of `count` rows. Raises UnencodableRecordError."""
+    """The properties string of each of `count` rows; entries of the map may be `left_out` by name.
+
+    Raises UnencodableRecordError.
+    """
     named: dict[str, pa.StringArray | None] = {TAGS: tags, KEYS: _joined_keys(keys)}
     for name, given in extra.items():
         if named.get(name) is None:
@@ -39,7 +43,7 @@ def encode_property_column(
     for name, column in columns.items():
         pieces += _entry_pieces(name, column)
     if properties is not None:
-        pieces.append(_map_entries(properties, columns))
+        pieces.append(_map_entries(properties, columns, left_out))
     if not pieces:
         return pa.array([b""] * count, pa.binary())
     return pc.binary_join_element_wise(*pieces, _EMPTY)
@@ -104,7 +108,9 @@ def _entry_pieces(name: str, column: pa.BinaryArray) -> list[pa.Array | pa.Scala
     return [pc.if_else(pa.array(filled), entry, _EMPTY)]
 
 
-def _map_entries(properties: pa.MapArray, columns: Mapping[str, pa.BinaryArray]) -> pa.BinaryArray:
+def _map_entries(
+    properties: pa.MapArray, columns: Mapping[str, pa.BinaryArray], left_out: Iterable[str]
+) -> pa.BinaryArray:
     """The map's entries of each row, joined."""
     offsets = np.frombuffer(properties.buffers()[1], np.int32)
     bounds = offsets[properties.offset : properties.offset + len(properties) + 1].astype(np.int64)
@@ -113,6 +119,8 @@ def _map_entries(properties: pa.MapArray, columns: Mapping[str, pa.BinaryArray])
     rows = np.repeat(np.arange(len(properties)), np.diff(bounds))
     kept = _filled(values) & ~_taken(names, rows, columns)
     kept &= properties.is_valid().to_numpy(zero_copy_only=False)[rows]
+    for name in left_out:
+        kept &= pc.not_equal(names, name.encode()).to_numpy(zero_copy_only=False)
     index = np.flatnonzero(kept)
     rows, names, values = rows[index], names.take(pa.array(index)), values.take(pa.array(index))
     _refuse_separators("property name", names, rows)

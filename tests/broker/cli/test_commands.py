@@ -56,6 +56,7 @@ def test_a_refusal_is_one_line(rocketpy_broker: LocalBroker, words: list[str], s
         ["broker", "--flush", "NEVER"],
         ["broker", "--consume-queue-file-bytes", "21"],
         ["broker", "--commit-log-segment-bytes", "1"],
+        ["broker", "--message-delay-level", "1s 5x"],
     ],
 )
 def test_a_wrong_option_of_the_broker_is_refused(words: list[str]) -> None:

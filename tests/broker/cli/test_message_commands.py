@@ -117,6 +117,10 @@ BAD_LINES = [
     ('{"body": "a", "properties": {"": "x"}}', "property name '' is empty"),
     ('{"body": "a", "queueId": true}', "queueId is true, wanted is a whole number"),
     ('{"body": "a", "queueId": 8}', "is not in 0..7"),
+    ('{"body": "a", "delayLevel": "1"}', 'delayLevel is "1", wanted is a whole number'),
+    ('{"body": "a", "delayLevel": -1}', "delay level -1 is negative"),
+    ('{"body": "a", "deliverAt": 1}', "deliverAt is 1, wanted is a text"),
+    ('{"body": "a", "deliverAt": "2026-05-01"}', "has no time zone"),
     ('{"body": "%s"}' % ("x" * (4 << 20) + "x"), "the body has 4194305 bytes"),
 ]
 
@@ -328,3 +332,36 @@ def test_messages_that_are_too_large_for_one_answer_are_shown_as_far_as_they_fit
     assert shown.exit_code == 0
     bodies = [json.loads(line)["body"][0] for line in shown.output.splitlines()]
     assert bodies == list("defghij")
+
+
+def test_d02_a_message_is_sent_to_come_later(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, tmp_path: Path
+) -> None:
+    words = ["message", "send", rocketpy_topic, "--body", "x", "--delay-level", "18"]
+    assert "comes later, id " in run(rocketpy_broker, *words).output
+    file = tmp_path / "messages"
+    lines = [{"body": "y", "delayLevel": 17}, {"body": "z", "deliverAt": "2000-01-01T00:00:00Z"}]
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", str(file), "--json")
+    assert json.loads(done.output) == {"topic": rocketpy_topic, "sent": 2}
+    assert [message.text for message in rocketpy_broker.messages(rocketpy_topic)] == ["z"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--deliver-at", "tomorrow"], "'tomorrow' is no time; write it like"),
+        (["--deliver-at", "2026-05-01T08:00:00"], "has no time zone"),
+        (["--delay-level=-1"], "Invalid value for '--delay-level'"),
+        (["--delay-level", "1", "--deliver-at", "2000-01-01T00:00:00Z"], "give one of them"),
+        (["--deliver-at", "2200-01-01T00:00:00Z"], "accepted are up to 259200000 ms"),
+    ],
+)
+def test_d02_a_delay_that_cannot_be_is_refused(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, words: list[str], said: str
+) -> None:
+    done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--body", "x", *words)
+    assert done.exit_code != 0
+    shown = done.output + done.stderr
+    assert said in " ".join(shown.replace("│", "").split())
+    assert rocketpy_broker.messages(rocketpy_topic) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -11,10 +12,12 @@ from rocketpy_broker.client import sending
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import MessageIllegalError, RefusedError, SendError
 from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 MIB = 1 << 20
+SOON = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 @pytest.fixture
@@ -97,6 +100,9 @@ def test_a_sender_may_name_its_own_unique_id(
         (OutgoingMessage(b"", tags="a\x01b"), "property TAGS 'a.*separator"),
         (OutgoingMessage(b"", keys=("a", "b\x02")), "property KEYS 'a b.*separator"),
         (OutgoingMessage(b"", properties={"": "x"}), "property name '' is empty"),
+        (OutgoingMessage(b"", delay_level=-1), "delay level -1 is negative"),
+        (OutgoingMessage(b"", delay_level=1, deliver_at=SOON), ".* a delay level and a delivery"),
+        (OutgoingMessage(b"", deliver_at=SOON.replace(tzinfo=None)), ".* has no time zone"),
         (OutgoingMessage(b"", properties={"p": "\ud800"}), "property p .* is not valid Unicode"),
         (
             OutgoingMessage(b"", properties={"p": "x" * 33_000}),
@@ -150,3 +156,23 @@ def test_what_was_sent_before_the_broker_went_is_counted() -> None:
         broker.kill()
         with pytest.raises(SendError, match=r"no broker answers at .*; 3 messages were sent"):
             list(sender.send(plain(1)))
+
+
+def test_d02_messages_of_several_delays_are_sent_together_and_come_later(
+    connection: BrokerConnection, rocketpy_broker: LocalBroker, rocketpy_topic: str
+) -> None:
+    messages = [
+        OutgoingMessage(b"now", properties={"DELAY": "3", "a": "b"}, queue_id=3),
+        OutgoingMessage(b"far", delay_level=18),
+        OutgoingMessage(b"next", delay_level=1, queue_id=3),
+        OutgoingMessage(b"past", deliver_at=SOON),
+    ]
+    sent = list(MessageSender(connection, rocketpy_topic).send(messages))
+    assert [each.queue_offset for each in sent] == [0, None, None, None]
+    reader = TopicReader(connection, rocketpy_topic)
+    found = {message.body: message for message in reader.first()}
+    assert sorted(found) == [b"now", b"past"]
+    assert found[b"now"].properties == {"a": "b"}
+    [later] = reader.next_messages(wait_ms_max=10_000)
+    assert (later.body, later.queue_id, later.queue_offset) == (b"next", 3, 1)
+    assert later.store_timestamp - later.born_timestamp >= timedelta(seconds=1)

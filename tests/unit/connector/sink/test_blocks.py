@@ -31,7 +31,8 @@ def routes_of(places: Sequence[tuple[str, int]]) -> Routes:
     """To each row its topic and queue."""
     topics = sorted({topic for topic, _ in places})
     codes = [topics.index(topic) for topic, _ in places]
-    return Routes(topics, np.array(codes), np.array([queue_id for _, queue_id in places]))
+    queue_ids = np.array([queue_id for _, queue_id in places])
+    return Routes(topics, np.array(codes), queue_ids, np.zeros(len(places), np.int64))
 
 
 def blocks_of(

@@ -1,0 +1,20 @@
+"""Times as commands and files take them. Holds no state."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+_UTC = re.compile(r"[zZ]$")
+
+
+def parsed_time(text: str) -> datetime:
+    """A time in ISO 8601 with its zone. Raises ValueError with what is wrong."""
+    try:
+        # Python 3.10 does not know the letter.
+        time = datetime.fromisoformat(_UTC.sub("+00:00", text))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time; write it like 2026-05-01T08:00:00Z") from error
+    if time.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; end it with Z, or with +02:00")
+    return time
