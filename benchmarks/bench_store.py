@@ -69,7 +69,11 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     topics.load()
     asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
-    placing = Placing(Scheduling(store.config.delay_levels, clock, 3 * DAY_MS), store.config)
+    placing = Placing(
+        Scheduling(store.config.delay_levels, clock, 3 * DAY_MS),
+        store.config,
+        reject_transaction_message=False,
+    )
     return store, AppendService(store, topics, group_commit, placing, Limits())
 
 

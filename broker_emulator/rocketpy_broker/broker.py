@@ -29,6 +29,7 @@ from rocketpy_broker.services.operations import room as operations
 from rocketpy_broker.services.pulling import room as pulling
 from rocketpy_broker.services.sending import room as sending
 from rocketpy_broker.services.topics import room as topics
+from rocketpy_broker.services.transactions import room as transactions
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
@@ -80,6 +81,9 @@ class Rooms:
         self.appends = sending.build(ground, self.topics, self.flushing, self.delay.scheduling)
         self.pulling = pulling.build(ground, self.topics, self.holding.calls)
         self.offsets = offsets.build(ground, self.topics, self.groups, self.holding.calls)
+        self.transactions = transactions.build(
+            ground, self.topics, self.flushing, self.delay, self.offsets, lambda _question: False
+        )
         self.batches = batches.build(ground, self.topics, self.flushing, self.appends)
         self.operations = operations.build(ground, self.topics, self.flushing, self.offsets)
 
@@ -97,7 +101,7 @@ class Rooms:
             config.limits.appends_in_flight_max,
         )
         admin = AdminServices(self.operations.admin, self.operations.store_admin)
-        return [RocketpyV1Door(broker, admin)]
+        return [RocketpyV1Door(broker, admin, self.transactions.service)]
 
 
 class Broker:

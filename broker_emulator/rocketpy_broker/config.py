@@ -39,6 +39,19 @@ class SystemTopicOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionTimes:
+    """How long transactions may stay open; names and defaults are RocketMQ's, times in ms.
+
+    One that is open for `timeout_ms` is asked after, each `check_interval_ms`, and given up when it
+    was asked after `check_max` times.
+    """
+
+    timeout_ms: int = 6_000
+    check_interval_ms: int = 30_000
+    check_max: int = 15
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """One broker. `port` 0 lets the system choose a free one.
 
@@ -71,6 +84,8 @@ class BrokerConfig:
     writer_idle_ms_max: int = 7 * DAY_MS
     staging_bytes_max: int = 32 << 30
     staging_idle_ms_max: int = 3_600_000
+    reject_transaction_message: bool = False
+    transactions: TransactionTimes = field(default_factory=TransactionTimes)
     delay_levels: DelayLevels = field(default_factory=DelayLevels.parse)
     timer_delay_ms_max: int = 3 * DAY_MS
     single_writer_idle_ms_max: int = 10 * MINUTE_MS

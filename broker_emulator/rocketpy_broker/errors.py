@@ -18,6 +18,7 @@
     ├── SubscriptionGroupNotExistError
     ├── QueueIdIllegalError
     ├── PermissionDeniedError         topic or queue may not be written or read
+    ├── TransactionEndError           a transaction that cannot be ended as was asked
     ├── ParameterIllegalError         any other value of a request
     ├── ConfigFileError               a configuration file that cannot be read
     └── MessageFileError              a file of messages that cannot be imported
@@ -204,6 +205,14 @@ class PermissionDeniedError(BrokerError):
     """The topic may not be written or read by clients."""
 
     code = ResponseCode.NO_PERMISSION
+
+
+class TransactionEndError(BrokerError):
+    """What was to be ended is no open transaction of the caller."""
+
+    def __init__(self, remark: str, code: ResponseCode = ResponseCode.SYSTEM_ERROR) -> None:
+        super().__init__(remark)
+        self.code = code
 
 
 class ParameterIllegalError(BrokerError):

@@ -107,7 +107,7 @@ class Desk:
         )
         flushes = FlushWhenAsked(store, clock, self.flush, FlushTimes())
         scheduling = Scheduling(store.config.delay_levels, clock, config.timer_delay_ms_max)
-        placing = Placing(scheduling, store.config)
+        placing = Placing(scheduling, store.config, reject_transaction_message=False)
         appends = AppendService(store, self._topics, flushes, placing, limits)
         self.staging = StagingService(store, appends, self.ledger, clock, config)
         rolling = RollForward(store, appends, self.staging, OldKind(store, appends), clock)

@@ -6,19 +6,30 @@ from dataclasses import dataclass
 
 import grpc
 
-from rocketpy_broker.server.rocketpy_v1 import admin_servicer, broker_servicer
+from rocketpy_broker.server.rocketpy_v1 import (
+    admin_servicer,
+    broker_servicer,
+    transactions_servicer,
+)
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServicer, AdminServices
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServicer, BrokerServices
-from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc
+from rocketpy_broker.server.rocketpy_v1.transactions_servicer import TransactionsServicer
+from rocketpy_broker.services.transactions.service import TransactionService
+from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc, transactions_pb2_grpc
 
 
 @dataclass(frozen=True, slots=True)
 class RocketpyV1Door:
-    """Both services of the protocol."""
+    """The services of the protocol."""
 
     broker: BrokerServices
     admin: AdminServices
-    names = (broker_servicer.SERVICE_NAME, admin_servicer.SERVICE_NAME)
+    transactions: TransactionService
+    names = (
+        broker_servicer.SERVICE_NAME,
+        admin_servicer.SERVICE_NAME,
+        transactions_servicer.SERVICE_NAME,
+    )
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the services."""
@@ -26,3 +37,6 @@ class RocketpyV1Door:
         handler = grpc.method_handlers_generic_handler(broker_servicer.SERVICE_NAME, handlers)
         server.add_generic_rpc_handlers((handler,))
         admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self.admin), server)
+        transactions_pb2_grpc.add_TransactionsServicer_to_server(
+            TransactionsServicer(self.transactions), server
+        )

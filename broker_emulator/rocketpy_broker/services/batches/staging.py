@@ -219,7 +219,7 @@ class StagingService:
             command.topic, command.records, command.record_sizes, self._body_bytes_max
         )
         store = self._store
-        placed = self._appends.placing.placed(queue, block)
+        placed = self._appends.placing.placed(queue, block, in_batch=True)
         check_fits(placed.block, store.config, store.store_host)
         records = StagedRecords(placed.queue, placed.block, placed.found)
         return staged.frames_of(records, store.staging.frame_bytes)

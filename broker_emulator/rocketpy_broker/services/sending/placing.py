@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rocketpy_broker.errors import PermissionDeniedError, RecordIllegalError
 from rocketpy_broker.services.delay.scheduling import Scheduling
+from rocketpy_broker.services.sending.half import HALF_QUEUE, half_message, is_half
 from rocketpy_broker.store.blocks import tags_and_keys
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.values import QueueKey
@@ -28,19 +30,35 @@ class Placed:
 class Placing:
     """Places blocks."""
 
-    def __init__(self, scheduling: Scheduling, config: StoreConfig) -> None:
+    def __init__(
+        self, scheduling: Scheduling, config: StoreConfig, *, reject_transaction_message: bool
+    ) -> None:
         self._scheduling = scheduling
         self._config = config
+        self._reject_transaction_message = reject_transaction_message
 
-    def placed(self, queue: QueueKey, block: RecordBlock) -> Placed:
+    def placed(self, queue: QueueKey, block: RecordBlock, *, in_batch: bool = False) -> Placed:
         """The block, which was sent to `queue`. Any thread may call it.
 
-        Raises RecordIllegalError.
+        Raises RecordIllegalError, PermissionDeniedError.
         """
         found = tags_and_keys(queue, block, self._config)
         if not found.may_wait:
             return Placed(queue, block, found)
-        place, waiting = self._scheduling.placed(queue, block)
+        place, waiting = self._waiting(queue, block, in_batch=in_batch)
         if place == queue:
             return Placed(queue, block, found)
         return Placed(place, waiting, tags_and_keys(place, waiting, self._config))
+
+    def _waiting(
+        self, queue: QueueKey, block: RecordBlock, *, in_batch: bool
+    ) -> tuple[QueueKey, RecordBlock]:
+        if not is_half(block):
+            return self._scheduling.placed(queue, block)
+        if in_batch:
+            raise RecordIllegalError(
+                "a batch holds a half message; a batch is a transaction itself"
+            )
+        if self._reject_transaction_message:
+            raise PermissionDeniedError("this broker takes no transaction messages")
+        return HALF_QUEUE, half_message(queue, block)

@@ -14,5 +14,9 @@ def build(
     ground: Ground, topics: TopicConfigManager, flushing: Flushing, scheduling: Scheduling
 ) -> AppendService:
     """Sends of one broker."""
-    placing = Placing(scheduling, ground.store.config)
+    placing = Placing(
+        scheduling,
+        ground.store.config,
+        reject_transaction_message=ground.config.reject_transaction_message,
+    )
     return AppendService(ground.store, topics, flushing.group_commit, placing, ground.config.limits)

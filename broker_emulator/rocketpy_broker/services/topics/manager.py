@@ -135,6 +135,11 @@ class TopicConfigManager:
 
         await self._table.change(config.topic, changed)
 
+    def note_own(self, config: TopicConfig) -> None:
+        """Let the broker have this topic of its own from now on; it is saved with the others."""
+        if config.topic not in self._topics:
+            self._table.note({config.topic: config})
+
     def check(self, config: TopicConfig) -> None:
         """Raises TopicIllegalError for a topic that `update` would refuse by itself."""
         self._check(config)

@@ -11,6 +11,9 @@ from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
 AUTO_CREATE_TOPIC = "TBW102"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 # Decisions about prepared batches. No configured topic, so clients neither send to it nor read it;
 # its name's prefix keeps it from being listed, made or cleaned away, also by RocketMQ.
 BATCHES_TOPIC = "rmq_sys_rocketpy_batches"
@@ -20,9 +23,9 @@ SEND_FORBIDDEN = frozenset(
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        HALF_TOPIC,
+        OP_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
     }
 )
 # Reserved also where the broker was not told to make them.
@@ -45,8 +48,8 @@ def system_topics(
         (f"{cluster_name}_REPLY_TOPIC", 1, READ_WRITE),
         (f"rmq_sys_REVIVE_LOG_{cluster_name}", options.revive_queue_nums, READ_WRITE),
         (f"rmq_sys_SYNC_BROKER_MEMBER_{broker_name}", 1, Perm.INHERIT),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, READ_WRITE),
-        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, READ_WRITE),
+        (HALF_TOPIC, 1, READ_WRITE),
+        (OP_TOPIC, 1, READ_WRITE),
     ]
     if options.auto_create_topic_enable:
         rows.append((AUTO_CREATE_TOPIC, options.default_topic_queue_nums, inherited))

@@ -1,0 +1,46 @@
+"""rocketpy.v1.Transactions: translate, check, call a service, map the result. Holds no state."""
+
+from __future__ import annotations
+
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.services.transactions.messages import Operation
+from rocketpy_broker.services.transactions.service import EndTransaction, TransactionService
+from rocketpy_proto.rocketpy.v1 import transactions_pb2, transactions_pb2_grpc
+
+SERVICE_NAME: str = transactions_pb2.DESCRIPTOR.services_by_name["Transactions"].full_name
+_DECISIONS = {
+    transactions_pb2.COMMIT: Operation.COMMIT,
+    transactions_pb2.ROLLBACK: Operation.ROLLBACK,
+}
+
+
+class TransactionsServicer(transactions_pb2_grpc.TransactionsServicer):
+    """Ends of transactions."""
+
+    def __init__(self, service: TransactionService) -> None:
+        self._service = service
+
+    async def EndTransaction(
+        self, request: transactions_pb2.EndTransactionRequest, _context: status.Context
+    ) -> transactions_pb2.EndTransactionResponse:
+        """Commit or roll back."""
+        try:
+            await self._service.end(_command(request))
+        except BrokerError as error:
+            return transactions_pb2.EndTransactionResponse(status=status.failure(error))
+        return transactions_pb2.EndTransactionResponse(status=status.success())
+
+
+def _command(request: transactions_pb2.EndTransactionRequest) -> EndTransaction:
+    decision = _DECISIONS.get(request.resolution)
+    if decision is None:
+        raise ParameterIllegalError("resolution", request.resolution, "COMMIT or ROLLBACK")
+    return EndTransaction(
+        request.producer_group,
+        request.transaction_id,
+        request.commit_log_offset,
+        request.queue_offset,
+        decision,
+        request.from_transaction_check,
+    )

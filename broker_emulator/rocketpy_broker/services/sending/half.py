@@ -1,0 +1,69 @@
+"""Half messages: how a message of a transaction is stored until the transaction ends.
+
+It goes to RMQ_SYS_TRANS_HALF_TOPIC with its real topic and queue in REAL_TOPIC and REAL_QID, in
+RocketMQ's own form, so that its broker goes on with it. Holds no state.
+Source: spec/storage.md section 14.1; row T01.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.services.topics.system import HALF_TOPIC
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import (
+    RecordBlock,
+    UnencodableRecordError,
+    properties_strings,
+    property_column,
+    rewritten,
+    with_property,
+)
+from rocketpy_proto.record.properties import (
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TRAN_MSG,
+    TRANSACTION_ID,
+    UNIQ_KEY,
+)
+
+HALF_QUEUE = QueueKey(HALF_TOPIC, 0)
+
+
+def is_half(block: RecordBlock) -> bool:
+    """Whether the block is a half message. Raises RecordIllegalError for several in a block."""
+    found = pc.equal(pc.utf8_lower(property_column(block, TRAN_MSG)), "true").fill_null(False)
+    if not pc.any(found).as_py():
+        return False
+    if len(block) > 1:
+        raise RecordIllegalError(
+            f"a block of {len(block)} messages holds a half message; send each in its own block"
+        )
+    return True
+
+
+def half_message(queue: QueueKey, block: RecordBlock) -> RecordBlock:
+    """The block of one half message for `queue`, as it is stored. Raises RecordIllegalError."""
+    strings = properties_strings(block)
+    unique_key = _value(block, UNIQ_KEY)
+    _value(block, PRODUCER_GROUP)
+    for name, value in (
+        (TRANSACTION_ID, unique_key),
+        (REAL_TOPIC, queue.topic),
+        (REAL_QUEUE_ID, str(queue.queue_id)),
+    ):
+        strings = with_property(strings, name, value)
+    try:
+        return rewritten(block, HALF_TOPIC, strings)
+    except UnencodableRecordError as error:
+        raise RecordIllegalError(f"with its real topic and queue {error}") from error
+
+
+def _value(block: RecordBlock, name: str) -> str:
+    value: pa.StringScalar = property_column(block, name)[0]
+    if not value.as_py():
+        raise RecordIllegalError(f"a half message has no property {name}; send one")
+    return str(value.as_py())

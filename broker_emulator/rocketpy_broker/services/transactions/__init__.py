@@ -1,0 +1,1 @@
+"""Transactions: half messages that are committed, rolled back, or asked after until they are."""

@@ -1,0 +1,165 @@
+"""Asking after transactions that stay open: each round, every half message that is old enough.
+
+Before its producer is asked, a half message is copied behind the others with its count of checks,
+as RocketMQ does, and the older copy is over: so nothing in front holds up the progress, and the
+count survives a crash. A crash between the two leaves both; the newer one counts. What was asked
+after too often goes to TRANS_CHECK_MAX_TIME_TOPIC. Holds no state but the table's.
+Source: spec/storage.md section 14.5, spec/broker_behaviour.md sections 7.5 and 7.6; row T04.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from rocketpy_broker.clock import Clock, give_way, sleep
+from rocketpy_broker.config import TransactionTimes
+from rocketpy_broker.errors import StoreError
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
+from rocketpy_broker.services.transactions.messages import (
+    CHECK_TIMES,
+    HalfMessage,
+    Operation,
+    TransactionMessages,
+)
+from rocketpy_broker.services.transactions.progress import TransactionProgress
+from rocketpy_broker.services.transactions.table import TransactionTable
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import AppendResult, GetMessageStatus, ReadLimits
+from rocketpy_proto.record import decode_record, encode_offset_message_id, encode_record
+
+logger = logging.getLogger(__name__)
+CHECK_MAX_TIME_CONFIG = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1)
+# Offsets that are passed over in one turn of the loop.
+TURN_OFFSETS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckBack:
+    """A half message that its producer group is asked after, as its newest copy lies in the log.
+
+    `record` is the message with its own topic and queue.
+    """
+
+    producer_group: str
+    transaction_id: str
+    offset_msg_id: str
+    commit_log_offset: int
+    queue_offset: int
+    record: bytes
+
+
+class CheckService:
+    """Walks the half messages that are not over. `ask` tells whether a producer was there."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        messages: TransactionMessages,
+        table: TransactionTable,
+        progress: TransactionProgress,
+        group_commit: GroupCommit,
+        clock: Clock,
+        times: TransactionTimes,
+        reserved_ms: int,
+        ask: Callable[[CheckBack], bool],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._messages = messages
+        self._table = table
+        self._progress = progress
+        self._group_commit = group_commit
+        self._clock = clock
+        self._times = times
+        self._reserved_ms = reserved_ms
+        self._ask = ask
+
+    async def run(self) -> None:
+        """A round after each interval, for ever."""
+        while True:
+            await sleep(self._clock, self._times.check_interval_ms)
+            try:
+                await self.check_all()
+            except StoreError as error:
+                logger.warning("transactions are not asked after now: %s", error)
+            self._group_commit.flush_soon()
+
+    async def check_all(self) -> None:
+        """One round over the half messages that are there now. Raises StoreError."""
+        self._progress.write_ops()
+        end = self._store.range_of(HALF_QUEUE).max_offset
+        offset = self._table.next_half
+        passed = 0
+        while offset < end:
+            if not self._table.is_over(offset):
+                self._check_at(offset)
+                passed = TURN_OFFSETS
+            offset += 1
+            passed += 1
+            if passed >= TURN_OFFSETS:
+                passed = 0
+                await give_way()
+                offset = max(offset, self._table.next_half)
+
+    def _check_at(self, offset: int) -> None:
+        found = self._store.get_message(HALF_QUEUE, offset, offset + 1, ReadLimits.of_bytes(1))
+        if found.status is not GetMessageStatus.FOUND:
+            logger.critical("half message %d is lost, and its transaction over", offset)
+            self._progress.over(offset, Operation.DISCARDED)
+            self._progress.write_ops()
+            return
+        half = HalfMessage(decode_record(b"".join(bytes(part) for part in found.parts)).record)
+        if self._table.newest(half.transaction_id, offset) > offset:
+            self._end(offset, Operation.COPIED)
+            return
+        age_ms = self._clock.now_ms() - half.record.born_timestamp_ms
+        if half.check_times >= self._times.check_max or age_ms > self._reserved_ms:
+            self._topics.note_own(CHECK_MAX_TIME_CONFIG)
+            self._messages.append_discarded(half)
+            self._table.finish(half.transaction_id, Operation.DISCARDED)
+            self._end(offset, Operation.DISCARDED)
+            logger.warning(
+                "transaction %r of producer group %r was asked after %d times without an answer; "
+                "its message lies in TRANS_CHECK_MAX_TIME_TOPIC",
+                half.transaction_id,
+                half.producer_group,
+                half.check_times,
+            )
+        elif not 0 <= age_ms <= half.immunity_ms(self._times.timeout_ms):
+            self._copy_and_ask(half)
+
+    def _end(self, offset: int, operation: Operation) -> None:
+        self._progress.over(offset, operation)
+        self._progress.write_ops()
+
+    def _copy_and_ask(self, half: HalfMessage) -> None:
+        offset = half.record.queue_offset
+        copy = self._messages.append_copy(half, {CHECK_TIMES: str(half.check_times + 1)})
+        self._table.copied(half.transaction_id, copy.queue_offset)
+        self._end(offset, Operation.COPIED)
+        if not self._ask(_check_back(half, copy)):
+            logger.warning(
+                "no producer of group %r listens to be asked after transaction %r",
+                half.producer_group,
+                half.transaction_id,
+            )
+
+
+def _check_back(half: HalfMessage, copy: AppendResult) -> CheckBack:
+    queue = half.real_queue
+    record = replace(half.record, topic=queue.topic, queue_id=queue.queue_id)
+    return CheckBack(
+        half.producer_group,
+        half.transaction_id,
+        encode_offset_message_id(half.record.store_host, copy.physical_offset),
+        copy.physical_offset,
+        copy.queue_offset,
+        encode_record(record),
+    )

@@ -1,0 +1,201 @@
+"""How far transactions are over, in memory and on disk; and op messages that are to be written.
+
+The group CID_RMQ_SYS_TRANS commits, as in RocketMQ, the first half message that is not over, and
+the first op message that is needed for those behind it; only what is on disk is committed. Beside
+that, `config/transactionLog.json` tells from where in the log a start looks for final messages
+whose op message a crash has taken: an old place costs time only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketpy_broker.services.config_files.file import ConfigFile
+from rocketpy_broker.services.config_files.json_fields import as_long
+from rocketpy_broker.services.config_files.saving import SavePlan
+from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
+from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.transactions.messages import (
+    OP_QUEUE,
+    HalfMessage,
+    Operation,
+    OpMessage,
+    TransactionMessages,
+)
+from rocketpy_broker.services.transactions.table import TransactionTable
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_proto.record import Record, RecordBlock, decode_record
+
+logger = logging.getLogger(__name__)
+GROUP = "CID_RMQ_SYS_TRANS"
+LOG_OFFSET = "logOffset"
+MARK_BYTES = 64 << 20
+READ_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class _Final:
+    """A final message and its op message: where the first begins, and where the second ends."""
+
+    begin: int
+    op_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Progress that is true once the log is on disk up to `log_end`."""
+
+    log_end: int
+    next_half: int
+    next_op: int
+
+
+class TransactionProgress:
+    """The progress of all transactions of one broker."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: MessageStore,
+        committed: ConsumerOffsetManager,
+        messages: TransactionMessages,
+        table: TransactionTable,
+    ) -> None:
+        self._file = ConfigFile(folder / "transactionLog.json", (LOG_OFFSET,))
+        self._store = store
+        self._committed = committed
+        self._messages = messages
+        self._table = table
+        self._marked = 0
+        self._finals: deque[_Final] = deque()
+        self._owed: deque[tuple[int, Operation, _Final | None]] = deque()
+        self._next = _Place(0, 0, 0)
+
+    # --- Deciding ---
+
+    def decided(self, begin: int, half_offset: int) -> None:
+        """The final message of a half message was appended, behind `begin`."""
+        final = _Final(begin)
+        self._finals.append(final)
+        self._owe(half_offset, Operation.COMMIT, final)
+
+    def rolled_back(self, half_offset: int) -> None:
+        """A half message is rolled back."""
+        self._owe(half_offset, Operation.ROLLBACK, None)
+
+    def over(self, half_offset: int, operation: Operation) -> None:
+        """A half message needs nothing any more, for another reason."""
+        self._owe(half_offset, operation, None)
+
+    def _owe(self, half_offset: int, operation: Operation, final: _Final | None) -> None:
+        self._owed.append((half_offset, operation, final))
+        self._table.decide(half_offset, operation)
+
+    def write_ops(self) -> None:
+        """Append the op messages that are owed. Raises StoreClosedError, StoreBusyError."""
+        while self._owed:
+            half_offset, operation, final = self._owed[0]
+            done = self._messages.append_op(half_offset, operation)
+            self._owed.popleft()
+            self._table.note(OpMessage(done.queue_offset, (half_offset,), operation))
+            if final is not None:
+                final.op_end = done.end_offset
+
+    # --- Saving ---
+
+    def plan_save(self) -> SavePlan | None:
+        """Save from where a start has to look."""
+        self.settle()
+        mark = self._mark()
+        if mark - self._marked < MARK_BYTES:
+            return None
+        return self._save_plan(mark)
+
+    def plan_last_save(self) -> SavePlan:
+        """The same at a clean stop, when all is on disk."""
+        self.settle()
+        self.settle()
+        return self._save_plan(self._mark())
+
+    def _save_plan(self, mark: int) -> SavePlan:
+        def saved() -> None:
+            self._marked = mark
+
+        return SavePlan(lambda: self._file.save({LOG_OFFSET: mark}), saved)
+
+    def _mark(self) -> int:
+        flushed = self._store.flushed_end
+        finals = self._finals
+        while finals and finals[0].op_end is not None and finals[0].op_end <= flushed:
+            finals.popleft()
+        return min(flushed, finals[0].begin) if finals else flushed
+
+    def settle(self) -> None:
+        """Commit what is over and on disk by now."""
+        positions, known = self._store.positions(), self._next
+        if known.log_end <= positions.flushed_end:
+            for queue, offset in ((HALF_QUEUE, known.next_half), (OP_QUEUE, known.next_op)):
+                if offset > self._committed.query(GROUP, queue.topic, queue.queue_id):
+                    self._committed.commit(GROUP, queue.topic, queue.queue_id, offset)
+            table = self._table
+            self._next = _Place(positions.log_end, table.next_half, table.next_op)
+
+    # --- Starting ---
+
+    def load(self) -> None:
+        """Find what is over, and what is not. Blocks. Raises ConfigFileError, OSError."""
+        positions = self._store.positions()
+        first_half = self._begin(HALF_QUEUE)
+        self._table.begin(first_half, self._begin(OP_QUEUE))
+        for record in self._records(OP_QUEUE, self._table.next_op):
+            self._table.note(OpMessage.of(record))
+        for record in self._records(HALF_QUEUE, first_half):
+            half = HalfMessage(record)
+            if half.check_times:
+                self._table.copied(half.transaction_id, record.queue_offset)
+                found = self._table.operation(half.transaction_id, record.queue_offset)
+                if found not in (None, Operation.COPIED):
+                    self._table.finish(half.transaction_id, found)
+        begin = self._file.load(lambda content: as_long(content.get(LOG_OFFSET)))
+        if begin is None:
+            begin = positions.log_end
+            self._file.save({LOG_OFFSET: begin})
+        self._marked = min(max(begin, positions.log_begin), positions.log_end)
+        for origins in self._store.prepared.committed_from(self._marked):
+            for physical_offset in origins.tolist():
+                self._found_final(physical_offset)
+        self._next = _Place(positions.log_end, self._table.next_half, self._table.next_op)
+
+    def _found_final(self, physical_offset: int) -> None:
+        half = self._messages.half_at(physical_offset)
+        if half is None:
+            return
+        offset = self._table.newest(half.transaction_id, half.record.queue_offset)
+        if not self._table.is_over(offset):
+            logger.info("transaction %s was committed before the start", half.transaction_id)
+            self.decided(self._marked, offset)
+            self._table.finish(half.transaction_id, Operation.COMMIT)
+
+    def _begin(self, queue: QueueKey) -> int:
+        bounds = self._store.range_of(queue)
+        committed = self._committed.query(GROUP, queue.topic, queue.queue_id)
+        if committed == NOT_COMMITTED:
+            return bounds.min_offset
+        return min(max(committed, bounds.min_offset), bounds.max_offset)
+
+    def _records(self, queue: QueueKey, offset: int) -> list[Record]:
+        records: list[Record] = []
+        while offset < self._store.range_of(queue).max_offset:
+            found = self._store.get_message(
+                queue, offset, offset + 10_000, ReadLimits.of_bytes(READ_BYTES)
+            )
+            offset = max(found.next_offset, offset + 1)
+            if found.status is GetMessageStatus.FOUND:
+                data = b"".join(bytes(part) for part in found.parts)
+                block = RecordBlock.parse(data, found.sizes)
+                records += [decode_record(data, int(at)).record for at in block.positions]
+        return records

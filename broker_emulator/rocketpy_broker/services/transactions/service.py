@@ -1,0 +1,138 @@
+"""Ending transactions: the message goes to its queue, or nowhere, once.
+
+The final message is appended first, then the op message behind it. A crash between them leaves a
+final message that names its half message, which the next start finds. So a transaction that was
+answered is never decided anew: the same decision is answered again, another one is refused.
+Holds no state but the table's. Source: spec/broker_behaviour.md section 7.2; rows T02, T03, N11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.config import TransactionTimes
+from rocketpy_broker.errors import TransactionEndError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.transactions.messages import (
+    IMMUNITY_SECONDS,
+    HalfMessage,
+    Operation,
+    TransactionMessages,
+)
+from rocketpy_broker.services.transactions.progress import TransactionProgress
+from rocketpy_broker.services.transactions.table import TransactionTable
+from rocketpy_broker.store.message_store import MessageStore
+
+DECISIONS = (Operation.COMMIT, Operation.ROLLBACK)
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """A producer's decision about a half message, which it names by log and by queue offset."""
+
+    producer_group: str
+    transaction_id: str
+    commit_log_offset: int
+    queue_offset: int
+    decision: Operation
+    from_check: bool = False
+
+
+class TransactionService:
+    """Ends transactions."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        messages: TransactionMessages,
+        table: TransactionTable,
+        progress: TransactionProgress,
+        group_commit: GroupCommit,
+        clock: Clock,
+        times: TransactionTimes,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._messages = messages
+        self._table = table
+        self._progress = progress
+        self._group_commit = group_commit
+        self._clock = clock
+        self._times = times
+
+    async def end(self, command: EndTransaction) -> None:
+        """Commit or roll back; durable on return, as far as the flush type promises.
+
+        Raises TransactionEndError, TopicNotExistError, StoreClosedError, StoreBusyError,
+        RecordIllegalError, FlushTimeoutError.
+        """
+        half = self._messages.half_at(command.commit_log_offset)
+        if half is None:
+            raise TransactionEndError(
+                "Find prepared transaction message failed: there is no half message at log offset "
+                f"{command.commit_log_offset}"
+            )
+        self._check(half, command)
+        if not self._is_repeated(half, command.decision):
+            self._decide(half, command.decision)
+        self._progress.write_ops()
+        await self._group_commit.wait(self._store.positions().log_end)
+
+    def _check(self, half: HalfMessage, command: EndTransaction) -> None:
+        record = half.record
+        if not command.from_check and record.properties.get(IMMUNITY_SECONDS):
+            timeout_ms = self._times.timeout_ms
+            immunity_ms = max(half.immunity_ms(timeout_ms), timeout_ms)
+            age_ms = self._clock.now_ms() - record.born_timestamp_ms
+            if age_ms > immunity_ms:
+                raise TransactionEndError(
+                    f"the transaction is {age_ms} ms old and its time of {immunity_ms} ms is over; "
+                    "wait to be asked after it",
+                    ResponseCode.ILLEGAL_OPERATION,
+                )
+        if half.producer_group != command.producer_group:
+            raise TransactionEndError(
+                f"The producer group wrong: {command.producer_group!r} did not send this message"
+            )
+        if record.queue_offset != command.queue_offset:
+            raise TransactionEndError(
+                f"The transaction state table offset wrong: it is not {command.queue_offset}"
+            )
+        if command.transaction_id and command.transaction_id != half.transaction_id:
+            raise TransactionEndError(
+                f"The transaction id wrong: {command.transaction_id!r} is another message's"
+            )
+
+    def _is_repeated(self, half: HalfMessage, decision: Operation) -> bool:
+        """Whether it was decided so before. Raises TransactionEndError if otherwise."""
+        offset = self._table.newest(half.transaction_id, half.record.queue_offset)
+        found = self._table.operation(half.transaction_id, offset)
+        if found is None and not self._table.is_over(offset):
+            return False
+        if found is decision:
+            return True
+        known = {Operation.COMMIT: "was committed", Operation.ROLLBACK: "was rolled back"}
+        past = known.get(found or Operation.FOREIGN, "has ended")
+        if found is Operation.DISCARDED:
+            past = "was given up, for its producer did not say how it ended"
+        raise TransactionEndError(
+            f"transaction {half.transaction_id!r} {past} before; nothing has changed",
+            ResponseCode.ILLEGAL_OPERATION,
+        )
+
+    def _decide(self, half: HalfMessage, decision: Operation) -> None:
+        begin = self._store.positions().log_end
+        offset = self._table.newest(half.transaction_id, half.record.queue_offset)
+        if decision is Operation.COMMIT:
+            self._topics.get(half.real_queue.topic)
+            self._messages.append_final(half)
+            # The message is there now, whatever becomes of the op message.
+            self._progress.decided(begin, offset)
+        else:
+            self._store.check_writable()
+            self._progress.rolled_back(offset)
+        self._table.finish(half.transaction_id, decision)

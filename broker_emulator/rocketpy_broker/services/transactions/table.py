@@ -1,0 +1,88 @@
+"""Which transactions have ended, and how, as far as it matters still.
+
+A half message has ended when an op message tells so. `next_half` is the first one that has not:
+what lies below it is over, and is kept in memory only for calls that come late or twice, the newest
+RECENT_MAX of them. Lives in memory; a start reads it from the half and op topics.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+from rocketpy_broker.services.transactions.messages import Operation, OpMessage
+
+RECENT_MAX = 100_000
+
+
+class TransactionTable:
+    """Half messages by their queue offsets."""
+
+    def __init__(self) -> None:
+        self.next_half = 0
+        self.next_op = 0
+        self._ended: dict[int, Operation] = {}
+        # Those of them that an op message in the log tells of.
+        self._written: set[int] = set()
+        self._recent: OrderedDict[int, Operation] = OrderedDict()
+        # How those ended that have several half messages.
+        self._copied: OrderedDict[str, Operation] = OrderedDict()
+        # Op messages by queue offset, with the last half message that each tells of.
+        self._ops: deque[tuple[int, int]] = deque()
+        # The newest copy of a half message that was asked after, by its transaction's id.
+        self._newest: dict[str, int] = {}
+
+    def begin(self, next_half: int, next_op: int) -> None:
+        """Everything below is over."""
+        self.next_half, self.next_op = next_half, next_op
+
+    def decide(self, queue_offset: int, operation: Operation) -> None:
+        """What becomes of a half message; an op message of it follows."""
+        if queue_offset >= self.next_half:
+            self._ended.setdefault(queue_offset, operation)
+
+    def note(self, op: OpMessage) -> None:
+        """An op message that is in the log."""
+        for offset in op.offsets:
+            self.decide(offset, op.operation)
+        if op.offsets:
+            self._written.update(offset for offset in op.offsets if offset >= self.next_half)
+            self._ops.append((op.queue_offset, max(op.offsets)))
+        self._advance()
+
+    def operation(self, transaction_id: str, queue_offset: int) -> Operation | None:
+        """What has become of a transaction, of which one half message lies at `queue_offset`.
+
+        None: nothing yet, or it is not known any more.
+        """
+        offset = self.newest(transaction_id, queue_offset)
+        found = self._ended.get(offset, self._recent.get(offset))
+        return self._copied.get(transaction_id) if found is Operation.COPIED else found
+
+    def is_over(self, queue_offset: int) -> bool:
+        """Whether a half message needs nothing any more."""
+        return queue_offset < self.next_half or queue_offset in self._ended
+
+    def copied(self, transaction_id: str, queue_offset: int) -> None:
+        """A transaction has a newer half message."""
+        self._newest[transaction_id] = queue_offset
+
+    def newest(self, transaction_id: str, queue_offset: int) -> int:
+        """The newest half message of a transaction, of which one lies at `queue_offset`."""
+        return max(queue_offset, self._newest.get(transaction_id, -1))
+
+    def finish(self, transaction_id: str, operation: Operation) -> None:
+        """A transaction has ended, by its newest half message; older ones may be named yet."""
+        if self._newest.pop(transaction_id, None) is not None:
+            self._copied[transaction_id] = operation
+            if len(self._copied) > RECENT_MAX:
+                self._copied.popitem(last=False)
+
+    def _advance(self) -> None:
+        while self.next_half in self._written:
+            self._written.discard(self.next_half)
+            self._recent[self.next_half] = self._ended.pop(self.next_half)
+            self.next_half += 1
+            if len(self._recent) > RECENT_MAX:
+                self._recent.popitem(last=False)
+        while self._ops and self._ops[0][1] < self.next_half:
+            self.next_op = self._ops.popleft()[0] + 1

@@ -1,0 +1,132 @@
+"""Transactions through a real server: sent, ended, asked after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from rocketpy_broker.services.transactions.checking import CheckBack, CheckService
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.rocketpy.v1 import common_pb2, transactions_pb2, transactions_pb2_grpc
+from tests.blocks import bodies_of, wire_block
+from tests.broker.conftest import RunningBroker, until
+from tests.broker.delay.test_crash import start_crashed
+
+__all__ = ["start_crashed"]
+COMMIT, ROLLBACK = transactions_pb2.COMMIT, transactions_pb2.ROLLBACK
+GROUP = "producers"
+
+
+@dataclass
+class Half:
+    """A half message as its producer knows it."""
+
+    transaction_id: str
+    commit_log_offset: int
+    queue_offset: int
+
+
+async def prepare(
+    running: RunningBroker, transaction_id: str, *, topic: str = "T", **properties: str
+) -> Half:
+    """Send the half message of a transaction; its body is the transaction's id."""
+    given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": transaction_id} | properties
+    named = {name: [value] for name, value in given.items()}
+    block = wire_block(topic, [transaction_id.encode()], properties=named)
+    answer = await running.append_block(topic, 1, block)
+    assert (answer.status.code, answer.queue_id) == (0, 1), answer.status.remark
+    return Half(transaction_id, answer.physical_offset, answer.queue_offset)
+
+
+async def end(
+    running: RunningBroker,
+    half: Half,
+    resolution: int,
+    *,
+    group: str = GROUP,
+    from_check: bool = False,
+) -> int:
+    """The answer's code."""
+    return (await ended(running, half, resolution, group=group, from_check=from_check)).code
+
+
+async def ended(
+    running: RunningBroker,
+    half: Half,
+    resolution: int,
+    *,
+    group: str = GROUP,
+    from_check: bool = False,
+) -> common_pb2.Status:
+    """The answer's status."""
+    stub = transactions_pb2_grpc.TransactionsStub(running.channel)
+    request = transactions_pb2.EndTransactionRequest(
+        producer_group=group,
+        transaction_id=half.transaction_id,
+        commit_log_offset=half.commit_log_offset,
+        queue_offset=half.queue_offset,
+        resolution=cast("transactions_pb2.TransactionResolution", resolution),
+        from_transaction_check=from_check,
+    )
+    response: transactions_pb2.EndTransactionResponse = await stub.EndTransaction(request)
+    return response.status
+
+
+def count(running: RunningBroker, topic: str = "T", queue_id: int = 1) -> int:
+    return running.broker.store.range_of(QueueKey(topic, queue_id)).max_offset
+
+
+async def bodies(running: RunningBroker, topic: str = "T", queue_id: int = 1) -> list[bytes]:
+    """All that readers see."""
+    if count(running, topic, queue_id) == 0:
+        return []
+    responses = await running.pull(topic=topic, queue_id=queue_id, offset=0)
+    return [
+        body
+        for response in responses
+        for body in bodies_of(response.records, response.record_sizes)
+    ]
+
+
+@dataclass
+class Producer:
+    """Stands for the producers that listen: keeps what it is asked."""
+
+    asked: list[CheckBack] = field(default_factory=list)
+    listens: bool = True
+
+    def ask(self, question: CheckBack) -> bool:
+        if self.listens:
+            self.asked.append(question)
+        return self.listens
+
+    @property
+    def halves(self) -> list[Half]:
+        return [
+            Half(one.transaction_id, one.commit_log_offset, one.queue_offset) for one in self.asked
+        ]
+
+
+@pytest.fixture
+def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
+    """Every broker of the test asks this one."""
+    producer = Producer()
+    init = CheckService.__init__
+
+    def listening(checks: CheckService, *given: Any) -> None:
+        init(checks, *given[:-1], producer.ask)  # type: ignore[call-arg]
+
+    monkeypatch.setattr(CheckService, "__init__", listening)
+    return producer
+
+
+async def rounds(running: RunningBroker, number: int = 1) -> None:
+    """So many rounds of checks, 30 s apart, each done when it returns."""
+    rooms, store = running.broker.rooms, running.broker.store
+    for _ in range(number):
+        running.clock.jump(30_000)
+        await rooms.transactions.checks.check_all()
+        rooms.flushing.group_commit.flush_soon()
+        await until(lambda: store.is_dispatched(store.positions().log_end))
