@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long
-from rocketpy_broker.services.config_files.saving import SavePlan
+from rocketpy_broker.services.config_files.saving import SavePlan, save_now
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
 from rocketpy_broker.services.sending.half import HALF_QUEUE
 from rocketpy_broker.services.transactions.messages import (
@@ -115,11 +115,14 @@ class TransactionProgress:
             return None
         return self._save_plan(mark)
 
-    def plan_last_save(self) -> SavePlan:
-        """The same at a clean stop, when all is on disk."""
+    def close(self) -> None:
+        """Save all at a clean stop, when the log is on disk. Blocks. Raises OSError."""
         self.settle()
         self.settle()
-        return self._save_plan(self._mark())
+        plan = self._save_plan(self._mark())
+        plan.run()
+        plan.saved()
+        save_now(self._committed)
 
     def _save_plan(self, mark: int) -> SavePlan:
         def saved() -> None:
@@ -139,7 +142,7 @@ class TransactionProgress:
         positions, known = self._store.positions(), self._next
         if known.log_end <= positions.flushed_end:
             for queue, offset in ((HALF_QUEUE, known.next_half), (OP_QUEUE, known.next_op)):
-                if offset > self._committed.query(GROUP, queue.topic, queue.queue_id):
+                if offset > max(self._committed.query(GROUP, queue.topic, queue.queue_id), 0):
                     self._committed.commit(GROUP, queue.topic, queue.queue_id, offset)
             table = self._table
             self._next = _Place(positions.log_end, table.next_half, table.next_op)

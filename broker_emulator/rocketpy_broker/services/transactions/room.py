@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocketpy_broker.ground import Ground
-from rocketpy_broker.services.config_files.saving import Saver, save_now
+from rocketpy_broker.services.config_files.saving import Saver
 from rocketpy_broker.services.delay.room import Delay
 from rocketpy_broker.services.flushing.room import Flushing
 from rocketpy_broker.services.offsets.room import Offsets
@@ -67,14 +67,8 @@ def build(
         progress.write_ops()
         scope.start(checks.run())
 
-    def close() -> None:
-        plan = progress.plan_last_save()
-        plan.run()
-        plan.saved()
-        save_now(offsets.committed)
-
     lifecycle.loads.append(progress.load)
     lifecycle.starts.append(start)
     lifecycle.tables.append(Saver(progress))
-    lifecycle.clean_closes.append(close)
+    lifecycle.clean_closes.append(progress.close)
     return Transactions(service, checks)
