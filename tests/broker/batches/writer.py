@@ -23,6 +23,8 @@ class Job:
     token: int = -77
     writer_id: str = WRITER
     topic: str = "T"
+    # Of every message, beside its tag and key.
+    properties: dict[str, str] = field(default_factory=dict)
     staged: list[Task] = field(default_factory=list)
 
     @property
@@ -90,7 +92,8 @@ class Task:
     ) -> broker_pb2.StageBlocksRequest:
         """A request for the next block, or another one."""
         keys = [body.decode() for body in bodies]
-        block = wire_block(self.job.topic, bodies, tags="tag", keys=keys)
+        properties = {name: [value] * len(bodies) for name, value in self.job.properties.items()}
+        block = wire_block(self.job.topic, bodies, tags="tag", keys=keys, properties=properties)
         return broker_pb2.StageBlocksRequest(
             job=self.job.name,
             task=self.number,

@@ -154,8 +154,11 @@ class RollForward:
         # What a deletion takes, it takes whether it was appended before or not.
         if not self._is_deleted(decision, records):
             number = first_number(decision.queue_offset, part.before)
-            known = Known(records.found, number)
-            result = self._store.append(records.queue, records.block, known)
+            queue, block, found = records.queue, records.block, records.found
+            if found.may_wait:
+                placed = self._appends.placing.placed(queue, block)
+                queue, block, found = placed.queue, placed.block, placed.found
+            result = self._store.append(queue, block, Known(found, number))
             pending.log_end = result.end_offset
         pending.stored_count += count
         pending.passed = part.before + count

@@ -221,7 +221,9 @@ class StagingService:
         store = self._store
         placed = self._appends.placing.placed(queue, block, in_batch=True)
         check_fits(placed.block, store.config, store.store_host)
-        records = StagedRecords(placed.queue, placed.block, placed.found)
+        waits = placed.queue != queue
+        sizes = placed.block.sizes if waits else None
+        records = StagedRecords(queue, block, placed.sent, sizes)
         return staged.frames_of(records, store.staging.frame_bytes)
 
     async def _seal(self, job: Job, attempt: Attempt) -> None:

@@ -20,11 +20,15 @@ from rocketpy_proto.record.index_keys import TagsAndKeys
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A block as it is stored, the queue that it is stored in, and what its properties say."""
+    """A block as it is stored, the queue that it is stored in, and what its properties say.
+
+    `sent` is what they said as it was sent.
+    """
 
     queue: QueueKey
     block: RecordBlock
     found: TagsAndKeys
+    sent: TagsAndKeys
 
 
 class Placing:
@@ -44,11 +48,11 @@ class Placing:
         """
         found = tags_and_keys(queue, block, self._config)
         if not found.may_wait:
-            return Placed(queue, block, found)
+            return Placed(queue, block, found, found)
         place, waiting = self._waiting(queue, block, in_batch=in_batch)
         if place == queue:
-            return Placed(queue, block, found)
-        return Placed(place, waiting, tags_and_keys(place, waiting, self._config))
+            return Placed(queue, block, found, found)
+        return Placed(place, waiting, tags_and_keys(place, waiting, self._config), found)
 
     def _waiting(
         self, queue: QueueKey, block: RecordBlock, *, in_batch: bool

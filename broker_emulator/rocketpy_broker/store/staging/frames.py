@@ -40,11 +40,12 @@ _SIZE, _CODE, _HASH, _ROW = (np.dtype(form) for form in (">i4", ">i8", ">i4", ">
 
 
 class FrameKind(IntEnum):
-    """What a frame holds."""
+    """What a frame holds. WAITING: records of which some may have to wait before they show."""
 
     ATTEMPT = 1
     BLOCK = 2
     SEAL = 3
+    WAITING = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,15 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class StagedRecords:
-    """Records of one queue, in a writable buffer, with what their properties say."""
+    """Records of one queue, in a writable buffer, with what their properties say.
+
+    Those that have to wait take `stored_sizes` in the log, where these are other sizes.
+    """
 
     queue: QueueKey
     block: RecordBlock
     found: TagsAndKeys
+    stored_sizes: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +151,15 @@ def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iter
     """The frames of a client's block: of `frame_bytes` of records at most, or of one record."""
     block, keys = records.block, records.found.index_keys
     topic = records.queue.topic.encode()
+    kind = FrameKind.WAITING if records.found.may_wait else FrameKind.BLOCK
     ends = block.positions + block.sizes
+    sizes = block.sizes if records.stored_sizes is None else records.stored_sizes
+    stored_ends = np.cumsum(sizes, dtype=np.int64)
     begin = 0
     while begin < len(block):
         start = int(block.positions[begin])
-        stop = max(begin + 1, int(np.searchsorted(ends, start + frame_bytes, "right")))
+        room_end = int(stored_ends[begin]) - int(sizes[begin]) + frame_bytes
+        stop = max(begin + 1, int(np.searchsorted(stored_ends, room_end, "right")))
         first_key, last_key = np.searchsorted(keys.row, [begin, stop])
         parts = (
             topic,
@@ -162,7 +171,7 @@ def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iter
         )
         payload = b"".join(parts)
         head = FrameHead(
-            FrameKind.BLOCK,
+            kind,
             stop == len(block),
             len(topic),
             place.block_number,
@@ -198,5 +207,6 @@ def records_of(head: FrameHead, payload: NDArray[np.uint8], begin: int = 0) -> S
     position += int(sizes[:begin].sum())
     block = RecordBlock.parse(payload.data[position:], sizes[begin:])
     kept = rows >= begin
-    found = TagsAndKeys(tags_codes[begin:], IndexKeys(hashes[kept], rows[kept] - begin))
+    keys = IndexKeys(hashes[kept], rows[kept] - begin)
+    found = TagsAndKeys(tags_codes[begin:], keys, head.kind is FrameKind.WAITING)
     return StagedRecords(QueueKey(topic, head.queue_id), block, found)
