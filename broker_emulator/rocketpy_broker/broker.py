@@ -18,6 +18,7 @@ from rocketpy_broker.server.grpc_server import Door, GrpcServer
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServices
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServices
 from rocketpy_broker.server.rocketpy_v1.door import RocketpyV1Door
+from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices
 from rocketpy_broker.services.batches import room as batches
 from rocketpy_broker.services.config_files.saving import save_all
 from rocketpy_broker.services.delay import room as delay
@@ -74,7 +75,7 @@ class Rooms:
 
     def __init__(self, ground: Ground) -> None:
         self.topics = topics.build(ground)
-        self.groups = groups.build(ground)
+        self.groups = groups.build(ground, self.topics)
         self.flushing = flushing.build(ground)
         self.holding = holding.build(ground, self.topics)
         self.delay = delay.build(ground, self.topics, self.flushing, self.holding)
@@ -101,7 +102,8 @@ class Rooms:
             config.limits.appends_in_flight_max,
         )
         admin = AdminServices(self.operations.admin, self.operations.store_admin)
-        return [RocketpyV1Door(broker, admin, self.transactions.service)]
+        groups = GroupServices(self.groups.clients, self.groups.locks, config.limits.clients)
+        return [RocketpyV1Door(broker, admin, self.transactions.service, groups)]
 
 
 class Broker:

@@ -16,6 +16,30 @@ DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Bounds of what clients register, in one request and all together; sizes in bytes.
+
+    A client id in a group is one registration. Subscriptions count with their texts, and notices
+    with the records that they carry.
+    """
+
+    request_bytes_max: int = MIB
+    client_id_bytes_max: int = 255
+    expression_bytes_max: int = 16 * KIB
+    groups_per_heartbeat_max: int = 100
+    subscriptions_per_group_max: int = 1_000
+    subscriptions_per_heartbeat_max: int = 2_000
+    members_per_group_max: int = 10_000
+    clients_max: int = 100_000
+    registrations_max: int = 200_000
+    subscription_bytes_max: int = 64 * MIB
+    queues_per_lock_max: int = 1_000
+    locks_max: int = 200_000
+    notices_per_client_max: int = 1_000
+    notice_bytes_max: int = 64 * MIB
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of requests; sizes in bytes. The body's is RocketMQ's maxMessageSize."""
 
@@ -25,6 +49,7 @@ class Limits:
     pull_response_bytes_max: int = 8 * MIB
     pull_wait_ms_max: int = 60_000
     appends_in_flight_max: int = 64
+    clients: ClientLimits = field(default_factory=ClientLimits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@
     ├── PermissionDeniedError         topic or queue may not be written or read
     ├── TransactionEndError           a transaction that cannot be ended as was asked
     ├── ParameterIllegalError         any other value of a request
+    ├── ClientsFullError              as many clients, groups or locks are registered as may
+    ├── NoConsumerError               a consumer group without clients
+    ├── NoticesEndedError             the broker speaks to a client no more on this stream
     ├── ConfigFileError               a configuration file that cannot be read
     └── MessageFileError              a file of messages that cannot be imported
 
@@ -224,6 +227,33 @@ class ParameterIllegalError(BrokerError):
         super().__init__(f"{name} is {value!r}, accepted is {accepted}")
         self.name = name
         self.value = value
+
+
+class ClientsFullError(BrokerError):
+    """What clients have registered takes all the room that it may; nothing was done."""
+
+    code = ResponseCode.SYSTEM_BUSY
+
+    def __init__(self, name: str, count_max: int, way_out: str) -> None:
+        super().__init__(f"{name} would be more than {count_max}; {way_out}")
+        self.name = name
+        self.count_max = count_max
+
+
+class NoConsumerError(BrokerError):
+    """Nobody consumes with this group."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"no consumer for this group, {group}; start one, or see to its heartbeats"
+        )
+        self.group = group
+
+
+class NoticesEndedError(BrokerError):
+    """A stream of notices that the broker ends."""
+
+    code = ResponseCode.ILLEGAL_OPERATION
 
 
 class ConfigFileError(BrokerError):

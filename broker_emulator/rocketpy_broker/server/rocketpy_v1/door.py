@@ -9,10 +9,12 @@ import grpc
 from rocketpy_broker.server.rocketpy_v1 import (
     admin_servicer,
     broker_servicer,
+    groups_servicer,
     transactions_servicer,
 )
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServicer, AdminServices
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServicer, BrokerServices
+from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices, GroupsServicer
 from rocketpy_broker.server.rocketpy_v1.transactions_servicer import TransactionsServicer
 from rocketpy_broker.services.transactions.service import TransactionService
 from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc, transactions_pb2_grpc
@@ -25,17 +27,23 @@ class RocketpyV1Door:
     broker: BrokerServices
     admin: AdminServices
     transactions: TransactionService
+    groups: GroupServices
     names = (
         broker_servicer.SERVICE_NAME,
         admin_servicer.SERVICE_NAME,
         transactions_servicer.SERVICE_NAME,
+        groups_servicer.SERVICE_NAME,
     )
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the services."""
-        handlers = BrokerServicer(self.broker).handlers()
-        handler = grpc.method_handlers_generic_handler(broker_servicer.SERVICE_NAME, handlers)
-        server.add_generic_rpc_handlers((handler,))
+        written_out = {
+            broker_servicer.SERVICE_NAME: BrokerServicer(self.broker).handlers(),
+            groups_servicer.SERVICE_NAME: GroupsServicer(self.groups).handlers(),
+        }
+        for name, handlers in written_out.items():
+            handler = grpc.method_handlers_generic_handler(name, handlers)
+            server.add_generic_rpc_handlers((handler,))
         admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self.admin), server)
         transactions_pb2_grpc.add_TransactionsServicer_to_server(
             TransactionsServicer(self.transactions), server

@@ -1,4 +1,7 @@
-"""Handlers of methods with one request and one response. Holds no state."""
+"""Handlers of methods with one request and one response. Holds no state.
+
+A bounded request is measured before it is decoded, since decoding takes time on the event loop.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.server.rocketpy_v1 import status
+
 
 def unary(method: Callable[..., Any], request: type[Message]) -> grpc.RpcMethodHandler[Any, Any]:
     """The handler of `method`, which takes a `request`."""
@@ -15,4 +21,30 @@ def unary(method: Callable[..., Any], request: type[Message]) -> grpc.RpcMethodH
         method,
         request_deserializer=request.FromString,
         response_serializer=lambda response: response.SerializeToString(),
+    )
+
+
+def bounded(
+    method: Callable[..., Any],
+    request: type[Message],
+    response: Callable[..., Message],
+    bytes_max: int,
+) -> grpc.RpcMethodHandler[Any, Any]:
+    """As `unary`; a larger request is answered by a `response` with a failing status."""
+
+    def decode(data: bytes) -> Message | ParameterIllegalError:
+        if len(data) <= bytes_max:
+            return request.FromString(data)
+        return ParameterIllegalError("bytes of the request", len(data), f"{bytes_max} or fewer")
+
+    async def checked(message: Message | ParameterIllegalError, context: status.Context) -> Message:
+        if isinstance(message, ParameterIllegalError):
+            return response(status=status.failure(message))
+        answer: Message = await method(message, context)
+        return answer
+
+    return grpc.unary_unary_rpc_method_handler(
+        checked,
+        request_deserializer=decode,
+        response_serializer=lambda answer: answer.SerializeToString(),
     )

@@ -60,11 +60,19 @@ class ConfigTable(Generic[Entry]):
         `make` may raise BrokerError. Raises that, or OSError; then nothing has changed. The change
         may yet come when who waits for it is cancelled.
         """
-        change = _Change(name, make)
-        self._changes.append(change)
+        await self.change_all({name: make})
+
+    async def change_all(self, makes: Mapping[str, Callable[[Entry | None], Entry | None]]) -> None:
+        """Change several entries in one save, as `change` does.
+
+        Raises the first refusal, by name in the order of `makes`; the others have changed.
+        """
+        changes = [_Change(name, make) for name, make in makes.items()]
+        self._changes += changes
         await self.saver.save()
-        if change.refusal is not None:
-            raise change.refusal
+        for change in changes:
+            if change.refusal is not None:
+                raise change.refusal
 
     def note(self, entries: Mapping[str, Entry]) -> None:
         """Take in entries that may be saved later."""

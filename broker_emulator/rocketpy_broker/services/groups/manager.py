@@ -49,11 +49,11 @@ TABLE = "subscriptionGroupTable"
 FORBIDDEN = "forbiddenTable"
 
 
-def check_group(group: str) -> None:
-    """Raises ParameterIllegalError for a name that no consumer group may have."""
+def check_group(group: str, name: str = "consumer_group") -> None:
+    """Raises ParameterIllegalError for a name that no group may have; `name` is the parameter's."""
     if not GROUP_PATTERN.fullmatch(group):
         accepted = f"1 to {GROUP_BYTES_MAX} of the characters a-z A-Z 0-9 _ - % |"
-        raise ParameterIllegalError("consumer_group", group, accepted)
+        raise ParameterIllegalError(name, group[: GROUP_BYTES_MAX + 1], accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,12 @@ class SubscriptionGroupManager:
         if found is None:
             raise SubscriptionGroupNotExistError(group)
         return found
+
+    def check_available(self, group: str) -> None:
+        """Raises what `get_or_create` would raise."""
+        if not self._auto_create:
+            self.get(group)
+        check_group(group)
 
     def get_or_create(self, group: str) -> SubscriptionGroupConfig:
         """The group's configuration, made with defaults at its first use if that is allowed.

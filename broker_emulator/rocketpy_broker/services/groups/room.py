@@ -1,18 +1,54 @@
-"""Builds the room of subscription groups. Holds no state."""
+"""Builds the room of groups: configuration, clients, queue locks. Holds no state."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.groups.announcing import Announcer
+from rocketpy_broker.services.groups.clients import ClientService
+from rocketpy_broker.services.groups.housekeeping import Housekeeping
+from rocketpy_broker.services.groups.locks import QueueLocks
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
+from rocketpy_broker.services.groups.members import MemberTable
+from rocketpy_broker.services.groups.notices import NoticeStreams
+from rocketpy_broker.services.groups.retry_topics import RetryTopics
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.tasks import TaskScope
 
 
-def build(ground: Ground) -> SubscriptionGroupManager:
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which groups there are, who is in them, and who consumes which queue in order."""
+
+    configs: SubscriptionGroupManager
+    retry_topics: RetryTopics
+    clients: ClientService
+    locks: QueueLocks
+
+
+def build(ground: Ground, topics: TopicConfigManager) -> Groups:
     """The groups of one broker."""
-    manager = SubscriptionGroupManager(
+    clock, limits = ground.clock, ground.config.limits.clients
+    configs = SubscriptionGroupManager(
         ground.config.config_folder,
-        ground.clock,
+        clock,
         auto_create_subscription_group=ground.config.auto_create_subscription_group,
     )
-    ground.lifecycle.loads.append(manager.load)
-    ground.lifecycle.tables.append(manager.saver)
-    return manager
+    retry_topics = RetryTopics(topics)
+    members = MemberTable(clock, limits)
+    streams = NoticeStreams(limits)
+    announcer = Announcer(members, streams)
+    clients = ClientService(configs, retry_topics, members, streams, announcer, limits)
+    locks = QueueLocks(clock, limits)
+    housekeeping = Housekeeping(clock, members, clients, locks)
+
+    async def start(scope: TaskScope) -> None:
+        scope.start(announcer.run())
+        scope.start(housekeeping.run())
+
+    ground.lifecycle.loads.append(configs.load)
+    ground.lifecycle.tables.append(configs.saver)
+    ground.lifecycle.starts.append(start)
+    ground.lifecycle.stops.append(streams.stop)
+    return Groups(configs, retry_topics, clients, locks)

@@ -26,6 +26,8 @@ SEPARATOR = "@"
 DATA_VERSION = "dataVersion"
 TABLE = "offsetTable"
 DERIVED = "groupTopicMap"
+# A group that committed within this time is at work, whether its clients send heartbeats or not.
+COMMITTING_MS = 600_000
 # consumerOffsetUpdateVersionStep: so many commits make one change of the data version.
 COMMITS_PER_VERSION = 500
 
@@ -60,6 +62,8 @@ class ConsumerOffsetManager:
         self._table: dict[str, dict[int, int]] = {}
         # Keys of offsets that no save has taken: only these may be changed in place.
         self._own: set[str] = set()
+        # Monotonic times of the last commits, since the start.
+        self._committed_ms: dict[str, float] = {}
         self._version = DataVersion()
         self._commits = 0
         self._change_count = 0
@@ -78,6 +82,7 @@ class ConsumerOffsetManager:
             self._own.add(key)
             self._table[key] = dict(self._table.get(key, {}))
         self._table[key][queue_id] = offset
+        self._committed_ms[key] = self._clock.monotonic_ms()
         self._change_count += 1
         self._commits += 1
         if self._commits % COMMITS_PER_VERSION == 0:
@@ -86,6 +91,31 @@ class ConsumerOffsetManager:
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """The next offset of a queue, or NOT_COMMITTED."""
         return self._table.get(topic + SEPARATOR + group, {}).get(queue_id, NOT_COMMITTED)
+
+    def entry_keys(self) -> list[str]:
+        """topic@group of all entries."""
+        return list(self._table)
+
+    def offsets_of(self, key: str) -> dict[int, int]:
+        """A copy of an entry, by queue id; empty where there is none."""
+        return dict(self._table.get(key, ()))
+
+    def is_committing(self, key: str) -> bool:
+        """Whether the group has committed in the topic within the last ten minutes."""
+        committed_ms = self._committed_ms.get(key)
+        if committed_ms is None:
+            return False
+        if self._clock.monotonic_ms() - committed_ms <= COMMITTING_MS:
+            return True
+        del self._committed_ms[key]
+        return False
+
+    def delete_if(self, key: str, offsets: Mapping[int, int]) -> bool:
+        """Forget an entry if it holds just these offsets; return whether it did."""
+        is_same = self._table.get(key) == offsets
+        if is_same:
+            self._delete([key])
+        return is_same
 
     def delete_topic(self, topic: str) -> None:
         """Forget every group's progress in a topic that is no more."""
@@ -98,6 +128,7 @@ class ConsumerOffsetManager:
     def _delete(self, keys: list[str]) -> None:
         for key in keys:
             del self._table[key]
+            self._committed_ms.pop(key, None)
         self._own.difference_update(keys)
         if keys:
             self._version = self._version.next(self._clock.now_ms())

@@ -1,9 +1,9 @@
 """Which topics an offset query is about, and waiting until its answer is a new one.
 
 A pattern stands for the topics whose whole name matches it, looked at again each time, so topics
-may come and go while a call is held; the broker's own topics have to be named. A held call waits
-on the queues of its topics and on the table of topics, in the waiting list of `holding`.
-Holds no state. Rows C08, K05.
+may come and go while a call is held. The broker's own topics have to be named, and so have retry
+topics, unless the pattern begins as their names do. A held call waits on the queues of its topics
+and on the table of topics, in the waiting list of `holding`. Holds no state. Rows C08, K05.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.holding.calls import TOPIC_TABLE, HeldCalls
-from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
+from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 
@@ -71,11 +72,13 @@ class OffsetQueryService:
     def _is_found(self, pattern: re.Pattern[str] | None, topic: str) -> bool:
         if pattern is None or self._topics.is_system(topic):
             return False
+        if is_retry(topic) and not pattern.pattern.startswith(RETRY_PREFIX):
+            return False
         return pattern.fullmatch(topic) is not None
 
     def _topics_of(self, query: OffsetQuery) -> list[str]:
         """The topics it is about: those named, there or not, then those found, by name."""
-        names = (config.topic for config in self._topics.list(include_system=False))
+        names = (config.topic for config in self._topics.list(include_system=True))
         found = [name for name in names if self._is_found(query.pattern, name)]
         return list(dict.fromkeys([*query.topics, *found]))
 

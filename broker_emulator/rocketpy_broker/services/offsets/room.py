@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from rocketpy_broker.ground import Ground
 from rocketpy_broker.services.config_files.saving import Saver
-from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
+from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
+from rocketpy_broker.services.offsets.scanning import OffsetScan
 from rocketpy_broker.services.offsets.service import OffsetService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.tasks import TaskScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,17 @@ class Offsets:
     queries: OffsetQueryService
 
 
-def build(
-    ground: Ground, topics: TopicConfigManager, groups: SubscriptionGroupManager, held: HeldCalls
-) -> Offsets:
+def build(ground: Ground, topics: TopicConfigManager, groups: Groups, held: HeldCalls) -> Offsets:
     """Offsets of one broker."""
     committed = ConsumerOffsetManager(ground.config.config_folder, ground.clock)
+    scan = OffsetScan(
+        committed, groups.clients.consumers.is_subscribed, ground.store.range_of, ground.clock
+    )
+
+    async def start(scope: TaskScope) -> None:
+        scope.start(scan.run())
+
+    ground.lifecycle.starts.append(start)
     ground.lifecycle.loads.append(committed.load)
     ground.lifecycle.tables.append(Saver(committed))
     return Offsets(

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.services.groups.manager import SubscriptionGroupManager, check_group
+from rocketpy_broker.services.groups.manager import check_group
+from rocketpy_broker.services.groups.retry_topics import RetryTopic
+from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
 from rocketpy_broker.services.pulling.work_time import WorkTime
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -60,7 +62,7 @@ class OffsetService:
         self,
         store: MessageStore,
         topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
+        groups: Groups,
         consumers: ConsumerOffsetManager,
         clock: Clock,
     ) -> None:
@@ -84,7 +86,7 @@ class OffsetService:
 
     def group_exists(self, group: str) -> bool:
         """Whether there is such a consumer group; its first commit makes one."""
-        return group in self._groups
+        return group in self._groups.configs
 
     async def search(self, times: Sequence[QueueTime]) -> list[FoundOffset]:
         """The first message of each queue that was stored at its time or later.
@@ -112,7 +114,7 @@ class OffsetService:
     async def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
         """Set a group's progress, all of it or nothing. A group comes to be by its first commit.
 
-        A new group is saved on return, the progress is at the next interval.
+        A new group and its retry topic are saved on return, the progress is at the next interval.
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
         QueueIdIllegalError, SubscriptionGroupNotExistError.
         """
@@ -122,8 +124,9 @@ class OffsetService:
             if committed.offset < 0:
                 raise ParameterIllegalError("offset", committed.offset, "0 or more")
         is_new = not self.group_exists(group)
-        self._groups.get_or_create(group)
+        config = self._groups.configs.get_or_create(group)
         for committed in offsets:
             self._consumers.commit(group, *committed.queue, committed.offset)
         if is_new:
-            await self._groups.save_new()
+            await self._groups.configs.save_new()
+        await self._groups.retry_topics.ensure([RetryTopic(config)])

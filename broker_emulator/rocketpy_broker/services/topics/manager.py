@@ -9,8 +9,9 @@ Rows B01, B02, N03 (part). Source: TopicConfigManager, spec/storage.md sections 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
 from rocketpy_broker.services.topics.system import (
     RESERVED,
     RESERVED_PREFIX,
+    RETRY_PREFIX,
     SEND_FORBIDDEN,
     system_topics,
 )
@@ -111,11 +113,11 @@ class TopicConfigManager:
         return found
 
     def list(self, *, include_system: bool) -> list[TopicConfig]:
-        """All topics by name."""
+        """All topics by name; those of the broker, and retry topics, only if asked for."""
         return [
             self._topics[name]
             for name in sorted(self._topics)
-            if include_system or not self.is_system(name)
+            if include_system or not (self.is_system(name) or is_retry(name))
         ]
 
     def is_system(self, topic: str) -> bool:
@@ -139,6 +141,15 @@ class TopicConfigManager:
         """Let the broker have this topic of its own from now on; it is saved with the others."""
         if config.topic not in self._topics:
             self._table.note({config.topic: config})
+
+    async def make_retry_topics(self, configs: Iterable[TopicConfig]) -> None:
+        """Create retry topics; of those that are there, only `order` is set. Durable on return.
+
+        One may have no queues: its group wants none. Raises OSError; then nothing has changed.
+        """
+        await self._table.change_all(
+            {config.topic: partial(_retry_topic, config) for config in configs}
+        )
 
     def check(self, config: TopicConfig) -> None:
         """Raises TopicIllegalError for a topic that `update` would refuse by itself."""
@@ -201,6 +212,15 @@ class TopicConfigManager:
         if not 0 <= queue_id < config.read_queue_nums:
             raise QueueIdIllegalError(topic, queue_id, config.read_queue_nums)
         return config
+
+
+def is_retry(topic: str) -> bool:
+    """Whether the topic is a consumer group's, for messages to be consumed again."""
+    return topic.startswith(RETRY_PREFIX)
+
+
+def _retry_topic(config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
+    return config if old is None else replace(old, order=config.order)
 
 
 def _content_of(topics: Mapping[str, TopicConfig], version: DataVersion) -> Mapping[str, object]:

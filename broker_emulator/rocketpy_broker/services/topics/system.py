@@ -17,6 +17,8 @@ CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 # Decisions about prepared batches. No configured topic, so clients neither send to it nor read it;
 # its name's prefix keeps it from being listed, made or cleaned away, also by RocketMQ.
 BATCHES_TOPIC = "rmq_sys_rocketpy_batches"
+# Each consumer group has a topic of this name and its own, for messages to be consumed again.
+RETRY_PREFIX = "%RETRY%"
 # Topics that clients may not send to.
 SEND_FORBIDDEN = frozenset(
     {
@@ -31,6 +33,11 @@ SEND_FORBIDDEN = frozenset(
 # Reserved also where the broker was not told to make them.
 RESERVED = SEND_FORBIDDEN | {AUTO_CREATE_TOPIC, "BenchmarkTest", "CHECKPOINT_TOPIC", TRACE_TOPIC}
 RESERVED_PREFIX = "rmq_sys_"
+
+
+def retry_topic(group: str) -> str:
+    """The retry topic of a consumer group."""
+    return RETRY_PREFIX + group
 
 
 def system_topics(

@@ -1,0 +1,118 @@
+"""Which client of a group may consume which queue in order.
+
+Lives in memory only; after a crash nobody holds a lock, and clients lock anew, as they do every 20
+seconds anyway. A call changes the table in one go, so a queue has exactly one owner at any time.
+A lock outlives its client, up to its time. Nobody checks that group, topic and queue exist.
+Row G04. Source: RebalanceLockManager, spec/broker_behaviour.md section 4.8.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.config import ClientLimits
+from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
+from rocketpy_broker.services.groups.manager import check_group
+from rocketpy_broker.services.groups.members import check_client_id
+from rocketpy_broker.services.groups.subscriptions import check_topic
+from rocketpy_broker.store.values import QueueKey
+
+# A lock that was not renewed for longer is anybody's.
+LOCK_MS = 60_000
+
+
+class _LockKey(NamedTuple):
+    group: str
+    queue: QueueKey
+
+
+@dataclass(slots=True)
+class _Lock:
+    client_id: str
+    last_update_ms: float
+
+
+class QueueLocks:
+    """Locks by group and queue, the longest not renewed first."""
+
+    def __init__(self, clock: Clock, limits: ClientLimits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._locks: OrderedDict[_LockKey, _Lock] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    def check_count(self, queue_count: int) -> None:
+        """The first check of each call, also before queues are looked at one by one.
+
+        Raises ParameterIllegalError.
+        """
+        if queue_count > self._limits.queues_per_lock_max:
+            accepted = f"{self._limits.queues_per_lock_max} or fewer"
+            raise ParameterIllegalError("number of queues", queue_count, accepted)
+
+    def lock(self, group: str, client_id: str, queues: Sequence[QueueKey]) -> list[QueueKey]:
+        """Lock or renew; return the queues that the client has now, each once.
+
+        Raises ParameterIllegalError, ClientsFullError; then nothing has changed.
+        """
+        self._check(group, client_id, queues)
+        wanted = [_LockKey(group, queue) for queue in dict.fromkeys(queues)]
+        self._check_room(wanted)
+        return [key.queue for key in wanted if self._try_lock(key, client_id)]
+
+    def _check_room(self, wanted: Sequence[_LockKey]) -> None:
+        count_max = self._limits.locks_max
+        if len(self._locks) + len(wanted) > count_max:
+            self.drop_expired(len(wanted))
+        new = sum(key not in self._locks for key in wanted)
+        if len(self._locks) + new > count_max:
+            way_out = "unlock queues, or try again when other locks are over"
+            raise ClientsFullError("the number of queue locks", count_max, way_out)
+
+    def _try_lock(self, key: _LockKey, client_id: str) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        lock = self._locks.get(key)
+        if lock is None:
+            self._locks[key] = _Lock(client_id, now_ms)
+            return True
+        if lock.client_id != client_id and now_ms - lock.last_update_ms <= LOCK_MS:
+            return False
+        lock.client_id, lock.last_update_ms = client_id, now_ms
+        self._locks.move_to_end(key)
+        return True
+
+    def unlock(self, group: str, client_id: str, queues: Sequence[QueueKey]) -> None:
+        """Give up locks; those of others stay. Raises ParameterIllegalError."""
+        self._check(group, client_id, queues)
+        for queue in queues:
+            key = _LockKey(group, queue)
+            lock = self._locks.get(key)
+            if lock is not None and lock.client_id == client_id:
+                del self._locks[key]
+
+    def drop_expired(self, count_max: int) -> int:
+        """Forget locks whose time is over, at most so many; return how many."""
+        oldest_ms = self._clock.monotonic_ms() - LOCK_MS
+        count = 0
+        while self._locks and count < count_max:
+            key = next(iter(self._locks))
+            if self._locks[key].last_update_ms >= oldest_ms:
+                break
+            del self._locks[key]
+            count += 1
+        return count
+
+    def _check(self, group: str, client_id: str, queues: Sequence[QueueKey]) -> None:
+        check_group(group)
+        check_client_id(client_id, self._limits)
+        self.check_count(len(queues))
+        for queue in queues:
+            check_topic(queue.topic)
+            if queue.queue_id < 0:
+                raise ParameterIllegalError("queue_id", queue.queue_id, "0 or more")

@@ -1,0 +1,68 @@
+"""The topic `%RETRY%group` of every consumer group, which RocketMQ's tools look for.
+
+Holds no state; the topics are in `topics.json`, saved before the use that makes them is answered.
+On a full disk the group consumes all the same, and its next heartbeat or commit tries again.
+Row G01. Source: spec/broker_behaviour.md section 4.2, spec/storage.md section 12.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.topics.config import READ_WRITE, TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.topics.system import retry_topic
+
+logger = logging.getLogger(__name__)
+UNIT_SUBSCRIPTION_FLAG = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTopic:
+    """The retry topic that a group should have; `order` None: as it is, at first false."""
+
+    group: SubscriptionGroupConfig
+    order: bool | None = None
+    unit_mode: bool = False
+
+    def config(self) -> TopicConfig:
+        """The topic where it is not there yet."""
+        nums = self.group.retry_queue_nums
+        return TopicConfig(
+            retry_topic(self.group.group),
+            nums,
+            nums,
+            int(READ_WRITE),
+            order=bool(self.order),
+            topic_sys_flag=UNIT_SUBSCRIPTION_FLAG if self.unit_mode else 0,
+        )
+
+
+class RetryTopics:
+    """Makes retry topics."""
+
+    def __init__(self, topics: TopicConfigManager) -> None:
+        self._topics = topics
+
+    def is_ordered(self, subscribed: Sequence[str]) -> bool:
+        """Whether one of these topics is an ordered one."""
+        return any(topic in self._topics and self._topics.get(topic).order for topic in subscribed)
+
+    async def ensure(self, wanted: Sequence[RetryTopic]) -> None:
+        """Make those that are not there, or are ordered otherwise; in one save, if any."""
+        due = [topic.config() for topic in wanted if self._is_due(topic)]
+        if not due:
+            return
+        try:
+            await self._topics.make_retry_topics(due)
+        except OSError as error:
+            logger.warning("retry topics could not be made yet: %s", error)
+
+    def _is_due(self, wanted: RetryTopic) -> bool:
+        topic = retry_topic(wanted.group.group)
+        if topic not in self._topics:
+            return True
+        return wanted.order not in {None, self._topics.get(topic).order}

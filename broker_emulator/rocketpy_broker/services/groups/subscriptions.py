@@ -1,0 +1,92 @@
+"""What a consumer group subscribes to, and how a heartbeat changes it. Holds no state.
+
+Row G02. Source: ConsumerGroupInfo, spec/broker_behaviour.md section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rocketpy_broker.config import ClientLimits
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTERN
+
+TAG, SQL92 = "TAG", "SQL92"
+EVERYTHING = "*"
+# About what a subscription takes in memory beside its texts.
+OVERHEAD_BYTES = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A topic, and which of its messages; the greatest `sub_version` is the newest one."""
+
+    topic: str
+    expression_type: str
+    expression: str
+    sub_version: int
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory."""
+        return OVERHEAD_BYTES + len(self.topic) + len(self.expression.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Subscriptions after a heartbeat; `is_changed`: topics have come or gone."""
+
+    table: dict[str, Subscription]
+    is_changed: bool
+
+
+def merge(old: Mapping[str, Subscription], new: Sequence[Subscription]) -> Merged:
+    """The new ones, but the old where that is not older. Topics not named are dropped.
+
+    A newer text for a topic is no change: which member reads which queue is not touched by it.
+    """
+    table = {subscription.topic: subscription for subscription in new}
+    for topic, subscription in table.items():
+        known = old.get(topic)
+        if known is not None and known.sub_version >= subscription.sub_version:
+            table[topic] = known
+    return Merged(table, table.keys() != old.keys())
+
+
+def check_subscriptions(subscriptions: Sequence[Subscription], limits: ClientLimits) -> None:
+    """The subscriptions of one group. Raises ParameterIllegalError."""
+    if len(subscriptions) > limits.subscriptions_per_group_max:
+        accepted = f"{limits.subscriptions_per_group_max} or fewer"
+        raise ParameterIllegalError("number of subscriptions", len(subscriptions), accepted)
+    topics: set[str] = set()
+    for subscription in subscriptions:
+        _check(subscription, limits)
+        if subscription.topic in topics:
+            raise ParameterIllegalError("subscription", subscription.topic, "each topic once")
+        topics.add(subscription.topic)
+
+
+def check_topic(topic: str) -> None:
+    """Raises ParameterIllegalError for a name that no topic may have."""
+    if len(topic) > TOPIC_BYTES_MAX or not TOPIC_PATTERN.fullmatch(topic):
+        accepted = f"1 to {TOPIC_BYTES_MAX} of the characters a-z A-Z 0-9 _ - % |"
+        raise ParameterIllegalError("topic", topic[: TOPIC_BYTES_MAX + 1], accepted)
+
+
+def _check(subscription: Subscription, limits: ClientLimits) -> None:
+    check_topic(subscription.topic)
+    if subscription.expression_type not in {TAG, SQL92}:
+        raise ParameterIllegalError(
+            "expression_type", subscription.expression_type[:100], f"{TAG} or {SQL92}"
+        )
+    size = len(subscription.expression.encode())
+    if size > limits.expression_bytes_max:
+        accepted = f"{limits.expression_bytes_max} or fewer"
+        raise ParameterIllegalError("bytes of an expression", size, accepted)
+    tags = subscription.expression.replace("|", " ").strip()
+    if subscription.expression_type == TAG and not tags:
+        accepted = f"tags between '||', or {EVERYTHING!r}"
+        raise ParameterIllegalError("expression", subscription.expression[:100], accepted)
+    if not tags:
+        raise ParameterIllegalError("expression", "", f"a condition of {SQL92}")
