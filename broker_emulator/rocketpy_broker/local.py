@@ -220,15 +220,17 @@ class LocalBroker:
             topics.delete_topic(connection, topic)
 
     def topics(self) -> list[str]:
-        """Names of all topics but the broker's own."""
+        """Names of all topics but the broker's own and the retry topics of groups."""
         with self._connection() as connection:
             return [found.topic for found in topics.list_topics(connection)]
 
     def reset(self) -> None:
         """Delete all topics with their messages and all progress in them; the broker runs on."""
         with self._connection() as connection:
-            for found in topics.list_topics(connection):
-                topics.delete_topic(connection, found.topic)
+            own = {found.topic for found in topics.list_topics(connection)}
+            for found in topics.list_topics(connection, include_system=True):
+                if found.topic in own or found.topic.startswith(topics.RETRY_PREFIX):
+                    topics.delete_topic(connection, found.topic)
 
     def send(
         self,

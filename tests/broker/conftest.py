@@ -16,7 +16,13 @@ from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import BrokerConfig, Limits
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
+from rocketpy_proto.rocketpy.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    groups_pb2_grpc,
+)
 from tests.blocks import WireBlock, wire_block
 
 
@@ -36,6 +42,10 @@ class RunningBroker:
     @property
     def admin(self) -> admin_pb2_grpc.AdminStub:
         return admin_pb2_grpc.AdminStub(self.channel)
+
+    @property
+    def groups(self) -> groups_pb2_grpc.GroupsStub:
+        return groups_pb2_grpc.GroupsStub(self.channel)
 
     async def create_topic(self, topic: str, queues: int = 4) -> int:
         config = admin_pb2.TopicConfig(
@@ -81,11 +91,13 @@ StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> StartBroker:
-    """Starts brokers over one directory."""
+    """Starts brokers over one directory; further words go to their configuration."""
 
     @asynccontextmanager
     async def start(
-        flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH, limits: Limits | None = None
+        flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH,
+        limits: Limits | None = None,
+        **configuration: Any,
     ) -> AsyncIterator[RunningBroker]:
         clock = ManualClock()
         config = BrokerConfig(
@@ -96,6 +108,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
             consume_queue_file_bytes=20_000,
             stop_grace_ms=500,
             limits=limits or Limits(),
+            **configuration,
         )
         broker = Broker(config, clock)
         stopped = asyncio.Event()

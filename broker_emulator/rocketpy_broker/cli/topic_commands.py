@@ -48,7 +48,9 @@ def delete(topic: Topic, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
 
 @topic_app.command("list")
 def list_topics(
-    system: Annotated[bool, typer.Option("--system", help="The broker's own topics, too.")] = False,
+    system: Annotated[
+        bool, typer.Option("--system", help="The broker's own topics and retry topics, too.")
+    ] = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:

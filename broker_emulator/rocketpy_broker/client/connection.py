@@ -20,6 +20,7 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2,
     broker_pb2_grpc,
     common_pb2,
+    groups_pb2_grpc,
 )
 
 REQUEST_SECONDS_MAX = 10.0
@@ -57,13 +58,14 @@ class Limits:
 
 
 class BrokerConnection:
-    """A broker's two services. Calls are synchronous; close it when done."""
+    """A broker's services. Calls are synchronous; close it when done."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self._channel = grpc.insecure_channel(endpoint, _CHANNEL_OPTIONS)
         self.admin = admin_pb2_grpc.AdminStub(self._channel)
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
+        self.groups = groups_pb2_grpc.GroupsStub(self._channel)
         # Not the stub's, because its responses would be copied once more.
         self._pull = self._channel.unary_stream(
             PULL_METHOD,

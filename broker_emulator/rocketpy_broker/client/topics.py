@@ -12,6 +12,8 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 QUEUES_DEFAULT = 8
 # To read and to write, as RocketMQ's PermName counts.
 READ_WRITE = 6
+# Of the topics that consumer groups have for messages to be consumed again.
+RETRY_PREFIX = "%RETRY%"
 
 
 @dataclass(frozen=True, slots=True)

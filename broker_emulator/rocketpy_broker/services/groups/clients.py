@@ -196,6 +196,11 @@ class ClientService:
         """
         return self._streams.open(client_id)
 
+    @property
+    def listener_count(self) -> int:
+        """How many clients have a stream of notices."""
+        return len(self._streams)
+
     def close_notices(self, stream: NoticeStream) -> None:
         """The stream has ended; a client that has no other is gone, and leaves its groups."""
         if not self._streams.close(stream):
@@ -221,6 +226,10 @@ class ClientService:
         """The clients of a group by id, or none. Raises ParameterIllegalError."""
         check_group(group.name, f"{group.role.value}_group")
         return sorted(self._members.members(group).values(), key=lambda member: member.client_id)
+
+    def groups_of(self, client_id: str) -> list[GroupKey]:
+        """The groups that a client is in."""
+        return self._members.groups_of(client_id)
 
     def consumer_group(self, group: str) -> ConsumerGroup | None:
         """How the group consumes; None where it has no clients."""

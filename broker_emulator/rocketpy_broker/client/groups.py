@@ -1,0 +1,189 @@
+"""Clients in groups: heartbeats, members, queue locks, and the broker's notices.
+
+State: none but an open stream of notices. The broker forgets a client 120 seconds after its last
+heartbeat, and at once when its stream ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
+from rocketpy_proto.rocketpy.v1 import groups_pb2
+
+EVERYTHING = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A topic and which of its messages: tags between `||`, or with SQL92 a condition."""
+
+    topic: str
+    expression: str = EVERYTHING
+    expression_type: str = "TAG"
+    sub_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A consumer group as its client describes it; the defaults are a push consumer's."""
+
+    group: str
+    subscriptions: Sequence[Subscription] = ()
+    consume_type: groups_pb2.ConsumeType = groups_pb2.CONSUME_PASSIVELY
+    message_model: groups_pb2.MessageModel = groups_pb2.CLUSTERING
+    consume_from_where: groups_pb2.ConsumeFromWhere = groups_pb2.CONSUME_FROM_LAST_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client of a group, and where and when its last heartbeat came; ms since 1970."""
+
+    client_id: str
+    address: str
+    last_update_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The clients of a group's name, by id: who consumes and who produces."""
+
+    consumers: Sequence[Client]
+    producers: Sequence[Client]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Queue:
+    """A queue of a topic."""
+
+    topic: str
+    queue_id: int
+
+
+def heartbeat(
+    connection: BrokerConnection,
+    client_id: str,
+    *,
+    consumers: Sequence[Consumer] = (),
+    producer_groups: Sequence[str] = (),
+) -> None:
+    """Join groups, or stay in them. Raises UnreachableError, RefusedError."""
+    request = groups_pb2.HeartbeatRequest(
+        client_id=client_id,
+        producer_groups=producer_groups,
+        consumers=[_consumer_message(consumer) for consumer in consumers],
+    )
+    connection.ask(lambda: connection.groups.Heartbeat(request, timeout=REQUEST_SECONDS_MAX))
+
+
+def unregister(
+    connection: BrokerConnection,
+    client_id: str,
+    *,
+    consumer_group: str = "",
+    producer_group: str = "",
+) -> None:
+    """Leave groups; all of them where none is named. Raises UnreachableError, RefusedError."""
+    request = groups_pb2.UnregisterRequest(
+        client_id=client_id, consumer_group=consumer_group, producer_group=producer_group
+    )
+    connection.ask(lambda: connection.groups.Unregister(request, timeout=REQUEST_SECONDS_MAX))
+
+
+def list_members(connection: BrokerConnection, group: str) -> list[str]:
+    """Ids of the clients of a consumer group, in order.
+
+    Raises UnreachableError, and RefusedError also where there are none.
+    """
+    request = groups_pb2.ListMembersRequest(consumer_group=group)
+    response: groups_pb2.ListMembersResponse = connection.ask(
+        lambda: connection.groups.ListMembers(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return list(response.client_ids)
+
+
+def list_clients(connection: BrokerConnection, group: str) -> Clients:
+    """Who consumes and who produces with that group. Raises UnreachableError, RefusedError."""
+    request = groups_pb2.ConnectionsRequest(consumer_group=group, producer_group=group)
+    response: groups_pb2.ConnectionsResponse = connection.ask(
+        lambda: connection.groups.Connections(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return Clients(_clients(response.consumers), _clients(response.producers))
+
+
+def lock_queues(
+    connection: BrokerConnection, client_id: str, group: str, queues: Sequence[Queue]
+) -> list[Queue]:
+    """Lock queues for 60 seconds, or renew; return those that the client has now.
+
+    Raises UnreachableError, RefusedError.
+    """
+    request = groups_pb2.LockQueuesRequest(
+        consumer_group=group, client_id=client_id, queues=_queue_messages(queues)
+    )
+    response: groups_pb2.LockQueuesResponse = connection.ask(
+        lambda: connection.groups.LockQueues(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return [Queue(queue.topic, queue.queue_id) for queue in response.queues]
+
+
+def unlock_queues(
+    connection: BrokerConnection, client_id: str, group: str, queues: Sequence[Queue]
+) -> None:
+    """Give locks back. Raises UnreachableError, RefusedError."""
+    request = groups_pb2.UnlockQueuesRequest(
+        consumer_group=group, client_id=client_id, queues=_queue_messages(queues)
+    )
+    connection.ask(lambda: connection.groups.UnlockQueues(request, timeout=REQUEST_SECONDS_MAX))
+
+
+@contextmanager
+def listening(
+    connection: BrokerConnection, client_id: str
+) -> Iterator[Iterator[groups_pb2.Notice]]:
+    """The broker's notices to a client, from now on; when the block ends, the client has gone.
+
+    They end when the broker stops. Raises UnreachableError, CallFailedError, RefusedError.
+    """
+    with connection.faults():
+        call = connection.groups.Notices(groups_pb2.NoticesRequest(client_id=client_id))
+        try:
+            # Comes when the broker listens.
+            call.initial_metadata()
+            yield _checked(call)
+        finally:
+            call.cancel()
+
+
+def _checked(call: Iterator[groups_pb2.Notice]) -> Iterator[groups_pb2.Notice]:
+    for notice in call:
+        check(notice.status)
+        yield notice
+
+
+def _consumer_message(consumer: Consumer) -> groups_pb2.ConsumerData:
+    return groups_pb2.ConsumerData(
+        consumer_group=consumer.group,
+        consume_type=consumer.consume_type,
+        message_model=consumer.message_model,
+        consume_from_where=consumer.consume_from_where,
+        subscriptions=[
+            groups_pb2.Subscription(
+                topic=each.topic,
+                expression_type=each.expression_type,
+                expression=each.expression,
+                sub_version=each.sub_version,
+            )
+            for each in consumer.subscriptions
+        ],
+    )
+
+
+def _queue_messages(queues: Sequence[Queue]) -> list[groups_pb2.LockedQueue]:
+    return [groups_pb2.LockedQueue(topic=queue.topic, queue_id=queue.queue_id) for queue in queues]
+
+
+def _clients(connections: Sequence[groups_pb2.Connection]) -> list[Client]:
+    return [Client(each.client_id, each.address, each.last_update_ms) for each in connections]

@@ -1,0 +1,143 @@
+"""However many clients there are, others get their turns: work is counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.config import ClientLimits
+from rocketpy_broker.services.groups.announcing import MEMBERS_A_TURN, Announcer
+from rocketpy_broker.services.groups.clients import ClientService
+from rocketpy_broker.services.groups.consumers import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    consumers_of,
+)
+from rocketpy_broker.services.groups.housekeeping import ENTRIES_A_TURN, Housekeeping
+from rocketpy_broker.services.groups.locks import LOCK_MS, QueueLocks
+from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
+from rocketpy_broker.services.groups.members import EXPIRY_MS, MemberTable
+from rocketpy_broker.services.groups.notices import MembersChanged, NoticeStreams
+from rocketpy_broker.services.groups.retry_topics import RetryTopics
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.values import QueueKey
+
+CLIENTS, GROUPS = 100_000, 10
+
+
+class Room:
+    """The room of groups without a broker around it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock, limits = ManualClock(), ClientLimits()
+        self.members = MemberTable(self.clock, limits)
+        self.streams = NoticeStreams(limits)
+        self.announcer = Announcer(self.members, self.streams)
+        self.locks = QueueLocks(self.clock, limits)
+        self.clients = ClientService(
+            SubscriptionGroupManager(folder, self.clock),
+            RetryTopics(TopicConfigManager(folder, self.clock, "c", "b")),
+            self.members,
+            self.streams,
+            self.announcer,
+            limits,
+        )
+        self.housekeeping = Housekeeping(self.clock, self.members, self.clients, self.locks)
+
+    def join(self, number: int) -> None:
+        data = ConsumerData(
+            f"g{number % GROUPS}",
+            ConsumeType.PASSIVELY,
+            MessageModel.CLUSTERING,
+            ConsumeFromWhere.LAST_OFFSET,
+            (),
+        )
+        self.clients.consumers.register(data, f"c{number}", "host:1")
+
+
+async def most_at_a_turn(work: Callable[[], Awaitable[object]], left: Callable[[], int]) -> int:
+    """By how much `left` falls between two turns of others, at most."""
+    running = asyncio.ensure_future(work())
+    most, before = 0, left()
+    while not running.done():
+        await asyncio.sleep(0)
+        now = left()
+        most, before = max(most, before - now), now
+    return most
+
+
+async def test_b08_a_hundred_thousand_clients_expire_a_few_at_a_time(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    for number in range(CLIENTS):
+        room.join(number)
+    room.clock.advance(EXPIRY_MS + 1)
+    most = await most_at_a_turn(room.housekeeping.clean, lambda: len(room.members))
+    assert most == ENTRIES_A_TURN
+    assert len(room.members) == room.members.client_count == 0
+    assert room.clients.consumers.get("g0") is None
+
+
+async def test_b08_clients_that_are_alive_are_not_looked_at(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    for number in range(1_000):
+        room.join(number)
+    room.clock.advance(EXPIRY_MS)
+    room.join(0)
+    room.clock.advance(1)
+    assert len(room.members.take_expired(10_000)) == 999
+    room.clock.advance(EXPIRY_MS - 1)
+    assert room.members.take_expired(10_000) == []
+
+
+async def test_g04_locks_that_are_over_go_a_few_at_a_time(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    for number in range(10):
+        queues = [QueueKey("T", number * 1_000 + each) for each in range(1_000)]
+        room.locks.lock("g", "c1", queues)
+    room.clock.advance(LOCK_MS + 1)
+    most = await most_at_a_turn(room.housekeeping.clean, lambda: len(room.locks))
+    assert (most, len(room.locks)) == (ENTRIES_A_TURN, 0)
+
+
+async def test_g02_members_are_told_a_few_at_a_time(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    count = 10 * 10_000
+    for number in range(count):
+        room.join(number)
+    opened = [room.streams.open(f"c{number}") for number in range(0, count, GROUPS)]
+    told: list[int] = []
+
+    async def wait() -> None:
+        await opened[-1].next()
+
+    announcing = asyncio.ensure_future(room.announcer.run())
+    for number in range(GROUPS):
+        room.announcer.changed(f"g{number}")
+    waiting = asyncio.ensure_future(wait())
+    while not waiting.done():
+        told.append(sum(bool(stream._changed) for stream in opened))
+        await asyncio.sleep(0)
+    announcing.cancel()
+    steps = [later - earlier for earlier, later in zip(told, told[1:], strict=False)]
+    assert 0 < max(steps) <= MEMBERS_A_TURN
+    assert len([step for step in steps if step]) >= 9
+
+
+async def test_g02_a_member_that_leaves_while_others_are_told_is_not(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    for number in range(0, 3 * GROUPS * MEMBERS_A_TURN, GROUPS):
+        room.join(number)
+    members = list(room.members.members(consumers_of("g0")))
+    first, last = room.streams.open(members[0]), room.streams.open(members[-1])
+    announcing = asyncio.ensure_future(room.announcer.run())
+    room.announcer.changed("g0")
+    assert await first.next() == MembersChanged("g0")
+    room.clients.unregister(members[-1], "", "g0")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    announcing.cancel()
+    assert not last._changed
