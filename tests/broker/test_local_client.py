@@ -10,6 +10,8 @@ import grpc
 import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError, Message
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.topics import topic_exists
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
@@ -81,9 +83,14 @@ def test_reset_leaves_neither_topics_nor_messages_nor_progress(broker: LocalBrok
     broker.create_topic("old", queues=1)
     broker.send("old", ["a", "b"])
     commit(broker, "old", "group", 2)
+    assert "%RETRY%group" not in broker.topics()
+    with BrokerConnection(broker.endpoint) as connection:
+        assert topic_exists(connection, "%RETRY%group")
     pid = broker.pid
     broker.reset()
     assert (broker.topics(), broker.pid) == ([], pid)
+    with BrokerConnection(broker.endpoint) as connection:
+        assert not topic_exists(connection, "%RETRY%group")
     broker.create_topic("old", queues=1)
     assert broker.messages("old") == []
     broker.send("old", ["c", "d", "e"])

@@ -55,10 +55,9 @@ def _json(role: str, client: Client) -> dict[str, object]:
         "role": role,
         "clientId": client.client_id,
         "address": client.address,
-        "lastUpdateMs": client.last_update_ms,
+        "lastUpdateTimestamp": _time(client.last_update_ms),
     }
 
 
 def _time(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, tz=timezone.utc)
-    return moment.isoformat(timespec="seconds")
+    return output.time_text(datetime.fromtimestamp(time_ms / 1000, tz=timezone.utc))

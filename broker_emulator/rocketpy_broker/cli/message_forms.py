@@ -6,9 +6,8 @@ Holds no state.
 from __future__ import annotations
 
 import base64
-from datetime import datetime
 
-from rocketpy_broker.cli.output import ABSENT, Cell, printable, shortened
+from rocketpy_broker.cli.output import ABSENT, Cell, printable, shortened, time_text
 from rocketpy_broker.client.messages import Message, SentMessage
 
 BASE64_MARK = "base64:"
@@ -28,8 +27,8 @@ def json_of(message: Message) -> dict[str, object]:
         "queueOffset": message.queue_offset,
         "msgId": message.msg_id,
         "offsetMsgId": message.offset_msg_id,
-        "bornTimestamp": _time(message.born_timestamp),
-        "storeTimestamp": _time(message.store_timestamp),
+        "bornTimestamp": time_text(message.born_timestamp),
+        "storeTimestamp": time_text(message.store_timestamp),
         "tags": message.tags,
         "keys": list(message.keys),
         "properties": dict(message.properties),
@@ -40,7 +39,7 @@ def json_of(message: Message) -> dict[str, object]:
 def line_of(message: Message) -> list[Cell]:
     """Store time, queue, offset, tags, keys and body."""
     return [
-        _time(message.store_timestamp),
+        time_text(message.store_timestamp),
         message.queue_id,
         message.queue_offset,
         message.tags or ABSENT,
@@ -57,8 +56,8 @@ def fields_of(message: Message) -> list[list[Cell]]:
         ["log offset", message.commit_log_offset],
         ["msgId", message.msg_id],
         ["offsetMsgId", message.offset_msg_id],
-        ["born", f"{_time(message.born_timestamp)} at {message.born_host}"],
-        ["stored", f"{_time(message.store_timestamp)} at {message.store_host}"],
+        ["born", f"{time_text(message.born_timestamp)} at {message.born_host}"],
+        ["stored", f"{time_text(message.store_timestamp)} at {message.store_host}"],
         ["tags", message.tags or ABSENT],
         ["keys", " ".join(message.keys) or ABSENT],
     ]
@@ -89,7 +88,3 @@ def _shown_body(message: Message) -> str:
     if text is None:
         return shortened(BASE64_MARK + base64.b64encode(message.body).decode())
     return shortened(printable(text))
-
-
-def _time(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -10,6 +10,7 @@ import json
 import select
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -85,6 +86,11 @@ def shortened(text: str) -> str:
     if len(text) <= LINE_CHARACTERS_MAX:
         return text
     return f"{text[:LINE_CHARACTERS_MAX]}… ({len(text)} characters)"
+
+
+def time_text(time: datetime) -> str:
+    """A time in UTC, to the millisecond."""
+    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _cell(cell: Cell, *, groups_digits: bool) -> str:

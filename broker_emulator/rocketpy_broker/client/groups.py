@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import grpc
+
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
@@ -150,8 +152,10 @@ def listening(
     with connection.faults():
         call = connection.groups.Notices(groups_pb2.NoticesRequest(client_id=client_id))
         try:
-            # Comes when the broker listens.
+            # Comes when the broker listens, and is empty also where there is none.
             call.initial_metadata()
+            if not call.is_active() and call.code() is not grpc.StatusCode.OK:
+                raise call
             yield _checked(call)
         finally:
             call.cancel()

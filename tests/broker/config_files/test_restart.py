@@ -95,6 +95,46 @@ async def test_c01_the_first_commit_makes_the_group(
         assert table["g1"]["retryMaxTimes"] == 3
 
 
+async def test_g01_the_first_commit_makes_the_groups_retry_topic(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    folder = write_config(tmp_path)
+    async with start_broker() as running:
+        assert await commit(running, "new-group", "TopicA", 7) == 0
+        topics = saved(folder / "topics.json")["topicConfigTable"]
+        entry = topics["%RETRY%new-group"]
+        assert (entry["readQueueNums"], entry["writeQueueNums"], entry["perm"]) == (1, 1, 6)
+        assert entry["order"] is False
+        before = (folder / "topics.json").stat().st_ino
+        assert await commit(running, "new-group", "TopicA", 8) == 0
+        assert (folder / "topics.json").stat().st_ino == before
+
+
+async def test_g01_a_group_that_has_no_retry_topic_yet_gets_it_with_its_next_commit(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    folder = write_config(tmp_path)
+    topics = json.loads(rocketmq_files.TOPICS)
+    topics["topicConfigTable"].pop("%RETRY%g1", None)
+    (folder / "topics.json").write_text(json.dumps(topics))
+    async with start_broker() as running:
+        assert await commit(running, "g1", "TopicA", 7) == 0
+        assert "%RETRY%g1" in saved(folder / "topics.json")["topicConfigTable"]
+
+
+async def test_g01_a_full_disk_keeps_no_commit_from_being_taken(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T", queues=1)
+        obstacle = tmp_path / "config" / "topics.json.tmp"
+        obstacle.mkdir()
+        assert await commit(running, "g", "T", 7) == 0
+        obstacle.rmdir()
+        assert await commit(running, "g", "T", 8) == 0
+        assert "%RETRY%g" in saved(tmp_path / "config" / "topics.json")["topicConfigTable"]
+
+
 async def test_c01_a_refused_commit_makes_no_group(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:

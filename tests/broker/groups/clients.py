@@ -17,9 +17,7 @@ def subscription(topic: str, version: int = 1, text: str = "*") -> groups_pb2.Su
 
 def consumer(group: str, *topics: str | groups_pb2.Subscription, **fields: Any) -> Any:
     """A consumer group; a push consumer's in a cluster unless told otherwise."""
-    subscriptions = [
-        subscription(topic) if isinstance(topic, str) else topic for topic in topics
-    ]
+    subscriptions = [subscription(topic) if isinstance(topic, str) else topic for topic in topics]
     defaults = {
         "consume_type": groups_pb2.CONSUME_PASSIVELY,
         "message_model": groups_pb2.CLUSTERING,
@@ -56,7 +54,7 @@ async def connections(running: RunningBroker, group: str) -> groups_pb2.Connecti
 
 
 async def subscriptions(running: RunningBroker, group: str) -> dict[str, tuple[int, str]]:
-    """topic -> version and expression, as the broker has them."""
+    """Version and expression of each topic, as the broker has them."""
     found = (await connections(running, group)).consumer_data.subscriptions
     return {each.topic: (each.sub_version, each.expression) for each in found}
 
@@ -88,9 +86,7 @@ async def lock_response(
     topic: str = "T",
 ) -> groups_pb2.LockQueuesResponse:
     queues = [groups_pb2.LockedQueue(topic=topic, queue_id=each) for each in queue_ids]
-    request = groups_pb2.LockQueuesRequest(
-        consumer_group=group, client_id=client_id, queues=queues
-    )
+    request = groups_pb2.LockQueuesRequest(consumer_group=group, client_id=client_id, queues=queues)
     response: groups_pb2.LockQueuesResponse = await running.groups.LockQueues(request)
     return response
 

@@ -250,9 +250,7 @@ BAD_HEARTBEATS = [
     pytest.param(
         "c", [consumer("g", consume_type=0)], [], "consume_type is 0", id="no consume type"
     ),
-    pytest.param(
-        "c", [consumer("g", consume_type=9)], [], "consume_type is 9", id="consume type"
-    ),
+    pytest.param("c", [consumer("g", consume_type=9)], [], "consume_type is 9", id="consume type"),
     pytest.param(
         "c", [consumer("g", message_model=0)], [], "message_model is 0", id="no message model"
     ),
@@ -270,9 +268,7 @@ BAD_HEARTBEATS = [
         "expression_type is 'XPATH', accepted is TAG or SQL92",
         id="expression type",
     ),
-    pytest.param(
-        "c", [consumer("g", sql(""))], [], "a condition of SQL92", id="no condition"
-    ),
+    pytest.param("c", [consumer("g", sql(""))], [], "a condition of SQL92", id="no condition"),
     pytest.param(
         "c",
         [consumer("g", subscription("T", 1, " || "))],

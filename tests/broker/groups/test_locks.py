@@ -54,9 +54,7 @@ async def test_g04_fifty_concurrent_lockers_of_a_hundred_queues_get_one_owner_ea
             for _ in range(5):
                 chance.shuffle(wanted)
                 parts = [wanted[begin : begin + 10] for begin in range(0, 100, 10)]
-                found = await asyncio.gather(
-                    *(lock(running, f"c{number}", part) for part in parts)
-                )
+                found = await asyncio.gather(*(lock(running, f"c{number}", part) for part in parts))
                 assert owned <= {each for part in found for each in part}
                 owned.update(each for part in found for each in part)
             return sorted(owned)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 
 from rocketpy_broker.clock import ManualClock
@@ -122,7 +123,7 @@ async def test_g02_members_are_told_a_few_at_a_time(tmp_path: Path) -> None:
         told.append(sum(bool(stream._changed) for stream in opened))
         await asyncio.sleep(0)
     announcing.cancel()
-    steps = [later - earlier for earlier, later in zip(told, told[1:], strict=False)]
+    steps = [later - earlier for earlier, later in pairwise(told)]
     assert 0 < max(steps) <= MEMBERS_A_TURN
     assert len([step for step in steps if step]) >= 9
 

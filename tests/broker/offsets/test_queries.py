@@ -73,6 +73,21 @@ async def test_k05_the_brokers_own_topics_have_to_be_named(start_broker: StartBr
         assert names(both) == ["TBW102", "T"]
 
 
+async def test_k05_retry_topics_are_found_by_a_pattern_that_begins_as_they_do(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await running.create_topic("%RETRY%g")
+        assert names(await ask(running, topic_pattern=".*")) == ["T"]
+        assert names(await ask(running, topic_pattern=".*", topics=["%RETRY%g"])) == [
+            "%RETRY%g",
+            "T",
+        ]
+        assert names(await ask(running, topic_pattern="%RETRY%.*")) == ["%RETRY%g"]
+        assert names(await ask(running, topic_pattern="%RETRY%.*|T")) == ["%RETRY%g", "T"]
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
