@@ -20,10 +20,12 @@ class ClientLimits:
     """Bounds of what clients register, in one request and all together; sizes in bytes.
 
     A client id in a group is one registration. Subscriptions count with their texts, and notices
-    with the records that they carry.
+    with the records that they carry. `groups_max` is for consumer groups that come to be by their
+    first use. A request of `request_bytes_max` takes 8 ms to decode, however many parts it has.
     """
 
-    request_bytes_max: int = MIB
+    request_bytes_max: int = 512 * KIB
+    groups_max: int = 100_000
     client_id_bytes_max: int = 255
     expression_bytes_max: int = 16 * KIB
     groups_per_heartbeat_max: int = 100

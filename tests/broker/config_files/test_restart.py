@@ -114,9 +114,8 @@ async def test_g01_a_group_that_has_no_retry_topic_yet_gets_it_with_its_next_com
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     folder = write_config(tmp_path)
-    topics = json.loads(rocketmq_files.TOPICS)
-    topics["topicConfigTable"].pop("%RETRY%g1", None)
-    (folder / "topics.json").write_text(json.dumps(topics))
+    assert "%RETRY%g1" not in rocketmq_files.TOPICS
+    assert '"g1"' in rocketmq_files.GROUPS
     async with start_broker() as running:
         assert await commit(running, "g1", "TopicA", 7) == 0
         assert "%RETRY%g1" in saved(folder / "topics.json")["topicConfigTable"]

@@ -15,6 +15,10 @@ def subscription(topic: str, version: int = 1, text: str = "*") -> groups_pb2.Su
     return groups_pb2.Subscription(topic=topic, sub_version=version, expression=text)
 
 
+def sql(text: str) -> groups_pb2.Subscription:
+    return groups_pb2.Subscription(topic="T", expression_type="SQL92", expression=text)
+
+
 def consumer(group: str, *topics: str | groups_pb2.Subscription, **fields: Any) -> Any:
     """A consumer group; a push consumer's in a cluster unless told otherwise."""
     subscriptions = [subscription(topic) if isinstance(topic, str) else topic for topic in topics]

@@ -155,7 +155,7 @@ async def test_g03_a_request_that_is_too_large_is_not_even_decoded(
         status = (await getattr(running.groups, method)(request_)).status
         assert status.code == ResponseCode.INVALID_PARAMETER
         assert "bytes of the request is 10485" in status.remark
-        assert "accepted is 1048576 or fewer" in status.remark
+        assert "accepted is 524288 or fewer" in status.remark
 
 
 # --- Silence ---

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy_broker.clock import Clock
+from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import (
+    ClientsFullError,
     ParameterIllegalError,
     PermissionDeniedError,
     SubscriptionGroupNotExistError,
@@ -78,10 +80,16 @@ class SubscriptionGroupManager:
     """The table of groups. The forbidden table (group -> topic -> bits) is kept as it is."""
 
     def __init__(
-        self, folder: Path, clock: Clock, *, auto_create_subscription_group: bool = True
+        self,
+        folder: Path,
+        clock: Clock,
+        *,
+        auto_create_subscription_group: bool = True,
+        groups_max: int = ClientLimits().groups_max,
     ) -> None:
         self._file = ConfigFile(folder / "subscriptionGroup.json", (DATA_VERSION, TABLE, FORBIDDEN))
         self._auto_create = auto_create_subscription_group
+        self._groups_max = groups_max
         self._table = ConfigTable(self._file, clock, self._content_of)
         self._table.on_change = self._on_change
         self._groups = self._table.entries
@@ -113,18 +121,23 @@ class SubscriptionGroupManager:
 
     def check_available(self, group: str) -> None:
         """Raises what `get_or_create` would raise."""
-        if not self._auto_create:
+        if group in self._groups or not self._auto_create:
             self.get(group)
+            return
         check_group(group)
+        if len(self._groups) >= self._groups_max:
+            way_out = "delete groups that are not needed"
+            raise ClientsFullError("the number of consumer groups", self._groups_max, way_out)
 
     def get_or_create(self, group: str) -> SubscriptionGroupConfig:
         """The group's configuration, made with defaults at its first use if that is allowed.
 
-        `save_new` saves it. Raises SubscriptionGroupNotExistError, ParameterIllegalError.
+        `save_new` saves it. Raises SubscriptionGroupNotExistError, ParameterIllegalError,
+        ClientsFullError.
         """
-        if group in self._groups or not self._auto_create:
+        self.check_available(group)
+        if group in self._groups:
             return self.get(group)
-        check_group(group)
         created = SubscriptionGroupConfig(group)
         self._table.note({group: created})
         return created

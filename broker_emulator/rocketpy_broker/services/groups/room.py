@@ -34,6 +34,7 @@ def build(ground: Ground, topics: TopicConfigManager) -> Groups:
         ground.config.config_folder,
         clock,
         auto_create_subscription_group=ground.config.auto_create_subscription_group,
+        groups_max=limits.groups_max,
     )
     retry_topics = RetryTopics(topics)
     members = MemberTable(clock, limits)

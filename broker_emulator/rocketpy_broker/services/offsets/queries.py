@@ -78,6 +78,8 @@ class OffsetQueryService:
 
     def _topics_of(self, query: OffsetQuery) -> list[str]:
         """The topics it is about: those named, there or not, then those found, by name."""
+        if query.pattern is None:
+            return list(dict.fromkeys(query.topics))
         names = (config.topic for config in self._topics.list(include_system=True))
         found = [name for name in names if self._is_found(query.pattern, name)]
         return list(dict.fromkeys([*query.topics, *found]))

@@ -116,7 +116,7 @@ class OffsetService:
 
         A new group and its retry topic are saved on return, the progress is at the next interval.
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
-        QueueIdIllegalError, SubscriptionGroupNotExistError.
+        QueueIdIllegalError, SubscriptionGroupNotExistError, ClientsFullError.
         """
         check_group(group)
         for committed in offsets:
