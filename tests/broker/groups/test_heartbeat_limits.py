@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,18 @@ async def test_g01_only_so_many_clients_are_taken(start_broker: StartBroker) -> 
         await refused(running, "c3", consumer("h"), said="number of clients would be more than 2")
         assert "h" not in running.broker.rooms.groups.configs
         assert (await heartbeat(running, "c1", consumer("h"))).code == 0
+
+
+async def test_g01_of_two_clients_at_once_the_last_place_is_for_one(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(limits=limits(clients_max=1)) as running:
+        # Each is taken for the first while its new group is saved.
+        statuses = await asyncio.gather(
+            heartbeat(running, "c1", consumer("g")), heartbeat(running, "c2", consumer("h"))
+        )
+        assert sorted(status.code for status in statuses) == [0, ResponseCode.SYSTEM_BUSY]
+        assert len(await members(running, "g") + await members(running, "h")) == 1
 
 
 async def test_g01_only_so_many_groups_come_to_be_by_their_first_use(

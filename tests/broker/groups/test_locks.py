@@ -8,9 +8,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.groups.locks import LOCK_MS
+from rocketpy_broker.services.groups.locks import LOCK_MS, QueueLocks
+from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import common_pb2, groups_pb2
 from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.groups.clients import listening, lock, lock_response
@@ -161,3 +163,13 @@ async def test_g04_only_so_many_locks_are_held_and_a_refusal_locks_none(
         running.clock.advance(LOCK_MS + 1)
         assert await lock(running, "c2", [1, 2, 3]) == [1, 2, 3]
         assert len(running.broker.rooms.groups.locks) == 3
+
+
+def test_g04_locks_that_are_over_make_room_also_between_two_housekeepings() -> None:
+    clock = ManualClock()
+    locks = QueueLocks(clock, ClientLimits(locks_max=2))
+    queues = [QueueKey("T", queue_id) for queue_id in range(3)]
+    assert locks.lock("g", "c1", queues[:2]) == queues[:2]
+    clock.advance(LOCK_MS + 1)
+    assert locks.lock("g", "c2", queues[1:]) == queues[1:]
+    assert len(locks) == 2

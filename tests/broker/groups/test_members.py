@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.members import EXPIRY_MS
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.conftest import RunningBroker, StartBroker, until
@@ -220,6 +221,32 @@ async def test_b08_the_stream_of_an_expired_client_ends_and_says_why(
         notice = await told.next()
         assert notice.status.code == ResponseCode.ILLEGAL_OPERATION
         assert "client 'c1' sent no heartbeat for 120 seconds" in notice.status.remark
+
+
+async def test_b08_a_client_that_is_alive_elsewhere_keeps_its_stream(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running, listening(running, "c1") as told:
+        await heartbeat(running, "c1", consumer("g"))
+        assert await told.changed() == "g"
+        for _ in range(3):
+            await advance(running, 50_000)
+            await heartbeat(running, "c1", producers=["p"])
+        assert await members(running, "g") == []
+        await heartbeat(running, "c1", consumer("h"))
+        assert await told.changed() == "h"
+
+
+async def test_b08_silence_is_told_also_where_joining_is_not(start_broker: StartBroker) -> None:
+    async with start_broker() as running, listening(running, "c1") as told:
+        config = SubscriptionGroupConfig("calm", notify_consumer_ids_changed_enable=False)
+        await running.broker.rooms.groups.configs.update(config)
+        await heartbeat(running, "c2", consumer("calm"))
+        for _ in range(3):
+            await heartbeat(running, "c1", consumer("calm"))
+            await advance(running, 50_000)
+        assert await told.changed() == "calm"
+        assert await members(running, "calm") == ["c1"]
 
 
 async def test_b08_a_clock_that_is_set_expires_nobody(start_broker: StartBroker) -> None:

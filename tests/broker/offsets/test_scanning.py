@@ -138,11 +138,15 @@ async def test_b06_progress_of_no_consumer_group_stays(desk: Desk, topic: str, g
     assert await scanned(desk) == []
 
 
+GROUPS = ["committing", "subscribing", "deleted"]
+
+
+@pytest.mark.parametrize("first", GROUPS)
 async def test_b06_a_group_that_comes_back_during_the_scan_keeps_its_progress(
-    desk: Desk,
+    desk: Desk, first: str
 ) -> None:
     count = 3 * QUEUES_A_TURN
-    for group in ("committing", "subscribing", "deleted", "gone"):
+    for group in dict.fromkeys([first, *GROUPS, "gone"]):
         desk.commit(group, "T", dict.fromkeys(range(count), 4))
     desk.bounds("T", *[(5, 9)] * count)
     desk.clock.advance(COMMITTING_MS + 1)
@@ -160,6 +164,13 @@ async def test_b06_progress_that_moved_while_it_was_looked_at_stays(desk: Desk) 
     assert not desk.table.delete_if("T@g", {0: 3})
     assert not desk.table.delete_if("T@other", {0: 4})
     assert desk.table.delete_if("T@g", {0: 4})
+
+
+async def test_b06_progress_that_is_deleted_is_not_at_work(desk: Desk) -> None:
+    desk.commit("g", "T", {0: 4})
+    assert desk.table.is_committing("T@g")
+    desk.table.delete_group("g")
+    assert not desk.table.is_committing("T@g")
 
 
 async def test_b06_others_get_their_turns_while_many_queues_are_looked_at(desk: Desk) -> None:

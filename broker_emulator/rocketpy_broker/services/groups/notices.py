@@ -172,7 +172,7 @@ class NoticeStreams:
             return False
         del self._streams[stream.client_id]
         stream.end()
-        return not self._is_stopping
+        return True
 
     def expel(self, client_id: str, reason: str) -> None:
         """End the client's stream, if it has one, and say why."""
