@@ -24,6 +24,7 @@ from rocketpy_broker.services.config_files.saving import save_all
 from rocketpy_broker.services.delay import room as delay
 from rocketpy_broker.services.flushing import room as flushing
 from rocketpy_broker.services.groups import room as groups
+from rocketpy_broker.services.groups.notices import CheckTransaction
 from rocketpy_broker.services.holding import room as holding
 from rocketpy_broker.services.offsets import room as offsets
 from rocketpy_broker.services.operations import room as operations
@@ -31,6 +32,7 @@ from rocketpy_broker.services.pulling import room as pulling
 from rocketpy_broker.services.sending import room as sending
 from rocketpy_broker.services.topics import room as topics
 from rocketpy_broker.services.transactions import room as transactions
+from rocketpy_broker.services.transactions.checking import CheckBack
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
@@ -83,10 +85,22 @@ class Rooms:
         self.pulling = pulling.build(ground, self.topics, self.holding.calls)
         self.offsets = offsets.build(ground, self.topics, self.groups, self.holding.calls)
         self.transactions = transactions.build(
-            ground, self.topics, self.flushing, self.delay, self.offsets, lambda _question: False
+            ground, self.topics, self.flushing, self.delay, self.offsets, self._ask_producer
         )
         self.batches = batches.build(ground, self.topics, self.flushing, self.appends)
         self.operations = operations.build(ground, self.topics, self.flushing, self.offsets)
+
+    def _ask_producer(self, question: CheckBack) -> bool:
+        """Ask one of a group's producers after a transaction; return whether one listens."""
+        notice = CheckTransaction(
+            question.producer_group,
+            question.transaction_id,
+            question.offset_msg_id,
+            question.commit_log_offset,
+            question.queue_offset,
+            question.record,
+        )
+        return self.groups.clients.tell_one_producer(notice)
 
     def doors(self, config: BrokerConfig) -> list[Door]:
         """Every protocol that clients may speak."""
