@@ -223,6 +223,22 @@ async def test_b08_the_stream_of_an_expired_client_ends_and_says_why(
         assert "client 'c1' sent no heartbeat for 120 seconds" in notice.status.remark
 
 
+async def test_b08_a_whole_group_expires_at_once_and_can_come_back(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        for client_id in ("c1", "c2", "c3"):
+            await heartbeat(running, client_id, consumer("g", "T"), producers=["p"])
+        await advance(running, 130_000)
+        assert await members(running, "g") == []
+        assert running.broker.rooms.groups.clients.consumers.subscription_bytes == 0
+        await heartbeat(running, "c1", consumer("g", "T"))
+        await advance(running, 10_000)
+        assert await members(running, "g") == ["c1"]
+        await advance(running, 120_000)
+        assert await members(running, "g") == []
+
+
 async def test_b08_a_client_that_is_alive_elsewhere_keeps_its_stream(
     start_broker: StartBroker,
 ) -> None:

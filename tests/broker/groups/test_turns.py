@@ -68,6 +68,7 @@ async def most_at_a_turn(work: Callable[[], Awaitable[object]], left: Callable[[
         await asyncio.sleep(0)
         now = left()
         most, before = max(most, before - now), now
+    await running
     return most
 
 

@@ -147,9 +147,13 @@ class ConsumerGroups:
         return is_new or merged.is_changed
 
     def left(self, group: str) -> ConsumerGroup | None:
-        """A member has left: the group, or None where that was its last one."""
+        """A member has left: the group, or None where nobody is left.
+
+        Of several that have left together each is told, also when the group is gone already.
+        """
         if self._members.members(consumers_of(group)):
             return self._groups[group]
-        gone = self._groups.pop(group)
-        self._subscription_bytes -= gone.subscription_bytes
+        gone = self._groups.pop(group, None)
+        if gone is not None:
+            self._subscription_bytes -= gone.subscription_bytes
         return None
