@@ -16,6 +16,7 @@
     ├── MessageNotExistError          no message has that id
     ├── TopicIllegalError             a topic name or configuration that cannot be
     ├── SubscriptionGroupNotExistError
+    ├── SubscriptionParseError        a filter's expression that cannot be read
     ├── QueueIdIllegalError
     ├── PermissionDeniedError         topic or queue may not be written or read
     ├── TransactionEndError           a transaction that cannot be ended as was asked
@@ -172,6 +173,15 @@ class SubscriptionGroupNotExistError(BrokerError):
             "make groups at their first use (auto_create_subscription_group)"
         )
         self.group = group
+
+
+class SubscriptionParseError(BrokerError):
+    """The filter of a request cannot be understood; nothing was read."""
+
+    code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"parse the consumer's subscription failed: {reason}")
 
 
 class MessageNotExistError(BrokerError):

@@ -9,6 +9,7 @@ from rocketpy_proto.record.columns import (
     COLUMN_TYPES,
     NULLABLE_COLUMNS,
     property_column,
+    property_columns,
     to_record_batch,
 )
 from rocketpy_proto.record.encode import (
@@ -77,6 +78,7 @@ __all__ = [
     "java_hashes",
     "properties_strings",
     "property_column",
+    "property_columns",
     "rewritten",
     "scan_sizes",
     "tags_codes_and_index_keys",

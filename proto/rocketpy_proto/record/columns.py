@@ -5,7 +5,7 @@ Only the columns of the wanted schema are decoded. Source: spec/storage.md secti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,7 @@ from rocketpy_proto.record.compression import inflated_bodies
 from rocketpy_proto.record.hosts import Host
 from rocketpy_proto.record.layout import HOST_V4_BYTES, HOST_V6_BYTES
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
-from rocketpy_proto.record.properties_block import BlockProperties, parse_properties
+from rocketpy_proto.record.properties_block import BlockProperties, find_entries, parse_properties
 from rocketpy_proto.record.ranges import (
     binary_ranges,
     fixed_width_strings,
@@ -61,6 +61,15 @@ def to_record_batch(block: RecordBlock, schema: pa.Schema) -> pa.RecordBatch:
     decoder = _Decoder(block)
     arrays = [_BY_NAME[field.name](decoder).cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def property_columns(block: RecordBlock, names: Iterable[str]) -> dict[str, pa.StringArray]:
+    """`property_column` of each name, without a look at the others' values.
+
+    No name may be empty or hold a NUL.
+    """
+    entries = find_entries(block.data, block.properties_start, block.properties_length)
+    return {name: entries.values_of(name, len(block)) for name in names}
 
 
 def property_column(block: RecordBlock, name: str) -> pa.StringArray:

@@ -17,6 +17,8 @@ from rocketpy_proto.record.ranges import binary_ranges, octets_of, offsets_of, t
 
 # Records with more entries than this have their duplicates found by sorting.
 ENTRIES_COMPARED_MAX = 16
+# Names of so many bytes are numbers.
+WORD_BYTES = (4, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,10 @@ class Entries:
     end: NDArray[np.int64]
 
     def named(self, name: str) -> NDArray[np.int64]:
-        """The entries with this name, which has 4 or 8 bytes: it is compared as one number."""
-        word = np.frombuffer(name.encode(), f"u{len(name)}")
-        size = word.itemsize
+        """The entries with this name; one of 4 or 8 bytes is compared as one number."""
+        octets = name.encode()
+        size = len(octets)
+        word = np.frombuffer(octets, f"{'u' if size in WORD_BYTES else 'S'}{size}")
         found = np.flatnonzero(self.middle - self.begin == size)
         if len(found) == 0:
             return found
@@ -84,6 +87,15 @@ class Entries:
         # Taking by number is faster than by mask.
         named: NDArray[np.int64] = found[np.flatnonzero(words[self.begin[found]] == word)]
         return named
+
+    def values_of(self, name: str, count: int) -> pa.StringArray:
+        """The value of property `name` in each of `count` records, null where it is absent."""
+        named = self.named(name)
+        values = to_strings(binary_ranges(self.octets, self.middle[named] + 1, self.end[named]))
+        # Of several entries of one record the last is assigned last, and so it wins.
+        index = np.full(count, -1, np.int64)
+        index[self.record[named]] = np.arange(len(named))
+        return values.take(pa.array(index, mask=index < 0))
 
 
 def find_entries(

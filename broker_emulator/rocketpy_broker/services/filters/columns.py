@@ -1,0 +1,65 @@
+"""The values that parts of an expression have in a block: a string, a number or a truth each.
+
+Values of literals have one row, which stands for all. What is found out about a property's strings
+is kept for as long as the block is looked at. State: only that.
+Source: spec/broker_behaviour.md section 3.3.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rocketpy_broker.services.filters.expressions import Number, NumberType
+from rocketpy_broker.services.filters.numbers import Numbers, numbers_of
+
+# What a row's condition yields; tables in `evaluation` are indexed by these.
+FALSE, TRUE, NULL, ERROR = range(4)
+Truths: TypeAlias = NDArray[np.uint8]
+
+
+class Strings:
+    """Strings, null where a message has no such property."""
+
+    def __init__(self, strings: pa.StringArray) -> None:
+        self.array = strings
+        self._numbers: dict[NumberType, Numbers] = {}
+
+    @classmethod
+    def of_literal(cls, text: str) -> Strings:
+        """One string for all rows."""
+        return cls(pa.array([text], pa.string()))
+
+    @cached_property
+    def is_null(self) -> NDArray[np.bool_]:
+        """Where there is none."""
+        mask: NDArray[np.bool_] = self.array.is_null().to_numpy(zero_copy_only=False)
+        return mask
+
+    def numbers(self, kind: NumberType) -> Numbers:
+        """As numbers of a type."""
+        found = self._numbers.get(kind)
+        if found is None:
+            found = self._numbers[kind] = numbers_of(self.array, kind)
+        return found
+
+
+Value: TypeAlias = Strings | Number | Truths
+
+
+def truths(value: int) -> Truths:
+    """One truth for all rows."""
+    return np.array([value], np.uint8)
+
+
+def states(value: Value) -> Truths:
+    """NULL or ERROR where a value is that, and TRUE where there is one."""
+    if isinstance(value, Number):
+        return truths(TRUE)
+    if isinstance(value, Strings):
+        return np.where(value.is_null, np.uint8(NULL), np.uint8(TRUE))
+    return np.where(value < NULL, np.uint8(TRUE), value)

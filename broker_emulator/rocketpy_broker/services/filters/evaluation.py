@@ -1,0 +1,225 @@
+"""What an expression yields in each record of a block, without a loop over records.
+
+Each part is evaluated for all rows at once. Rows differ in NULL and in errors, which are two more
+truths beside TRUE and FALSE. Where RocketMQ leaves out a right operand that cannot change the
+result, that row's error is left out here, too. Holds no state.
+Source: spec/broker_behaviour.md section 3.3; row C04.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketpy_broker.services.filters.columns import (
+    ERROR,
+    FALSE,
+    NULL,
+    TRUE,
+    Strings,
+    Truths,
+    Value,
+    states,
+    truths,
+)
+from rocketpy_broker.services.filters.expressions import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Equal,
+    Expression,
+    Negation,
+    Not,
+    Number,
+    NumberType,
+    OneOf,
+    Operator,
+    Ordered,
+    Property,
+    Search,
+    Searched,
+    Text,
+    Truth,
+)
+from rocketpy_broker.services.filters.numbers import Scale, scaled, wider
+
+Properties = Mapping[str, Strings]
+Compare = Callable[[Scale, Scale], NDArray[np.bool_]]
+Mask = NDArray[np.bool_]
+_TRUTHS = {False: FALSE, True: TRUE, None: NULL}
+_NOT = np.array([TRUE, FALSE, NULL, ERROR], np.uint8)
+# By the left operand, and by the right one.
+_AND = np.array(
+    [
+        [FALSE, FALSE, FALSE, FALSE],
+        [FALSE, TRUE, NULL, ERROR],
+        [FALSE, NULL, NULL, ERROR],
+        [ERROR, ERROR, ERROR, ERROR],
+    ],
+    np.uint8,
+)
+_OR = np.array(
+    [
+        [FALSE, TRUE, NULL, ERROR],
+        [TRUE, TRUE, TRUE, TRUE],
+        [NULL, TRUE, NULL, ERROR],
+        [ERROR, ERROR, ERROR, ERROR],
+    ],
+    np.uint8,
+)
+_COMPARE: Mapping[Operator, Compare] = {
+    Operator.LESS: operator.lt,
+    Operator.LESS_OR_EQUAL: operator.le,
+    Operator.GREATER: operator.gt,
+    Operator.GREATER_OR_EQUAL: operator.ge,
+}
+_SEARCH: Mapping[Search, Callable[[pa.StringArray, str], pa.BooleanArray]] = {
+    Search.CONTAINS: pc.match_substring,
+    Search.STARTSWITH: pc.starts_with,
+    Search.ENDSWITH: pc.ends_with,
+}
+
+
+def condition(expression: Expression, properties: Properties) -> Truths:
+    """What a condition yields; one row stands for all where all are the same."""
+    match expression:
+        case AllOf(operands):
+            return _folded(_AND, FALSE, operands, properties)
+        case AnyOf(operands):
+            return _folded(_OR, TRUE, operands, properties)
+        case Not(operand):
+            return _NOT[condition(operand, properties)]
+        case Condition(operand):
+            is_null = properties[operand.name].is_null
+            return np.where(is_null, np.uint8(NULL), np.uint8(FALSE))
+        case Equal(left, right):
+            return _equal(value_of(left, properties), value_of(right, properties))
+        case Ordered(order, left, right):
+            return _ordered(_COMPARE[order], value_of(left, properties), value_of(right, properties))
+        case OneOf(operand, texts):
+            strings = properties[operand.name]
+            found = _mask(pc.is_in(strings.array, pa.array(texts, pa.string())))
+            return np.where(strings.is_null, np.uint8(NULL), found)
+        case Searched():
+            return _searched(expression, value_of(expression.operand, properties))
+        case Truth(value):
+            return truths(_TRUTHS[value])
+    raise AssertionError(expression)
+
+
+def value_of(expression: Expression, properties: Properties) -> Value:
+    """What any part of an expression yields."""
+    match expression:
+        case Property(name):
+            return properties[name]
+        case Text(value):
+            return Strings.of_literal(value)
+        case Number():
+            return expression
+        case Negation(operand):
+            value = value_of(operand, properties)
+            if isinstance(value, Number):
+                return value.negated()
+            if isinstance(value, Strings):
+                return truths(NULL)
+            return np.where(value == ERROR, np.uint8(ERROR), np.uint8(NULL))
+    return condition(expression, properties)
+
+
+def _folded(
+    table: Truths, deciding: int, operands: tuple[Expression, ...], properties: Properties
+) -> Truths:
+    """Operands from left to right, until all rows are decided."""
+    result = condition(operands[0], properties)
+    for operand in operands[1:]:
+        if (result == deciding).all():
+            break
+        result = table[result, condition(operand, properties)]
+    return result
+
+
+def _equal(left: Value, right: Value) -> Truths:
+    """Both NULL: TRUE; the left one: NULL; the right one: FALSE."""
+    mine, theirs = states(left), states(right)
+    result = _same(left, right)
+    result = np.where(theirs == NULL, np.uint8(FALSE), result)
+    result = np.where(mine == NULL, np.where(theirs == NULL, TRUE, NULL), result)
+    failed = (mine == ERROR) | (theirs == ERROR)
+    return np.where(failed, ERROR, result).astype(np.uint8)
+
+
+def _same(left: Value, right: Value) -> Truths:
+    """Whether values that are there are the same; or an error, where they cannot be compared."""
+    match left, right:
+        case Strings(), Strings():
+            return _mask(pc.equal(*_of_one_length(left, right))).view(np.uint8)
+        case (Number() | Strings(), Number() | Strings()):
+            return _compared(operator.eq, left, right)
+        case Strings(), np.ndarray():
+            is_true = pc.equal(pc.ascii_lower(left.array), "true")
+            return (_mask(is_true) == (right == TRUE)).astype(np.uint8)
+        case np.ndarray(), Strings():
+            return truths(ERROR)
+        case np.ndarray(), np.ndarray():
+            return (left == right).astype(np.uint8)
+    return truths(FALSE)
+
+
+def _ordered(compare: Compare, left: Value, right: Value) -> Truths:
+    """NULL or an error decides, that of the left one first."""
+    mine, theirs = states(left), states(right)
+    result: Truths = truths(NULL)
+    if not isinstance(left, np.ndarray) and not isinstance(right, np.ndarray):
+        result = _compared(compare, left, right)
+    result = np.where(theirs == TRUE, result, theirs)
+    return np.where(mine == TRUE, result, mine)
+
+
+def _compared(compare: Compare, left: Strings | Number, right: Strings | Number) -> Truths:
+    """As numbers of the one's type, of the wider type, or, of two strings, as doubles."""
+    kind = NumberType.DOUBLE
+    if isinstance(left, Number):
+        kind = wider(left, right) if isinstance(right, Number) else left.type
+    elif isinstance(right, Number):
+        kind = right.type
+    mine, are_mine = _scale(left, kind)
+    theirs, are_theirs = _scale(right, kind)
+    return np.where(are_mine & are_theirs, compare(mine, theirs), np.uint8(ERROR))
+
+
+def _scale(value: Strings | Number, kind: NumberType) -> tuple[Scale, Mask]:
+    if isinstance(value, Number):
+        return scaled(value, kind), np.ones(1, np.bool_)
+    numbers = value.numbers(kind)
+    return numbers.scale, numbers.is_number
+
+
+def _of_one_length(left: Strings, right: Strings) -> tuple[pa.StringArray, pa.StringArray]:
+    """Both arrays; the one with a single row as a scalar."""
+    if len(left.array) == len(right.array):
+        return left.array, right.array
+    if len(left.array) == 1:
+        return right.array, left.array[0]
+    return left.array, right.array[0]
+
+
+def _searched(expression: Searched, value: Value) -> Truths:
+    """FALSE for whatever is no string, and for an empty text to look for; also if negated."""
+    if isinstance(value, np.ndarray):
+        return np.where(value == ERROR, np.uint8(ERROR), np.uint8(FALSE))
+    if isinstance(value, Number) or not expression.text:
+        return truths(FALSE)
+    found = _mask(_SEARCH[expression.search](value.array, expression.text))
+    if expression.is_negated:
+        found = ~found & ~value.is_null
+    return found.view(np.uint8)
+
+
+def _mask(found: pa.BooleanArray) -> Mask:
+    mask: Mask = pc.fill_null(found, False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+    return mask

@@ -1,0 +1,298 @@
+"""Reading SQL92 expressions: text in, expression out, or what is wrong with it and where.
+
+Whatever RocketMQ refuses when it compiles an expression is refused here (section 3.4), and so is
+what it passes over behind one (3.5). Text, nesting and terms are bounded, so that neither reading
+an expression nor evaluating it holds up anybody. Holds no state.
+Source: spec/broker_behaviour.md sections 3.1 to 3.5; row C04.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.visitors import v_args
+
+from rocketpy_broker.services.filters.expressions import (
+    CONDITIONS,
+    INT64_MAX,
+    LITERALS,
+    AllOf,
+    AnyOf,
+    Condition,
+    Equal,
+    Expression,
+    Negation,
+    Not,
+    Number,
+    NumberType,
+    OneOf,
+    Operator,
+    Ordered,
+    Property,
+    Search,
+    Searched,
+    Text,
+    Truth,
+)
+from rocketpy_broker.services.filters.grammar import GRAMMAR
+from rocketpy_broker.services.filters.numbers import compare
+
+CHARACTERS_MAX = 4096
+DEPTH_MAX = 64
+# Literals and properties; what stands in the parentheses of one IN is one term together.
+TERMS_MAX = 128
+# How much of an expression an error shows before and behind its place.
+_SHOWN_CHARACTERS = 24
+_HINTS = {
+    "!": "unequal is written <>",
+    '"': "strings stand in single quotes",
+    "=": "equal is written =, once",
+    "LIKE": "there is no LIKE, but CONTAINS, STARTSWITH and ENDSWITH",
+    "-": "there is no arithmetic; a comment that begins with -- ends with its line",
+    **dict.fromkeys("+*/%", "there is no arithmetic"),
+}
+NULL = Truth(None)
+
+
+class ExpressionError(Exception):
+    """What is wrong with an expression. The text tells the place, counted from 1."""
+
+    def __init__(self, text: str, index: int, reason: str) -> None:
+        begin, end = max(index - _SHOWN_CHARACTERS, 0), index + _SHOWN_CHARACTERS
+        before, behind = text[begin:index], text[index:end]
+        shown = f"{'...' * (begin > 0)}{before}>>>{behind}{'...' * (end < len(text))}"
+        super().__init__(f"{reason}, at character {index + 1}, behind >>> in: {shown}")
+
+
+def parse(text: str) -> Expression:
+    """The expression that `text` says. Raises ExpressionError."""
+    if len(text) > CHARACTERS_MAX:
+        reason = f"it has {len(text)} characters, {CHARACTERS_MAX} are accepted"
+        raise ExpressionError(text, CHARACTERS_MAX, reason)
+    try:
+        part = _parser().parse(text)
+        return _as_condition(part)
+    except UnexpectedInput as error:
+        raise _syntax_error(text, error) from None
+    except _Refused as error:
+        raise ExpressionError(text, error.index, error.reason) from None
+
+
+@cache
+def _parser() -> Lark:
+    """Tables of a few hundred states, made at the first use."""
+    return Lark(GRAMMAR, start="any_of", parser="lalr", lexer="basic", transformer=_Builder())
+
+
+def _syntax_error(text: str, error: UnexpectedInput) -> ExpressionError:
+    if isinstance(error, UnexpectedCharacters):
+        index, found = error.pos_in_stream, text[error.pos_in_stream]
+        if found == "'":
+            return ExpressionError(text, index, "a string is not closed")
+        reason = f"{found!r} begins no token"
+    else:
+        assert isinstance(error, UnexpectedToken)
+        token = error.token
+        if token.type == "$END":
+            reason = "it ends where more is needed" if text.strip() else "it is empty"
+            return ExpressionError(text, len(text), reason)
+        index, found = token.start_pos or 0, str(token)
+        reason = f"{_shortened(found)} cannot stand here"
+    hint = _HINTS.get(found.upper())
+    return ExpressionError(text, index, f"{reason} ({hint})" if hint else reason)
+
+
+def _shortened(found: str) -> str:
+    return repr(found if len(found) <= _SHOWN_CHARACTERS else f"{found[:_SHOWN_CHARACTERS]}...")
+
+
+class _Refused(Exception):
+    """A part that is well formed, and still not accepted."""
+
+    def __init__(self, part: _Part, reason: str) -> None:
+        super().__init__(reason)
+        self.index = part.index
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a part of the text says, where it begins, and how large it is."""
+
+    index: int
+    says: Expression
+    depth: int = 1
+    terms: int = 1
+
+
+def _joined(says: Expression, *parts: _Part) -> _Part:
+    """A part of parts. Raises _Refused where that is too much."""
+    part = _Part(
+        parts[0].index,
+        says,
+        1 + max(part.depth for part in parts),
+        sum(part.terms for part in parts),
+    )
+    if part.depth > DEPTH_MAX:
+        raise _Refused(parts[-1], f"it is nested deeper than {DEPTH_MAX} levels")
+    if part.terms > TERMS_MAX:
+        raise _Refused(parts[-1], f"it has more than {TERMS_MAX} terms")
+    return part
+
+
+def _chained(kind: type[AllOf | AnyOf], left: _Part, right: _Part) -> _Part:
+    """One operand more, on the level of those before it: a chain does not nest."""
+    says = left.says
+    operands = says.operands if isinstance(says, kind) else (_as_condition(left),)
+    part = _joined(kind((*operands, _as_condition(right))), left, right)
+    return replace(part, depth=part.depth - 1) if isinstance(says, kind) else part
+
+
+def _as_condition(part: _Part) -> Expression:
+    """As an operand of AND, OR and NOT, and as a whole. Raises _Refused."""
+    if isinstance(part.says, Property):
+        return Condition(part.says)
+    if not isinstance(part.says, CONDITIONS):
+        raise _Refused(part, "a condition is needed, such as a = 1, and this is a value")
+    return part.says
+
+
+def _require_ordered(*parts: _Part) -> None:
+    """What has an order are properties, numbers and negations. Raises _Refused."""
+    for part in parts:
+        if isinstance(part.says, (Text, *CONDITIONS)):
+            raise _Refused(part, "<, <=, >, >= and BETWEEN compare numbers and properties only")
+
+
+def _require_equatable(left: _Part, right: _Part) -> None:
+    for part in (left, right):
+        if part.says == NULL:
+            raise _Refused(part, "nothing is compared with NULL; write IS NULL or IS NOT NULL")
+    if isinstance(left.says, Truth) and isinstance(right.says, (Text, Number)):
+        raise _Refused(right, "a boolean literal is never equal to this")
+
+
+@v_args(inline=True)
+class _Builder(Transformer[Token, _Part]):
+    """Makes a part of each rule of the grammar, as it is read. Methods raise _Refused."""
+
+    def property(self, token: Token) -> _Part:
+        return _Part(_index(token), Property(str(token)))
+
+    def text(self, token: Token) -> _Part:
+        return _Part(_index(token), Text(_string(token)))
+
+    def integer(self, token: Token) -> _Part:
+        value = int(token.rstrip("lL"))
+        part = _Part(_index(token), Number.of_integer(value))
+        if value > INT64_MAX:
+            raise _Refused(part, f"an integer is at most {INT64_MAX}")
+        return part
+
+    def double(self, token: Token) -> _Part:
+        value = float(token)
+        part = _Part(_index(token), Number(value, NumberType.DOUBLE))
+        if value == 0 or math.isinf(value):
+            raise _Refused(part, "it is 0.0, or too small or too large for a double")
+        return part
+
+    def true(self, token: Token) -> _Part:
+        return _Part(_index(token), Truth(value=True))
+
+    def false(self, token: Token) -> _Part:
+        return _Part(_index(token), Truth(value=False))
+
+    def null(self, token: Token) -> _Part:
+        return _Part(_index(token), NULL)
+
+    def parentheses(self, inner: _Part) -> _Part:
+        return _joined(inner.says, inner)
+
+    def negation(self, operand: _Part) -> _Part:
+        return _joined(Negation(operand.says), operand)
+
+    def negated(self, operand: _Part) -> _Part:
+        return _joined(Not(_as_condition(operand)), operand)
+
+    def any_of(self, left: _Part, right: _Part) -> _Part:
+        return _chained(AnyOf, left, right)
+
+    def all_of(self, left: _Part, right: _Part) -> _Part:
+        return _chained(AllOf, left, right)
+
+    def equal(self, left: _Part, right: _Part) -> _Part:
+        _require_equatable(left, right)
+        return _joined(Equal(left.says, right.says), left, right)
+
+    def not_equal(self, left: _Part, right: _Part) -> _Part:
+        _require_equatable(left, right)
+        return _joined(Not(Equal(left.says, right.says)), left, right)
+
+    def is_null(self, operand: _Part, _null: Token) -> _Part:
+        return _joined(Equal(operand.says, NULL), operand)
+
+    def is_not_null(self, operand: _Part, _null: Token) -> _Part:
+        return _joined(Not(Equal(operand.says, NULL)), operand)
+
+    def ordered(self, left: _Part, operator: Token, right: _Part) -> _Part:
+        _require_ordered(left, right)
+        return _joined(Ordered(Operator(str(operator)), left.says, right.says), left, right)
+
+    def between(self, value: _Part, low: _Part, high: _Part) -> _Part:
+        _require_ordered(value, low, high)
+        if isinstance(low.says, Number) and isinstance(high.says, Number):  # noqa: SIM102
+            if compare(low.says, high.says) > 0:
+                raise _Refused(low, "BETWEEN begins with the lower bound")
+        return _joined(
+            AllOf(
+                (
+                    Ordered(Operator.GREATER_OR_EQUAL, value.says, low.says),
+                    Ordered(Operator.LESS_OR_EQUAL, value.says, high.says),
+                )
+            ),
+            *(value, low, value, high),
+        )
+
+    def not_between(self, value: _Part, low: _Part, high: _Part) -> _Part:
+        _require_ordered(value, low, high)
+        return _joined(
+            AnyOf(
+                (
+                    Ordered(Operator.LESS, value.says, low.says),
+                    Ordered(Operator.GREATER, value.says, high.says),
+                )
+            ),
+            *(value, low, value, high),
+        )
+
+    def one_of(self, operand: _Part, *texts: Token) -> _Part:
+        if not isinstance(operand.says, Property):
+            raise _Refused(operand, "only a property can be IN a list")
+        return _joined(OneOf(operand.says, tuple(_string(text) for text in texts)), operand)
+
+    def not_one_of(self, operand: _Part, *texts: Token) -> _Part:
+        inner = self.one_of(operand, *texts)
+        return _joined(Not(inner.says), inner)
+
+    def search(self, token: Token) -> Search:
+        return Search[token.upper()]
+
+    def searched(self, operand: _Part, search: Search, text: Token) -> _Part:
+        says = Searched(search, operand.says, _string(text), is_negated=False)
+        return _joined(says, operand)
+
+    def not_searched(self, operand: _Part, search: Search, text: Token) -> _Part:
+        says = Searched(search, operand.says, _string(text), is_negated=True)
+        return _joined(says, operand)
+
+
+def _index(token: Token) -> int:
+    return token.start_pos or 0
+
+
+def _string(token: Token) -> str:
+    """What stands between the quotes, of which two inside are one."""
+    return token[1:-1].replace("''", "'")

@@ -1,0 +1,26 @@
+"""Expressions of tags, such as `TagA || TagB`. Pure functions, no state.
+
+Source: spec/broker_behaviour.md section 2.3; row C03.
+"""
+
+from __future__ import annotations
+
+from rocketpy_broker.errors import SubscriptionParseError
+from rocketpy_proto.record import java_hash
+
+ALL_TAGS = "*"
+SEPARATOR = "||"
+CHARACTERS_MAX = 32_767
+
+
+def codes_of(expression: str) -> list[int]:
+    """The tags codes of an expression; none for all messages. Raises SubscriptionParseError."""
+    if expression in {"", ALL_TAGS}:
+        return []
+    if len(expression) > CHARACTERS_MAX:
+        reason = f"it has {len(expression)} characters, {CHARACTERS_MAX} are accepted"
+        raise SubscriptionParseError(f"TAG: {reason}")
+    tags = [tag for part in expression.split(SEPARATOR) if (tag := part.strip())]
+    if not tags:
+        raise SubscriptionParseError(f"TAG: {expression[:64]!r} names no tag")
+    return sorted({java_hash(tag) for tag in tags})
