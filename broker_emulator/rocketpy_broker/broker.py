@@ -22,6 +22,7 @@ from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices
 from rocketpy_broker.services.batches import room as batches
 from rocketpy_broker.services.config_files.saving import save_all
 from rocketpy_broker.services.delay import room as delay
+from rocketpy_broker.services.filters import room as filters
 from rocketpy_broker.services.flushing import room as flushing
 from rocketpy_broker.services.groups import room as groups
 from rocketpy_broker.services.groups.notices import CheckTransaction
@@ -82,7 +83,8 @@ class Rooms:
         self.holding = holding.build(ground, self.topics)
         self.delay = delay.build(ground, self.topics, self.flushing, self.holding)
         self.appends = sending.build(ground, self.topics, self.flushing, self.delay.scheduling)
-        self.pulling = pulling.build(ground, self.topics, self.holding.calls)
+        self.filters = filters.build()
+        self.pulling = pulling.build(ground, self.topics, self.filters, self.holding.calls)
         self.offsets = offsets.build(ground, self.topics, self.groups, self.holding.calls)
         self.transactions = transactions.build(
             ground, self.topics, self.flushing, self.delay, self.offsets, self._ask_producer
@@ -108,6 +110,7 @@ class Rooms:
             self.appends,
             self.batches.staging,
             self.batches.commits,
+            self.filters,
             self.pulling.pulls,
             self.offsets.offsets,
             self.offsets.queries,

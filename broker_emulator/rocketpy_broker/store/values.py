@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from rocketpy_proto.record import RecordBlock
 
 _ANY_COUNT = 1 << 31
 
@@ -60,7 +63,8 @@ class ReadLimits:
     """What one read may give, by records and by bytes: of recent data, and of cold data.
 
     The defaults are RocketMQ's (spec 6.6; row S12). The first record is given whatever its size.
-    With `tags_codes` only records with one of them are given.
+    With `tags_codes` only records with one of them are given. With `matches` only those of which it
+    says so; the limits then bound what is looked at.
     """
 
     count_max: int = 32
@@ -68,6 +72,7 @@ class ReadLimits:
     cold_count_max: int = 8
     cold_bytes_max: int = 64 << 10
     tags_codes: NDArray[np.int64] | None = None
+    matches: Callable[[RecordBlock], NDArray[np.bool_]] | None = None
 
     @classmethod
     def of_bytes(cls, bytes_max: int, tags_codes: NDArray[np.int64] | None = None) -> ReadLimits:

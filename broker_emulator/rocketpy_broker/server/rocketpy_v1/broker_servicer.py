@@ -17,6 +17,7 @@ from rocketpy_broker.server.rocketpy_v1.handlers import unary
 from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
+from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
 from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService, QueueTime
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
@@ -40,6 +41,7 @@ class BrokerServices:
     appends: AppendService
     staging: StagingService
     batches: BatchService
+    filters: FilterService
     pulls: PullService
     offsets: OffsetService
     offset_queries: OffsetQueryService
@@ -117,7 +119,7 @@ class BrokerServicer:
                 request.offset_end,
                 request.response_bytes_max,
                 request.wait_ms_max,
-                request.tags_codes,
+                FilterText(request.expression_type, request.expression, request.tags_codes),
             )
         except BrokerError as error:
             yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
@@ -127,6 +129,16 @@ class BrokerServicer:
             code = response_code(result, offset, command.offset_end)
             yield _pull_response(result, code, self._to.pulls.suggested_broker_id(result))
             offset = result.next_offset
+
+    async def check_filter(
+        self, request: broker_pb2.CheckFilterRequest, _context: status.Context
+    ) -> broker_pb2.CheckFilterResponse:
+        """Nothing is read."""
+        try:
+            self._to.filters.filter_of(FilterText(request.expression_type, request.expression))
+        except BrokerError as error:
+            return broker_pb2.CheckFilterResponse(status=status.failure(error))
+        return broker_pb2.CheckFilterResponse(status=status.success())
 
     async def query_offsets(
         self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
@@ -215,6 +227,7 @@ class BrokerServicer:
                 request_deserializer=broker_pb2.PullRequest.FromString,
                 response_serializer=serialize,
             ),
+            "CheckFilter": unary(self.check_filter, broker_pb2.CheckFilterRequest),
             **self._batches.handlers(),
             "QueryOffsets": unary(self.query_offsets, broker_pb2.QueryOffsetsRequest),
             "SearchOffsets": unary(self.search_offsets, broker_pb2.SearchOffsetsRequest),

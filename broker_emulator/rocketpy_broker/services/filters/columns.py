@@ -56,10 +56,20 @@ def truths(value: int) -> Truths:
     return np.array([value], np.uint8)
 
 
+def select(where: NDArray[np.bool_], then: Truths | int, otherwise: Truths | int) -> Truths:
+    """The one truth where something is so, the other one elsewhere."""
+    chosen: Truths = np.where(where, _typed(then), _typed(otherwise))
+    return chosen
+
+
+def _typed(value: Truths | int) -> Truths | np.uint8:
+    return np.uint8(value) if isinstance(value, int) else value
+
+
 def states(value: Value) -> Truths:
     """NULL or ERROR where a value is that, and TRUE where there is one."""
     if isinstance(value, Number):
         return truths(TRUE)
     if isinstance(value, Strings):
-        return np.where(value.is_null, np.uint8(NULL), np.uint8(TRUE))
-    return np.where(value < NULL, np.uint8(TRUE), value)
+        return select(value.is_null, NULL, TRUE)
+    return select(value < NULL, TRUE, value)

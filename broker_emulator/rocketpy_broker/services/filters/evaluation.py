@@ -24,6 +24,7 @@ from rocketpy_broker.services.filters.columns import (
     Strings,
     Truths,
     Value,
+    select,
     states,
     truths,
 )
@@ -87,29 +88,31 @@ _SEARCH: Mapping[Search, Callable[[pa.StringArray, str], pa.BooleanArray]] = {
 
 def condition(expression: Expression, properties: Properties) -> Truths:
     """What a condition yields; one row stands for all where all are the same."""
+    result: Truths
     match expression:
         case AllOf(operands):
-            return _folded(_AND, FALSE, operands, properties)
+            result = _folded(_AND, FALSE, operands, properties)
         case AnyOf(operands):
-            return _folded(_OR, TRUE, operands, properties)
+            result = _folded(_OR, TRUE, operands, properties)
         case Not(operand):
-            return _NOT[condition(operand, properties)]
+            result = _NOT[condition(operand, properties)]
         case Condition(operand):
-            is_null = properties[operand.name].is_null
-            return np.where(is_null, np.uint8(NULL), np.uint8(FALSE))
+            result = select(properties[operand.name].is_null, NULL, FALSE)
         case Equal(left, right):
-            return _equal(value_of(left, properties), value_of(right, properties))
+            result = _equal(value_of(left, properties), value_of(right, properties))
         case Ordered(order, left, right):
-            return _ordered(_COMPARE[order], value_of(left, properties), value_of(right, properties))
+            mine, theirs = value_of(left, properties), value_of(right, properties)
+            result = _ordered(_COMPARE[order], mine, theirs)
         case OneOf(operand, texts):
             strings = properties[operand.name]
             found = _mask(pc.is_in(strings.array, pa.array(texts, pa.string())))
-            return np.where(strings.is_null, np.uint8(NULL), found)
+            result = select(strings.is_null, NULL, found.view(np.uint8))
         case Searched():
-            return _searched(expression, value_of(expression.operand, properties))
-        case Truth(value):
-            return truths(_TRUTHS[value])
-    raise AssertionError(expression)
+            result = _searched(expression, value_of(expression.operand, properties))
+        case _:
+            assert isinstance(expression, Truth)
+            result = truths(_TRUTHS[expression.value])
+    return result
 
 
 def value_of(expression: Expression, properties: Properties) -> Value:
@@ -117,18 +120,21 @@ def value_of(expression: Expression, properties: Properties) -> Value:
     match expression:
         case Property(name):
             return properties[name]
-        case Text(value):
-            return Strings.of_literal(value)
+        case Text(text):
+            return Strings.of_literal(text)
         case Number():
             return expression
         case Negation(operand):
-            value = value_of(operand, properties)
-            if isinstance(value, Number):
-                return value.negated()
-            if isinstance(value, Strings):
-                return truths(NULL)
-            return np.where(value == ERROR, np.uint8(ERROR), np.uint8(NULL))
+            return _negated(value_of(operand, properties))
     return condition(expression, properties)
+
+
+def _negated(value: Value) -> Value:
+    if isinstance(value, Number):
+        return value.negated()
+    if isinstance(value, Strings):
+        return truths(NULL)
+    return select(value == ERROR, ERROR, NULL)
 
 
 def _folded(
@@ -146,38 +152,38 @@ def _folded(
 def _equal(left: Value, right: Value) -> Truths:
     """Both NULL: TRUE; the left one: NULL; the right one: FALSE."""
     mine, theirs = states(left), states(right)
-    result = _same(left, right)
-    result = np.where(theirs == NULL, np.uint8(FALSE), result)
-    result = np.where(mine == NULL, np.where(theirs == NULL, TRUE, NULL), result)
-    failed = (mine == ERROR) | (theirs == ERROR)
-    return np.where(failed, ERROR, result).astype(np.uint8)
+    result = select(theirs == NULL, FALSE, _same(left, right))
+    result = select(mine == NULL, select(theirs == NULL, TRUE, NULL), result)
+    return select((mine == ERROR) | (theirs == ERROR), ERROR, result)
 
 
 def _same(left: Value, right: Value) -> Truths:
     """Whether values that are there are the same; or an error, where they cannot be compared."""
+    result: Truths
     match left, right:
         case Strings(), Strings():
-            return _mask(pc.equal(*_of_one_length(left, right))).view(np.uint8)
+            result = _mask(pc.equal(*_of_one_length(left, right))).view(np.uint8)
         case (Number() | Strings(), Number() | Strings()):
-            return _compared(operator.eq, left, right)
+            result = _compared(operator.eq, left, right)
         case Strings(), np.ndarray():
-            is_true = pc.equal(pc.ascii_lower(left.array), "true")
-            return (_mask(is_true) == (right == TRUE)).astype(np.uint8)
+            is_true = _mask(pc.equal(pc.ascii_lower(left.array), "true"))
+            result = (is_true == (right == TRUE)).view(np.uint8)
         case np.ndarray(), Strings():
-            return truths(ERROR)
+            result = truths(ERROR)
         case np.ndarray(), np.ndarray():
-            return (left == right).astype(np.uint8)
-    return truths(FALSE)
+            result = (left == right).view(np.uint8)
+        case _:
+            result = truths(FALSE)
+    return result
 
 
 def _ordered(compare: Compare, left: Value, right: Value) -> Truths:
     """NULL or an error decides, that of the left one first."""
     mine, theirs = states(left), states(right)
-    result: Truths = truths(NULL)
+    result = truths(NULL)
     if not isinstance(left, np.ndarray) and not isinstance(right, np.ndarray):
         result = _compared(compare, left, right)
-    result = np.where(theirs == TRUE, result, theirs)
-    return np.where(mine == TRUE, result, mine)
+    return select(mine == TRUE, select(theirs == TRUE, result, theirs), mine)
 
 
 def _compared(compare: Compare, left: Strings | Number, right: Strings | Number) -> Truths:
@@ -189,7 +195,7 @@ def _compared(compare: Compare, left: Strings | Number, right: Strings | Number)
         kind = right.type
     mine, are_mine = _scale(left, kind)
     theirs, are_theirs = _scale(right, kind)
-    return np.where(are_mine & are_theirs, compare(mine, theirs), np.uint8(ERROR))
+    return select(are_mine & are_theirs, compare(mine, theirs).view(np.uint8), ERROR)
 
 
 def _scale(value: Strings | Number, kind: NumberType) -> tuple[Scale, Mask]:
@@ -211,7 +217,7 @@ def _of_one_length(left: Strings, right: Strings) -> tuple[pa.StringArray, pa.St
 def _searched(expression: Searched, value: Value) -> Truths:
     """FALSE for whatever is no string, and for an empty text to look for; also if negated."""
     if isinstance(value, np.ndarray):
-        return np.where(value == ERROR, np.uint8(ERROR), np.uint8(FALSE))
+        return select(value == ERROR, ERROR, FALSE)
     if isinstance(value, Number) or not expression.text:
         return truths(FALSE)
     found = _mask(_SEARCH[expression.search](value.array, expression.text))
@@ -221,5 +227,5 @@ def _searched(expression: Searched, value: Value) -> Truths:
 
 
 def _mask(found: pa.BooleanArray) -> Mask:
-    mask: Mask = pc.fill_null(found, False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+    mask: Mask = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
     return mask

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import cast
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 from lark.visitors import v_args
@@ -18,7 +19,6 @@ from lark.visitors import v_args
 from rocketpy_broker.services.filters.expressions import (
     CONDITIONS,
     INT64_MAX,
-    LITERALS,
     AllOf,
     AnyOf,
     Condition,
@@ -73,11 +73,10 @@ def parse(text: str) -> Expression:
         reason = f"it has {len(text)} characters, {CHARACTERS_MAX} are accepted"
         raise ExpressionError(text, CHARACTERS_MAX, reason)
     try:
-        part = _parser().parse(text)
-        return _as_condition(part)
+        return _as_condition(cast("_Part", _parser().parse(text)))
     except UnexpectedInput as error:
         raise _syntax_error(text, error) from None
-    except _Refused as error:
+    except _RefusedError as error:
         raise ExpressionError(text, error.index, error.reason) from None
 
 
@@ -89,7 +88,8 @@ def _parser() -> Lark:
 
 def _syntax_error(text: str, error: UnexpectedInput) -> ExpressionError:
     if isinstance(error, UnexpectedCharacters):
-        index, found = error.pos_in_stream, text[error.pos_in_stream]
+        index = cast("int", error.pos_in_stream)
+        found = text[index]
         if found == "'":
             return ExpressionError(text, index, "a string is not closed")
         reason = f"{found!r} begins no token"
@@ -99,7 +99,7 @@ def _syntax_error(text: str, error: UnexpectedInput) -> ExpressionError:
         if token.type == "$END":
             reason = "it ends where more is needed" if text.strip() else "it is empty"
             return ExpressionError(text, len(text), reason)
-        index, found = token.start_pos or 0, str(token)
+        index, found = _index(token), str(token)
         reason = f"{_shortened(found)} cannot stand here"
     hint = _HINTS.get(found.upper())
     return ExpressionError(text, index, f"{reason} ({hint})" if hint else reason)
@@ -109,7 +109,7 @@ def _shortened(found: str) -> str:
     return repr(found if len(found) <= _SHOWN_CHARACTERS else f"{found[:_SHOWN_CHARACTERS]}...")
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """A part that is well formed, and still not accepted."""
 
     def __init__(self, part: _Part, reason: str) -> None:
@@ -129,7 +129,7 @@ class _Part:
 
 
 def _joined(says: Expression, *parts: _Part) -> _Part:
-    """A part of parts. Raises _Refused where that is too much."""
+    """A part of parts. Raises _RefusedError where that is too much."""
     part = _Part(
         parts[0].index,
         says,
@@ -137,9 +137,9 @@ def _joined(says: Expression, *parts: _Part) -> _Part:
         sum(part.terms for part in parts),
     )
     if part.depth > DEPTH_MAX:
-        raise _Refused(parts[-1], f"it is nested deeper than {DEPTH_MAX} levels")
+        raise _RefusedError(parts[-1], f"it is nested deeper than {DEPTH_MAX} levels")
     if part.terms > TERMS_MAX:
-        raise _Refused(parts[-1], f"it has more than {TERMS_MAX} terms")
+        raise _RefusedError(parts[-1], f"it has more than {TERMS_MAX} terms")
     return part
 
 
@@ -152,32 +152,34 @@ def _chained(kind: type[AllOf | AnyOf], left: _Part, right: _Part) -> _Part:
 
 
 def _as_condition(part: _Part) -> Expression:
-    """As an operand of AND, OR and NOT, and as a whole. Raises _Refused."""
+    """As an operand of AND, OR and NOT, and as a whole. Raises _RefusedError."""
     if isinstance(part.says, Property):
         return Condition(part.says)
     if not isinstance(part.says, CONDITIONS):
-        raise _Refused(part, "a condition is needed, such as a = 1, and this is a value")
+        raise _RefusedError(part, "a condition is needed, such as a = 1, and this is a value")
     return part.says
 
 
 def _require_ordered(*parts: _Part) -> None:
-    """What has an order are properties, numbers and negations. Raises _Refused."""
+    """What has an order are properties, numbers and negations. Raises _RefusedError."""
     for part in parts:
         if isinstance(part.says, (Text, *CONDITIONS)):
-            raise _Refused(part, "<, <=, >, >= and BETWEEN compare numbers and properties only")
+            raise _RefusedError(
+                part, "<, <=, >, >= and BETWEEN compare numbers and properties only"
+            )
 
 
 def _require_equatable(left: _Part, right: _Part) -> None:
     for part in (left, right):
         if part.says == NULL:
-            raise _Refused(part, "nothing is compared with NULL; write IS NULL or IS NOT NULL")
+            raise _RefusedError(part, "nothing is compared with NULL; write IS NULL or IS NOT NULL")
     if isinstance(left.says, Truth) and isinstance(right.says, (Text, Number)):
-        raise _Refused(right, "a boolean literal is never equal to this")
+        raise _RefusedError(right, "a boolean literal is never equal to this")
 
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, _Part]):
-    """Makes a part of each rule of the grammar, as it is read. Methods raise _Refused."""
+    """Makes a part of each rule of the grammar, as it is read. Methods raise _RefusedError."""
 
     def property(self, token: Token) -> _Part:
         return _Part(_index(token), Property(str(token)))
@@ -189,14 +191,14 @@ class _Builder(Transformer[Token, _Part]):
         value = int(token.rstrip("lL"))
         part = _Part(_index(token), Number.of_integer(value))
         if value > INT64_MAX:
-            raise _Refused(part, f"an integer is at most {INT64_MAX}")
+            raise _RefusedError(part, f"an integer is at most {INT64_MAX}")
         return part
 
     def double(self, token: Token) -> _Part:
         value = float(token)
         part = _Part(_index(token), Number(value, NumberType.DOUBLE))
         if value == 0 or math.isinf(value):
-            raise _Refused(part, "it is 0.0, or too small or too large for a double")
+            raise _RefusedError(part, "it is 0.0, or too small or too large for a double")
         return part
 
     def true(self, token: Token) -> _Part:
@@ -245,7 +247,7 @@ class _Builder(Transformer[Token, _Part]):
         _require_ordered(value, low, high)
         if isinstance(low.says, Number) and isinstance(high.says, Number):  # noqa: SIM102
             if compare(low.says, high.says) > 0:
-                raise _Refused(low, "BETWEEN begins with the lower bound")
+                raise _RefusedError(low, "BETWEEN begins with the lower bound")
         return _joined(
             AllOf(
                 (
@@ -270,7 +272,7 @@ class _Builder(Transformer[Token, _Part]):
 
     def one_of(self, operand: _Part, *texts: Token) -> _Part:
         if not isinstance(operand.says, Property):
-            raise _Refused(operand, "only a property can be IN a list")
+            raise _RefusedError(operand, "only a property can be IN a list")
         return _joined(OneOf(operand.says, tuple(_string(text) for text in texts)), operand)
 
     def not_one_of(self, operand: _Part, *texts: Token) -> _Part:
@@ -290,7 +292,8 @@ class _Builder(Transformer[Token, _Part]):
 
 
 def _index(token: Token) -> int:
-    return token.start_pos or 0
+    index: int = token.start_pos or 0
+    return index
 
 
 def _string(token: Token) -> str:

@@ -24,17 +24,23 @@ from rocketpy_proto.record import RecordBlock, property_columns
 
 TAG, SQL92 = "TAG", "SQL92"
 KEPT_MAX = 100
-# An operation takes a fraction of a microsecond a record, and some ten of them for any number.
-OPERATIONS_MAX = 30_000
+# An operation takes up to a microsecond a record, a nanosecond a byte of a property, and some ten
+# microseconds for any number of them.
+RECORD_OPERATIONS_MAX = 10_000
+BYTE_OPERATIONS_MAX = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Sql92Filter:
-    """A compiled expression. `records_max` of them take a few milliseconds, whatever it is."""
+    """A compiled expression.
+
+    It takes a few milliseconds for up to `records_max` records with up to `bytes_max` bytes.
+    """
 
     expression: Expression
     properties: tuple[str, ...]
     records_max: int
+    bytes_max: int
 
     def matches(self, block: RecordBlock) -> NDArray[np.bool_]:
         """Which records the expression is TRUE for; an error is none."""
@@ -43,6 +49,15 @@ class Sql92Filter:
         found = condition(self.expression, strings) == TRUE
         matching: NDArray[np.bool_] = np.broadcast_to(found, len(block))
         return matching
+
+
+@dataclass(frozen=True, slots=True)
+class FilterText:
+    """The filter of a request as it came: an expression and its type, or tags codes."""
+
+    expression_type: str = ""
+    expression: str = ""
+    tags_codes: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +75,17 @@ class FilterService:
         # The filter of an expression, or what is wrong with it.
         self._kept: OrderedDict[str, Sql92Filter | str] = OrderedDict()
 
-    def filter_of(
-        self, expression_type: str, expression: str, tags_codes: Sequence[int] = ()
-    ) -> MessageFilter:
+    def filter_of(self, text: FilterText) -> MessageFilter:
         """The filter that a request names. Raises SubscriptionParseError."""
-        if tags_codes and (expression or expression_type not in {"", TAG}):
+        kind = text.expression_type or TAG
+        if text.tags_codes and (text.expression or kind != TAG):
             raise SubscriptionParseError("tags codes and an expression are two filters; send one")
-        if expression_type == SQL92:
-            return MessageFilter(sql92=self._sql92(expression))
-        if expression_type not in {"", TAG}:
-            reason = f"the type of the expression is {expression_type[:64]!r}"
+        if kind == SQL92:
+            return MessageFilter(sql92=self._sql92(text.expression))
+        if kind != TAG:
+            reason = f"the type of the expression is {kind[:64]!r}"
             raise SubscriptionParseError(f"{reason}, accepted are {TAG} and {SQL92}")
-        codes = tags_codes or codes_of(expression)
+        codes = text.tags_codes or codes_of(text.expression)
         return MessageFilter(np.array(codes, np.int64) if codes else None)
 
     def _sql92(self, text: str) -> Sql92Filter:
@@ -99,4 +113,9 @@ def _compiled(text: str) -> Sql92Filter | str:
         return str(error)
     parts = list(parts_of(expression))
     names = {part.name: None for part in parts if isinstance(part, Property)}
-    return Sql92Filter(expression, tuple(names), max(OPERATIONS_MAX // len(parts), 1))
+    return Sql92Filter(
+        expression,
+        tuple(names),
+        RECORD_OPERATIONS_MAX // len(parts),
+        BYTE_OPERATIONS_MAX // len(parts),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.filters.service import FilterService
 from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import RangeLimitService
@@ -21,11 +22,13 @@ class Pulling:
     key_lookup: KeyLookupService
 
 
-def build(ground: Ground, topics: TopicConfigManager, held: HeldCalls) -> Pulling:
+def build(
+    ground: Ground, topics: TopicConfigManager, filters: FilterService, held: HeldCalls
+) -> Pulling:
     """Pulls of one broker."""
     config, store = ground.config, ground.store
     pulls = PullService(
-        store, topics, held, config.limits, slave_read_enable=config.slave_read_enable
+        store, topics, filters, held, config.limits, slave_read_enable=config.slave_read_enable
     )
     return Pulling(
         pulls,

@@ -1,32 +1,34 @@
 """Pull: read a queue from an offset on, and hold the call while there is nothing.
 
-A pull with tags codes (row C03) gives rising queue offsets with gaps, and each `next_offset` lies
-behind everything that was looked at. The queue is looked at in steps of bounded length:
+A pull with a filter, by tags codes (row C03) or by an expression (row C04), gives rising queue
+offsets with gaps, and each `next_offset` lies behind everything that was looked at. The queue is
+looked at in steps of bounded length:
 
 - A step that found nothing is told with NO_MATCHED_MESSAGE, PULL_RETRY_IMMEDIATELY and without
   records; the call goes on by itself. At the end of the queue it is the last response.
 - A call with `offset_end` has looked at all of its range when a response has code SUCCESS and a
   `next_offset` of `offset_end`: with records, or without any (then NO_MATCHED_MESSAGE as well).
-- A held call passes silently over messages with other tags. At its deadline the answer is
+- A held call passes silently over messages that do not match. At its deadline the answer is
   PULL_NOT_FOUND, and `next_offset` lies behind them.
 
-Lost records are told as without a filter, at the queue offset of the first one that matches.
+Lost records are told as without a filter: by tags at the queue offset of the first one that
+matches, by an expression at the first one, for what they had in them is lost as well.
 
 Holds no state; held calls wait in `holding`.
-Rows C01 (as far as topics go), C03 (by hash), C05, C08, C12, S11, S12.
+Rows C01 (as far as topics go), C03 (by hash), C04, C05, C08, C12, S11, S12.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-
-import numpy as np
 
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.filters.service import FilterService, FilterText, Sql92Filter
 from rocketpy_broker.services.holding.calls import HeldCalls
+from rocketpy_broker.services.pulling.matching import MatchingReader
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
@@ -67,13 +69,14 @@ def response_code(result: GetMessageResult, offset: int, offset_end: int) -> Res
 
 @dataclass(frozen=True, slots=True)
 class PullCommand:
-    """A checked pull request. `limits` bound one response."""
+    """A checked pull request. `limits` bound one response; `sql92` is applied within them."""
 
     queue: QueueKey
     offset: int
     offset_end: int
     limits: ReadLimits
     wait_ms: int
+    sql92: Sql92Filter | None = None
 
 
 class PullService:
@@ -83,13 +86,16 @@ class PullService:
         self,
         store: MessageStore,
         topics: TopicConfigManager,
+        filters: FilterService,
         held: HeldCalls,
         limits: Limits,
         *,
         slave_read_enable: bool = False,
     ) -> None:
         self._store = store
+        self._matching = MatchingReader(store)
         self._topics = topics
+        self._filters = filters
         self._limits = limits
         self._slave_read_enable = slave_read_enable
         self.held = held
@@ -101,14 +107,15 @@ class PullService:
         offset_end: int,
         response_bytes_max: int,
         wait_ms_max: int,
-        tags_codes: Sequence[int],
+        filter_text: FilterText,
     ) -> PullCommand:
-        """Check a request; 0 stands for no end and for the default size, no tags code for all.
+        """Check a request; 0 stands for no end and for the default size.
 
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError,
-        ParameterIllegalError.
+        SubscriptionParseError, ParameterIllegalError.
         """
         self._topics.check_readable(queue.topic, queue.queue_id)
+        wanted = self._filters.filter_of(filter_text)
         limits = self._limits
         if offset < 0:
             raise ParameterIllegalError("offset", offset, "0 or more")
@@ -120,11 +127,8 @@ class PullService:
             accepted = f"0 to {limits.pull_wait_ms_max}"
             raise ParameterIllegalError("wait_ms_max", wait_ms_max, accepted)
         wish = response_bytes_max or limits.pull_response_bytes
-        wanted = ReadLimits.of_bytes(
-            min(wish, limits.pull_response_bytes_max),
-            np.array(tags_codes, np.int64) if tags_codes else None,
-        )
-        return PullCommand(queue, offset, offset_end or NO_END, wanted, wait_ms_max)
+        bounds = ReadLimits.of_bytes(min(wish, limits.pull_response_bytes_max), wanted.tags_codes)
+        return PullCommand(queue, offset, offset_end or NO_END, bounds, wait_ms_max, wanted.sql92)
 
     async def pull(self, command: PullCommand) -> AsyncIterator[GetMessageResult]:
         """Everything that is there, in pieces; at least one result."""
@@ -134,20 +138,25 @@ class PullService:
             offset = result.next_offset
             if offset >= min(command.offset_end, self._store.range_of(command.queue).max_offset):
                 return
-            result = self._get(command, offset)
+            result = await self._get(command, offset)
             yield result
 
     async def _first(self, command: PullCommand) -> GetMessageResult:
         """The first result; waits where nothing wanted is there up to the very end of the queue."""
         deadline_ms = self.held.deadline_ms(command.wait_ms)
-        result = self._get(command, command.offset)
+        result = await self._get(command, command.offset)
         while self._is_waitable(command, result) and await self.held.wait(
             [command.queue], deadline_ms
         ):
-            result = self._get(command, result.next_offset)
+            result = await self._get(command, result.next_offset)
         return result
 
-    def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
+    async def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
+        """Gives way to nobody behind its last look at the queue, so a wake-up is never missed."""
+        if command.sql92 is not None:
+            return await self._matching.get_message(
+                command.queue, offset, command.offset_end, command.limits.bytes_max, command.sql92
+            )
         return self._store.get_message(command.queue, offset, command.offset_end, command.limits)
 
     @staticmethod

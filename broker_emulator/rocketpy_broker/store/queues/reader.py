@@ -87,11 +87,18 @@ class Reader:
         units = self._whole(segment, units, is_cold=is_cold)
         if len(units) == 0:
             return _gone(bounds, candidates)
+        next_offset = candidates.offset_behind(len(units))
+        if limits.matches is not None:
+            found = _matching(segment, units, limits.matches)
+            next_offset = candidates.offset_behind(len(found))
+            units = units[: len(found)][found]
+            if len(units) == 0:
+                return _unmatched(bounds, next_offset)
         starts = units["physical_offset"].astype(np.int64) - segment.base
         sizes = units["size"].astype(np.int32)
         return GetMessageResult(
             GetMessageStatus.FOUND,
-            candidates.offset_behind(len(units)),
+            next_offset,
             bounds.min_offset,
             bounds.max_offset,
             gather(segment, starts, sizes),
@@ -137,6 +144,24 @@ def first_damaged(
     places = [] if first is None else [first]
     places += [] if bad is None else [int(unknown[bad])]
     return min(places, default=None)
+
+
+def _matching(
+    segment: Segment, units: Units, matches: Callable[[RecordBlock], NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Which of the first units match, up to one whose record makes no sense.
+
+    That one is given to its reader, who would get it without a filter, too, and finds out.
+    """
+    sizes = units["size"].astype(np.int32)
+    parts = gather(segment, units["physical_offset"].astype(np.int64) - segment.base, sizes)
+    data = parts[0] if len(parts) == 1 else b"".join(parts)
+    try:
+        return matches(RecordBlock.parse(data, sizes))
+    except MalformedRecordError as error:
+        if not error.index:
+            return np.ones(1, np.bool_)
+        return _matching(segment, units[: error.index], matches)
 
 
 def _outside(bounds: QueueRange, offset: int) -> GetMessageResult | None:

@@ -44,6 +44,11 @@ class BrokerStub(object):
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.PullRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_broker__pb2.PullResponse.FromString,
                 _registered_method=True)
+        self.CheckFilter = channel.unary_unary(
+                '/rocketpy.v1.Broker/CheckFilter',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.CheckFilterRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.CheckFilterResponse.FromString,
+                _registered_method=True)
         self.StageBlocks = channel.stream_stream(
                 '/rocketpy.v1.Broker/StageBlocks',
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.StageBlocksRequest.SerializeToString,
@@ -112,6 +117,13 @@ class BrokerServicer(object):
         """Reads one queue from `offset` on: every record that is there, or up to
         `offset_end`. Where nothing is there yet, the call is held until a message
         arrives or `wait_ms_max` has passed. The last response tells where to go on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckFilter(self, request, context):
+        """Says what is wrong with a filter, before anything is pulled with it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -212,6 +224,11 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.Pull,
                     request_deserializer=rocketpy_dot_v1_dot_broker__pb2.PullRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_broker__pb2.PullResponse.SerializeToString,
+            ),
+            'CheckFilter': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckFilter,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.CheckFilterRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.CheckFilterResponse.SerializeToString,
             ),
             'StageBlocks': grpc.stream_stream_rpc_method_handler(
                     servicer.StageBlocks,
@@ -318,6 +335,33 @@ class Broker(object):
             '/rocketpy.v1.Broker/Pull',
             rocketpy_dot_v1_dot_broker__pb2.PullRequest.SerializeToString,
             rocketpy_dot_v1_dot_broker__pb2.PullResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckFilter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/CheckFilter',
+            rocketpy_dot_v1_dot_broker__pb2.CheckFilterRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.CheckFilterResponse.FromString,
             options,
             channel_credentials,
             insecure,
