@@ -16,7 +16,7 @@ from benchmarks.bench_sink import ROWS, rows_of, save
 from benchmarks.data import sink_rows
 from benchmarks.harness import Result, compare
 from benchmarks.spark_session import spark_session
-from pyspark_rocketpy.options.parsing import Delivery
+from pyspark_rocketpy.options.choices import Delivery
 from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
 from pyspark_rocketpy.transport.values import (
     Attempt,

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Result, compare
 from benchmarks.spark_session import spark_session
-from pyspark_rocketpy.options.parsing import Delivery
+from pyspark_rocketpy.options.choices import Delivery
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 

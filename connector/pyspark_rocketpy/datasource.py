@@ -59,6 +59,9 @@ class DefaultSource(DataSource):
 
         options = SourceOptions.parse(self.options, is_shared=is_shared)
         checks.check(options)
+        if options.expression is not None:
+            queries = _source_transport(options).offset_queries()
+            checks.check_expression(options.expression, queries)
         return options
 
     def _read_schema(self, schema: StructType) -> StructType:

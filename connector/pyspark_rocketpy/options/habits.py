@@ -13,6 +13,7 @@ _NO_NAME_SERVER = "use endpoints, with host:port of a broker of rocketpy; no nam
 _GROUP = "use consumerGroup"
 _TOPIC = "use topic, or topics for several"
 _FILTER = "use filter, as in TagA || TagB"
+_SQL92 = "use filter with filterType SQL92"
 _FETCH = "use fetchBytesMax, in bytes"
 
 # Lower-case names, for Spark ignores case.
@@ -44,8 +45,12 @@ SOURCE_HABITS: Mapping[str, str] = {
     "tag": _FILTER,
     "tags": _FILTER,
     "subexpression": _FILTER,
-    "selector": _FILTER,
-    "sql": f"filters in SQL are Spark's: use where(); for tags {_FILTER}",
+    "selector": _SQL92,
+    "messageselector": _SQL92,
+    "sql": _SQL92,
+    "sql92": _SQL92,
+    "expression": _SQL92,
+    "expressiontype": "use filterType",
     "pullbatchsize": _FETCH,
     "pulltimeout": "use pullTimeoutMs",
 }

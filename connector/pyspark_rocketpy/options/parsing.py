@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from pyspark_rocketpy.errors import OptionError
+from pyspark_rocketpy.options.choices import (
+    Allocation,
+    Delivery,
+    FilterType,
+    TimestampStrategy,
+)
 from pyspark_rocketpy.options.habits import SINK_HABITS, SOURCE_HABITS
 from pyspark_rocketpy.options.specs import (
     TOPIC_ACCEPTED,
@@ -30,32 +35,9 @@ from pyspark_rocketpy.options.specs import (
     tags,
     text,
     topic_name,
+    unchanged,
     writer_name,
 )
-
-
-class Delivery(str, Enum):
-    """What the sink promises."""
-
-    EXACTLY_ONCE = "exactly-once"
-    AT_LEAST_ONCE = "at-least-once"
-
-
-class Allocation(str, Enum):
-    """How queues are given to tasks, by RocketMQ's names of its strategies."""
-
-    AVERAGELY = "averagely"
-    CIRCLE = "circle"
-    CONFIG = "config"
-    MACHINE_ROOM = "machineRoom"
-
-
-class TimestampStrategy(str, Enum):
-    """What a queue without a message as young as a starting time does."""
-
-    ERROR = "error"
-    LATEST = "latest"
-
 
 _ENDPOINTS = OptionSpec(
     "endpoints",
@@ -204,9 +186,16 @@ SOURCE_OPTIONS = (
     OptionSpec(
         "filter",
         None,
-        "TagA || TagB, or *; no SQL expression",
-        "only messages with one of these tags; the broker leaves out the others",
-        tags,
+        "TagA || TagB, or *; with filterType SQL92 a condition, such as region = 'EU'",
+        "only messages with one of these tags, or whose properties meet the condition; the broker "
+        "leaves out the others",
+        unchanged,
+    ),
+    choice_spec(
+        "filterType",
+        FilterType,
+        FilterType.TAG.value,
+        "what filter is: tags, or a condition as RocketMQ's SQL92 has them",
     ),
     OptionSpec(
         "keys",
@@ -338,7 +327,9 @@ class SourceOptions:
     allocation: Allocation | None
     allocation_config: str | None
     machine_rooms: tuple[str, ...] | None
-    filter: tuple[str, ...] | None
+    # Of option filter, by filterType: tags or an SQL92 expression.
+    tags: tuple[str, ...] | None
+    expression: str | None
     keys: tuple[str, ...] | None
     push_down_filters: bool
     fail_on_data_loss: bool
@@ -360,8 +351,24 @@ class SourceOptions:
         chosen = [kind for kind in (topic, topics, values["topic_pattern"]) if kind is not None]
         if len(chosen) != 1:
             raise OptionError("set one of the options topic, topics and topicPattern, and only one")
+        values |= _filter(values.pop("filter"), values.pop("filter_type"))
         read = topics or (() if topic is None else (topic,))
         return cls(topics=read, **values)  # type: ignore[arg-type]
+
+
+def _filter(value: object, kind: object) -> dict[str, object]:
+    """Fields of SourceOptions. Raises OptionError."""
+    if kind is FilterType.SQL92:
+        if value is None:
+            raise OptionError("option filterType is SQL92, but filter is not set; set it as well")
+        return {"tags": None, "expression": value}
+    try:
+        return {"tags": None if value is None else tags(str(value)), "expression": None}
+    except ValueError as error:
+        raise OptionError(
+            f"option filter is {value!r}; accepted: TagA || TagB, or *; for a condition on the "
+            "messages' properties set filterType to SQL92"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,12 @@ def text(value: str) -> str:
     return value.strip()
 
 
+def unchanged(value: str) -> str:
+    """Any text but blanks, with those around it. Raises ValueError."""
+    text(value)
+    return value
+
+
 def group(value: str) -> str:
     """A name of a consumer group as RocketMQ takes it. Raises ValueError."""
     if _GROUP.fullmatch(value.strip()) is None:

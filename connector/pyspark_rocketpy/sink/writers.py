@@ -25,7 +25,8 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_rocketpy.errors import CommitError, OptionError, RocketpyError
-from pyspark_rocketpy.options.parsing import Delivery, SinkOptions
+from pyspark_rocketpy.options.choices import Delivery
+from pyspark_rocketpy.options.parsing import SinkOptions
 from pyspark_rocketpy.rendering import tells_plainly
 from pyspark_rocketpy.sink.columns import SinkColumns
 from pyspark_rocketpy.sink.writing import WriteConfig, draw_token, write_batches

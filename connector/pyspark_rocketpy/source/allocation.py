@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.offsets import Positions, QueueRange
-from pyspark_rocketpy.options.parsing import Allocation, SourceOptions
+from pyspark_rocketpy.options.choices import Allocation
+from pyspark_rocketpy.options.parsing import SourceOptions
 
 CONFIG_OPTION = "allocationConfig"
 _FORM = 'write it as [["topic:0","topic:1"],["topic:2"]]'

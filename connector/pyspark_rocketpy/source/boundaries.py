@@ -22,7 +22,8 @@ from pyspark_rocketpy.offsets import (
     parse_offsets_json,
     parse_times_json,
 )
-from pyspark_rocketpy.options.parsing import SourceOptions, TimestampStrategy
+from pyspark_rocketpy.options.choices import TimestampStrategy
+from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.transport.values import QueueTime
 
 EARLIEST_NAME, LATEST_NAME, COMMITTED_NAME = "earliest", "latest", "committed"

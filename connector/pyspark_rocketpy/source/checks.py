@@ -1,6 +1,6 @@
-"""What the source's options must satisfy together, checked before any job and without a broker.
+"""What the source's options must satisfy, checked before any job. Holds no state.
 
-Holds no state.
+A broker is asked for an SQL92 expression alone: it is the one to read it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source import allocation, boundaries
+from pyspark_rocketpy.transport.interface import OffsetQueries
 
 REPORTING_OPTION = "commitOffsets"
 BATCH_OPTIONS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -26,6 +27,16 @@ def check(options: SourceOptions) -> None:
             f"option minOffsetsPerTrigger is {count_min}, more than maxOffsetsPerTrigger, "
             f"{count_max}; change one of them"
         )
+
+
+def check_expression(expression: str, queries: OffsetQueries) -> None:
+    """Raises OptionError for an SQL92 expression that the broker cannot read.
+
+    Raises ConnectionFailedError, BrokerError.
+    """
+    fault = queries.expression_fault(expression)
+    if fault is not None:
+        raise OptionError(f"option filter is no SQL92 expression: {fault}")
 
 
 def refuse_stream_options(options: Mapping[str, str]) -> None:

@@ -1,8 +1,9 @@
 """Which messages of its ranges a task wants: by tag and by key. Holds no state.
 
 The broker leaves out messages by the hash of their tag, of which several tags may have the same;
-here the texts themselves are compared, so what a task yields is exact whatever the broker did.
-Source: spec/storage.md section 4.2; row C03.
+here the texts themselves are compared, so what a task yields is exact whatever the broker did. An
+SQL92 expression is the broker's matter alone, and beside it no tags are told to the broker.
+Source: spec/storage.md section 4.2; rows C03, C04.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ class MessageFilter:
 
     tags: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
+    expression: str | None = None
 
     @property
     def tags_codes(self) -> tuple[int, ...]:
-        """What to tell the broker; empty for every tag."""
+        """What to tell the broker of tags; empty for every tag."""
+        if self.expression is not None:
+            return ()
         return tuple(sorted({java_hash(tag) for tag in self.tags or ()}))
 
     def select(self, block: RecordBlock) -> RecordBlock:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark_rocketpy.offsets import Positions, QueueRange
-from pyspark_rocketpy.options.parsing import Allocation, SourceOptions
+from pyspark_rocketpy.options.choices import Allocation
+from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source.allocation import averagely, by_circle, by_config, by_machine_room
 
 # Tasks cost tens of milliseconds each, so queues with little to read share one.

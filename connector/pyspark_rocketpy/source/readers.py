@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -66,7 +67,7 @@ class _Planner:
         self._options = options
         self._schema = schema
         self._transport = transport
-        self.wanted = MessageFilter(options.filter, options.keys)
+        self.wanted = MessageFilter(options.tags, options.keys, options.expression)
         self._subscription = Subscription(
             options.topics, options.topic_pattern, options.consumer_group
         )
@@ -121,6 +122,7 @@ class _Planner:
             options.fetch_bytes_max,
             options.fail_on_data_loss,
             self.wanted.tags_codes,
+            self.wanted.expression,
         )
         config = ReadConfig(self._transport, pull, self.wanted)
         return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
@@ -176,8 +178,8 @@ class RocketpyPushDownReader(RocketpyBatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Use what narrows the batch; all filters are given back for Spark to evaluate."""
         self._narrowing = Narrowing.of(filters)
-        tags = self._narrowing.tags_of(self._options.filter)
-        self._planner.wanted = MessageFilter(tags, self._options.keys)
+        wanted = self._planner.wanted
+        self._planner.wanted = replace(wanted, tags=self._narrowing.tags_of(self._options.tags))
         return filters
 
 

@@ -53,7 +53,7 @@ class _RangeReader:
 
     def __init__(self, config: ReadConfig, part: QueueRange, schema: pa.Schema) -> None:
         self._wanted = config.wanted
-        self._is_gapless = not config.pull.tags_codes
+        self._is_gapless = not config.pull.is_filtered
         self._range = part
         self._schema = schema
         self._offset = part.begin

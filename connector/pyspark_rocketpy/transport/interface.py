@@ -56,6 +56,9 @@ class OffsetQueries(Protocol):
         Elsewhere there are none. A broker that cannot tell answers with whole ranges.
         """
 
+    def expression_fault(self, expression: str) -> str | None:
+        """What is wrong with an SQL92 expression, and where; None if it can be pulled with."""
+
     def broker_name(self) -> str:
         """The name of the broker that answers; a machine room stands in it before an @."""
 

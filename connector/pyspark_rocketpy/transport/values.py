@@ -51,12 +51,22 @@ class QueueTime:
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """How to pull ranges; `tags_codes` leave out other messages at the broker, none take all."""
+    """How to pull ranges, and what is to be left out at the broker.
+
+    Wanted are messages with one of `tags_codes`, none for all; or those that an SQL92 `expression`
+    matches.
+    """
 
     consumer_group: str
     fetch_bytes_max: int
     fail_on_data_loss: bool
     tags_codes: tuple[int, ...] = ()
+    expression: str | None = None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether something may be left out."""
+        return bool(self.tags_codes) or self.expression is not None
 
 
 @dataclass(frozen=True, slots=True)

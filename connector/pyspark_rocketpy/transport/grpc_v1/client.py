@@ -44,7 +44,7 @@ class Answer(Protocol):
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
-SUCCESS, TOPIC_NOT_EXIST = 0, 17
+SUCCESS, TOPIC_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED = 0, 17, 23
 SYSTEM_BUSY, FLUSH_DISK_TIMEOUT = 2, 10
 # Transport faults that another try would meet again.
 LASTING_FAULTS = (
@@ -54,6 +54,8 @@ LASTING_FAULTS = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNAUTHENTICATED,
 )
+# A type of expression.
+SQL92 = "SQL92"
 MESSAGE_BYTES_MAX = 64 << 20
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 _RETRIES = {

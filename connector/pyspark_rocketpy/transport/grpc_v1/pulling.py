@@ -18,7 +18,13 @@ import numpy as np
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, loss_advice
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.cutting import Piece
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig, check, client_for
+from pyspark_rocketpy.transport.grpc_v1.client import (
+    SQL92,
+    BrokerClient,
+    ClientConfig,
+    check,
+    client_for,
+)
 from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
@@ -78,6 +84,7 @@ class RangePuller:
             call.cancel()
 
     def _request(self) -> broker_pb2.PullRequest:
+        expression = self._options.expression
         return broker_pb2.PullRequest(
             topic=self._range.topic,
             queue_id=self._range.queue_id,
@@ -86,6 +93,8 @@ class RangePuller:
             response_bytes_max=self._options.fetch_bytes_max,
             consumer_group=self._options.consumer_group,
             tags_codes=self._options.tags_codes,
+            expression_type="" if expression is None else SQL92,
+            expression=expression or "",
         )
 
     def _pieces(self, response: PullResponseParts) -> Iterator[Piece]:

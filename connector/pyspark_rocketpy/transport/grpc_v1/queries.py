@@ -18,6 +18,8 @@ from google.protobuf.message import Message
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
 from pyspark_rocketpy.transport.grpc_v1.client import (
+    SQL92,
+    SUBSCRIPTION_PARSE_FAILED,
     TOPIC_NOT_EXIST,
     AnswerT,
     BrokerClient,
@@ -178,6 +180,17 @@ class GrpcOffsetQueries:
 
         ask_for_all(ranges, ask, "ranges were looked through")
         return parts
+
+    def expression_fault(self, expression: str) -> str | None:
+        """What is wrong with an SQL92 expression, and where, in the broker's words."""
+        request = broker_pb2.CheckFilterRequest(expression_type=SQL92, expression=expression)
+        response = self._query(
+            lambda client: client.broker.CheckFilter(request, timeout=self._timeout)
+        )
+        if response.status.code == SUBSCRIPTION_PARSE_FAILED:
+            return str(response.status.remark)
+        check(response.status)
+        return None
 
     def broker_name(self) -> str:
         """The name of the broker that answers, as machine rooms have it before an @."""

@@ -47,6 +47,8 @@ def refusal(kind: type[SourceOptions | SinkOptions], name: str) -> str:
         ("group", "use consumerGroup"),
         ("subExpression", "use filter"),
         ("tag", "use filter"),
+        ("sql", "use filter with filterType SQL92"),
+        ("expressionType", "use filterType"),
         ("consumerOffset", "use startingOffsets"),
         ("maxOffsetsPerTriger", "did you mean maxOffsetsPerTrigger?"),
         ("watermark", "known: endpoints, topic, topics"),

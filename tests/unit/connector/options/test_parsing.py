@@ -148,6 +148,28 @@ def test_a_writer_that_no_broker_takes_is_refused_before_a_task_runs(name: str) 
 
 
 @pytest.mark.parametrize("text", ["tags = 'even'", "a AND b", "(a)", "a in b || c"])
-def test_a_filter_that_is_an_sql_expression_is_refused(text: str) -> None:
-    with pytest.raises(OptionError, match="no SQL expression"):
+def test_c04_a_filter_of_tags_that_is_an_sql_expression_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match=r"option filter is .* set filterType to SQL92"):
         SourceOptions.parse({**LEAST, "filter": text})
+    options = SourceOptions.parse({**LEAST, "filter": text, "filterType": "sql92"})
+    assert (options.tags, options.expression) == (None, text)
+
+
+def test_c04_an_expression_keeps_the_line_end_that_its_comment_needs() -> None:
+    text = "a = 1 -- note\n"
+    options = SourceOptions.parse({**LEAST, "filter": text, "filterType": "SQL92"})
+    assert options.expression == text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"filterType": "SQL92"}, "filterType is SQL92, but filter is not set"),
+        ({"filterType": "SQL", "filter": "a"}, "option filterType is 'SQL'; accepted: TAG, SQL92"),
+        ({"filterType": "SQL92", "filter": " "}, "option filter is ' '"),
+        ({"filter": " "}, "option filter is ' '"),
+    ],
+)
+def test_c04_a_filter_and_its_type_go_together(wrong: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        SourceOptions.parse({**LEAST, **wrong})

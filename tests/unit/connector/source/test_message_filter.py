@@ -47,7 +47,7 @@ def bodies(block: RecordBlock) -> str:
 def test_c03_a_tag_expression_is_read_as_rocketmq_does(
     text: str, tags: tuple[str, ...] | None
 ) -> None:
-    assert SourceOptions.parse({**LEAST, "filter": text}).filter == tags
+    assert SourceOptions.parse({**LEAST, "filter": text}).tags == tags
 
 
 @pytest.mark.parametrize("text", ["TagA ||", "|| TagA", "TagA || || TagB", "TagA || *", "||", " "])

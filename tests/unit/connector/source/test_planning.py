@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.offsets import Positions, QueueRange
-from pyspark_rocketpy.options.parsing import Allocation
+from pyspark_rocketpy.options.choices import Allocation
 from pyspark_rocketpy.source import allocation
 from pyspark_rocketpy.source.planning import (
     RECORDS_PER_TASK_MIN,

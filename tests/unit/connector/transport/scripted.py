@@ -36,6 +36,8 @@ from pyspark_rocketpy.transport.values import (
     QueueTime,
     Subscription,
 )
+from rocketpy_broker.services.filters.parsing import ExpressionError, parse
+from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_proto.record import Host, RecordBlock, decode_record, java_hash
 
 # A record's size, which travels beside it.
@@ -53,6 +55,12 @@ class Message:
     stored_ms: int
     tags_code: int
     keys: frozenset[str]
+
+    def matches(self, expression: str) -> bool:
+        """Whether an SQL92 expression is true for it."""
+        wanted = FilterService().filter_of(FilterText("SQL92", expression)).sql92
+        assert wanted is not None
+        return bool(wanted.matches(RecordBlock.parse(self.record)).all())
 
 
 @dataclass(frozen=True)
@@ -197,6 +205,7 @@ class ScriptedTransport:
                 message
                 for message in queue[offset:end]
                 if not options.tags_codes or message.tags_code in options.tags_codes
+                if options.expression is None or message.matches(options.expression)
             ]
             records = memoryview(b"".join(message.record for message in wanted))
             sizes = np.array([len(message.record) for message in wanted], np.int32)
@@ -290,6 +299,14 @@ class ScriptedOffsetQueries:
             for offset, message in enumerate(self._broker.queue(part.topic, part.queue_id))
             if part.begin <= offset < part.end and message.keys.intersection(keys)
         ]
+
+    def expression_fault(self, expression: str) -> str | None:
+        self._broker.enter()
+        try:
+            parse(expression)
+        except ExpressionError as error:
+            return str(error)
+        return None
 
     def broker_name(self) -> str:
         self._broker.enter()

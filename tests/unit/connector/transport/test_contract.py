@@ -98,6 +98,22 @@ def test_tags_codes_leave_out_other_messages(setup: Setup) -> None:
     assert setup.bodies(topic, options=options) == [b"0", b"2"]
 
 
+def test_c04_an_expression_leaves_out_other_messages(setup: Setup) -> None:
+    topic = setup.topic()
+    for number, tags in enumerate(["A", "B", "A", None]):
+        setup.send(topic, b"%d" % number, tags=tags)
+    options = PullOptions("group", 1 << 20, fail_on_data_loss=True, expression="TAGS = 'A'")
+    assert setup.bodies(topic, options=options) == [b"0", b"2"]
+
+
+def test_c04_what_is_wrong_with_an_expression_is_told(setup: Setup) -> None:
+    queries = setup.transport.offset_queries()
+    assert queries.expression_fault("TAGS = 'A'") is None
+    fault = queries.expression_fault("TAGS = 'A' garbage")
+    assert fault is not None
+    assert "at character 12" in fault
+
+
 def test_a_topic_that_is_not_there_is_the_broker_s_error(setup: Setup) -> None:
     with pytest.raises(BrokerError, match="missing"):
         list(setup.transport.pull(QueueRange("missing", 0, 0, 1), OPTIONS))
