@@ -10,12 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.choices import (
-    Allocation,
-    Delivery,
-    FilterType,
-    TimestampStrategy,
-)
+from pyspark_rocketpy.options.choices import Allocation, Delivery, FilterType, TimestampStrategy
 from pyspark_rocketpy.options.habits import SINK_HABITS, SOURCE_HABITS
 from pyspark_rocketpy.options.specs import (
     TOPIC_ACCEPTED,

@@ -1,0 +1,165 @@
+"""What expressions yield: RocketMQ's own results, and a plain evaluator's (row C04)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rocketpy_broker.services.filters.columns import Strings
+from rocketpy_broker.services.filters.evaluation import condition
+from rocketpy_broker.services.filters.expressions import Expression, Property, parts_of
+from rocketpy_broker.services.filters.parsing import ExpressionError, parse
+from tests.broker.filters import reference
+from tests.broker.filters.vectors import VECTORS, Vector
+
+Rows = Sequence[Mapping[str, str]]
+SHOWN = "FTNE"
+
+
+def results(expression: Expression, rows: Rows) -> str:
+    """What a block of rows yields, a letter each."""
+    names = {part.name for part in parts_of(expression) if isinstance(part, Property)}
+    columns = {
+        name: Strings(pa.array([row.get(name) for row in rows], pa.string())) for name in names
+    }
+    found = np.broadcast_to(condition(expression, columns), len(rows))
+    return "".join(SHOWN[each] for each in found)
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=str)
+def test_c04_an_expression_yields_what_it_does_in_rocketmq(vector: Vector) -> None:
+    text, properties, wanted = vector
+    if wanted == "R":
+        with pytest.raises(ExpressionError, match="at character"):
+            parse(text)
+        return
+    expression = parse(text)
+    assert results(expression, [properties]) == wanted
+    assert reference.result(expression, properties) == wanted
+    # Neighbours change nothing.
+    rows: Rows = [{}, properties, {"a": "x", "b": "y"}, properties]
+    assert results(expression, rows)[1::2] == wanted * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "wanted"),
+    [
+        # Section 3.3, where 3.6 has no vector.
+        ("a = 5", ["+5", "-5", "005", "", "+", "5 ", "5l", "9" * 20], "TFTEEEEE"),
+        ("a = -2147483648L", ["-2147483648", "2147483648"], "TF"),
+        ("a < 2147483648", ["9223372036854775807", "9223372036854775808"], "FE"),
+        ("a > -9223372036854775807", ["-9223372036854775808", "-9223372036854775809"], "FE"),
+        ("a > 1.5", ["2f", "2D", "0x2p0", "1_0", "nan", "inf", "Infinity", "-NaN"], "TTEEEETT"),
+        ("a > 1.5", ["+2", "2.", ".2e1", "\t2\n", "", ".", "2e", "+ 2"], "TTTTEEEE"),
+        ("a < b", ["1"], "N"),
+        ("a = TRUE", ["tRuE", "true ", "TRUE"], "TFT"),
+        ("(b IS NULL) = a", ["true", "x"], "EE"),
+        ("a = (b IS NULL)", ["true", "x"], "TF"),
+        ("(b IS NULL) = 1", ["1"], "F"),
+        ("-(a = 1) IS NULL", ["1", "x"], "TE"),
+        ("-(a = 1) < 5", ["1", "x"], "NE"),
+        ("b < -(a > 1)", ["1", "x"], "NN"),
+        ("a < -(a > 1)", ["1", "x"], "NE"),
+        ("(a = 1) CONTAINS 'x'", ["1", "x"], "FE"),
+        ("5 CONTAINS 'x' OR NULL NOT CONTAINS 'x' OR - a CONTAINS '1'", ["1"], "F"),
+        ("b = a", ["x"], "N"),
+        ("a = b", ["x"], "F"),
+        ("b = c", ["x"], "T"),
+        ("a > 1 AND b = 1", ["2", "0", "x"], "NFE"),
+        ("b = 1 AND a > 1", ["2", "0", "x"], "NFE"),
+        ("b = 1 OR a > 1", ["2", "0", "x"], "TNE"),
+        ("9007199254740993 = 9007199254740992.0", ["1"], "T"),
+        ("a > 1 > 2 OR TRUE", [], "R"),
+    ],
+)
+def test_c04_rules_of_types_and_nulls(text: str, values: list[str], wanted: str) -> None:
+    if wanted == "R":
+        with pytest.raises(ExpressionError):
+            parse(text)
+        return
+    expression = parse(text)
+    rows = [{"a": value} for value in values]
+    assert results(expression, rows) == wanted
+    assert "".join(reference.result(expression, row) for row in rows) == wanted
+
+
+def test_c04_doubles_have_java_s_order() -> None:
+    texts = ["-Infinity", "-1", "-0.0", "0", "1e-300", "1", "Infinity", "NaN"]
+    rows = [{"a": low, "b": high} for low in texts for high in texts]
+    expected = "".join(
+        "T" if low < high else "F" for low in range(len(texts)) for high in range(len(texts))
+    )
+    assert results(parse("a < b"), rows) == expected
+    assert results(parse("NOT (a >= b)"), rows) == expected
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+STRINGS = st.sampled_from(["x", "xy", "", "1", "true", "it's", "ä"])
+NUMBERS = st.sampled_from(["0", "1", "5", "7L", "2147483648", "1.0", "1.5", ".5", "1e3", "5E-1"])
+VALUES = st.one_of(
+    st.sampled_from(
+        ["1", "5", "01", "1.0", " 2 ", "x", "xy", "true", "FALSE", "NaN", "-0.0", "1e400"]
+    ),
+    st.integers(-(1 << 65), 1 << 65).map(str),
+    st.floats().map(str),
+    st.text("+-0123456789.eEdfxy \t", max_size=6),
+)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    texts = STRINGS.map(quoted)
+    sign = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+    word = st.sampled_from(["CONTAINS", "NOT CONTAINS", "STARTSWITH", "NOT ENDSWITH"])
+    return st.one_of(
+        st.builds("{} {} {}".format, inner, sign, inner),
+        st.builds("{} {} {}".format, inner, st.sampled_from(["AND", "OR"]), inner),
+        st.builds("{} {} {}".format, inner, word, texts),
+        st.builds("{} {}".format, inner, st.sampled_from(["IS NULL", "IS NOT NULL"])),
+        st.builds(
+            "{} {} {} AND {}".format,
+            inner,
+            st.sampled_from(["BETWEEN", "NOT BETWEEN"]),
+            inner,
+            inner,
+        ),
+        st.builds("{} {} ({}, {})".format, NAMES, st.sampled_from(["IN", "NOT IN"]), texts, texts),
+        st.builds("{} {}".format, st.sampled_from(["NOT", "-", "+"]), inner),
+        st.builds("({})".format, inner),
+    )
+
+
+LEAVES = st.one_of(NAMES, NUMBERS, STRINGS.map(quoted), st.sampled_from(["TRUE", "FALSE", "NULL"]))
+EXPRESSIONS = st.recursive(LEAVES, _combined, max_leaves=12)
+ROWS = st.lists(st.dictionaries(NAMES, VALUES), min_size=1, max_size=8)
+
+
+@given(EXPRESSIONS, ROWS)
+@settings(max_examples=400)
+def test_c04_a_block_yields_what_its_messages_yield_one_by_one(
+    text: str, rows: list[dict[str, str]]
+) -> None:
+    try:
+        expression = parse(text)
+    except ExpressionError:
+        assume(False)
+    wanted = "".join(reference.result(expression, row) for row in rows)
+    assert results(expression, rows) == wanted
+
+
+@given(st.one_of(NAMES, NUMBERS), st.sampled_from(["=", "<", ">="]), ROWS)
+@settings(max_examples=200)
+def test_c04_a_comparison_converts_each_value_as_one_alone(
+    operand: str, sign: str, rows: list[dict[str, str]]
+) -> None:
+    expression = parse(f"a {sign} {operand} OR {operand} {sign} b")
+    wanted = "".join(reference.result(expression, row) for row in rows)
+    assert results(expression, rows) == wanted
