@@ -15,6 +15,7 @@ from rocketpy_proto.record import (
     encode_record,
     java_hash,
     property_column,
+    property_columns,
     to_record_batch,
 )
 from rocketpy_proto.record.properties_block import ENTRIES_COMPARED_MAX
@@ -45,6 +46,9 @@ def assert_forms_agree(strings: list[bytes]) -> None:
     keys = [one["KEYS"].split(" ") if "KEYS" in one else None for one in single]
     assert [row["keys"] for row in rows] == [one and [k for k in one if k] for one in keys]
     assert block.tags_codes().tolist() == [java_hash(one.get("TAGS", "")) for one in single]
+    columns = property_columns(block, ["a", "aa", "TAGS", "KEYS", "TAGSKEYS"])
+    for name, column in columns.items():
+        assert column.to_pylist() == [one.get(name) for one in single]
 
 
 @given(st.lists(STRINGS, max_size=6))

@@ -80,9 +80,14 @@ def parse(text: str) -> Expression:
         raise ExpressionError(text, error.index, error.reason) from None
 
 
+def prepare() -> None:
+    """Make what all expressions need, so that the first one takes no longer than others."""
+    _parser()
+
+
 @cache
 def _parser() -> Lark:
-    """Tables of a few hundred states, made at the first use."""
+    """Its tables take some 20 ms; see `prepare`."""
     return Lark(GRAMMAR, start="any_of", parser="lalr", lexer="basic", transformer=_Builder())
 
 

@@ -1,0 +1,148 @@
+"""Filtered pulls in process: how fast a queue is looked through, and how long others wait for it.
+
+Messages of 100 bytes with four properties, of which about one in a hundred matches. The rate is of
+a core: Arrow has one thread, and everything else is the event loop's. The longest turn is that of
+an expression that searches as often as one may, in properties that are large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks import data
+from benchmarks.bench_store import open_store
+from benchmarks.harness import Result, median_seconds
+from rocketpy_broker import process
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.config import Limits
+from rocketpy_broker.services.filters.parsing import TERMS_MAX
+from rocketpy_broker.services.filters.service import FilterService, FilterText
+from rocketpy_broker.services.holding.calls import HeldCalls
+from rocketpy_broker.services.pulling.service import PullService
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block, java_hash
+
+BLOCK_MESSAGES, BLOCKS = 5_000, 100
+MATCHING = 100
+RESPONSE_BYTES = 512 << 10
+TAGS_PER_SECOND_MIN, SQL92_PER_SECOND_MIN = 2.0, 0.3
+TURN_MS_MAX = 20
+LARGE_TEXT = "1" * 8_000
+EXPRESSIONS = {
+    "TAGS = 'Tag7'": "a string",
+    "amount > 98": "a whole number",
+    "amount > 98.5": "a decimal number",
+    "KEYS ENDSWITH '00' OR TAGS IN ('x', 'y') AND amount BETWEEN 5 AND 10": "four conditions",
+}
+# Each term searches all of a large property, and finds nothing.
+DEAREST = " OR ".join(f"large CONTAINS '1{number}'" for number in range(2, TERMS_MAX))
+
+
+def _large_columns() -> BlockColumns:
+    """Few messages with as many bytes of properties as may be, nearly."""
+    columns = data.columns(100, 100)
+    return replace(columns, extra={"large": pa.array([LARGE_TEXT] * 100)})
+
+
+def _columns() -> BlockColumns:
+    columns = data.columns(BLOCK_MESSAGES, 100)
+    numbers = [number % MATCHING for number in range(BLOCK_MESSAGES)]
+    amounts = pa.array([str(number) for number in numbers])
+    return replace(
+        columns,
+        tags=pa.array([f"Tag{number}" for number in numbers]),
+        extra={**columns.extra, "amount": amounts},
+    )
+
+
+class Pulls:
+    """A store with one queue of such messages, and pulls from it."""
+
+    def __init__(self, folder: Path) -> None:
+        clock = SystemClock()
+        self.store: MessageStore = open_store(folder)
+        topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
+        topics.load()
+        asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
+        self.service = PullService(self.store, topics, FilterService(), HeldCalls(clock), Limits())
+        self.turn_ms_max = 0.0
+
+    def fill(self, columns: BlockColumns, queue_id: int, blocks: int) -> None:
+        encoded = encode_block(columns)
+        for _ in range(blocks):
+            block = RecordBlock.parse(bytearray(encoded.data), encoded.sizes)
+            self.store.append(QueueKey(data.TOPIC, queue_id), block)
+        self.store.dispatch()
+
+    async def pull(self, text: FilterText, queue_id: int) -> int:
+        """Look through a queue; how many messages match."""
+        queue = QueueKey(data.TOPIC, queue_id)
+        command = self.service.command(queue, 0, 0, RESPONSE_BYTES, 0, text)
+        return sum([len(result.sizes) async for result in self.service.pull(command)])
+
+    async def watch(self, text: FilterText, queue_id: int) -> int:
+        """The same, with somebody beside who wants a turn as often as can be."""
+        watching = asyncio.ensure_future(self._turns())
+        await asyncio.sleep(0)
+        try:
+            return await self.pull(text, queue_id)
+        finally:
+            watching.cancel()
+
+    async def _turns(self) -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            self.turn_ms_max = max(self.turn_ms_max, (now - last) * 1000)
+            last = now
+
+
+def _rate(pulls: Pulls, text: FilterText) -> float:
+    """Million messages a second that are looked at."""
+    seconds = median_seconds(lambda: asyncio.run(pulls.pull(text, 0)))
+    return BLOCKS * BLOCK_MESSAGES / seconds / 1e6
+
+
+def run() -> list[Result]:
+    """All figures, in a process that is set as the broker's."""
+    process.keep_freed_memory()
+    pa.set_cpu_count(1)
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        pulls = Pulls(Path(name))
+        pulls.fill(_columns(), 0, BLOCKS)
+        pulls.fill(_large_columns(), 1, 20)
+        tags = FilterText(tags_codes=[java_hash("Tag7")])
+        results = [
+            Result("filter by tags", _rate(pulls, tags), "M msgs/s", TAGS_PER_SECOND_MIN),
+            *(
+                Result(
+                    f"filter by SQL92, {what}",
+                    _rate(pulls, FilterText("SQL92", expression)),
+                    "M msgs/s",
+                    SQL92_PER_SECOND_MIN,
+                    detail=f"`{expression}`",
+                )
+                for expression, what in EXPRESSIONS.items()
+            ),
+        ]
+        asyncio.run(pulls.watch(FilterText("SQL92", DEAREST), 1))
+        turn = Result(
+            "longest turn of a filtered pull",
+            pulls.turn_ms_max,
+            "ms",
+            TURN_MS_MAX,
+            at_most=True,
+            detail=f"{TERMS_MAX - 2} searches of properties of {len(LARGE_TEXT):,} bytes",
+        )
+        pulls.store.close()
+    return [*results, turn]
