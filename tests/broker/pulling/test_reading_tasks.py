@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 
 from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import DataLossError
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.columns import arrow_schema, source_schema
 from pyspark_rocketpy.source.message_filter import MessageFilter
 from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
-from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
+from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy, Subscription
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import wire_block
@@ -100,6 +101,11 @@ def filtered(config: ReadConfig, *tags: str) -> ReadConfig:
     return replace(config, pull=pull, wanted=wanted)
 
 
+def matching(config: ReadConfig, expression: str) -> ReadConfig:
+    """The same for what an expression matches."""
+    return replace(config, pull=replace(config.pull, expression=expression))
+
+
 class Crashes:
     """Kills the broker after batches 2 and 5; a task that waits finds it running again."""
 
@@ -132,6 +138,56 @@ def test_s4_k03_a_killed_broker_changes_no_byte_of_any_batch(
     monkeypatch.setattr(clock, "sleep_ms", crashes.mend)
     assert read(config, after_batch=crashes.after_batch) == undisturbed
     assert crashes.mended_count == 2
+
+
+def test_c04_a_killed_broker_changes_no_byte_of_what_an_expression_matches(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = matching(config_of(broker.endpoint), "TAGS <> 'BB' AND NOT (KEYS ENDSWITH '7')")
+    undisturbed = read(config)
+    assert read(config) == undisturbed
+    crashes = Crashes(broker)
+    monkeypatch.setattr(clock, "sleep_ms", crashes.mend)
+    assert read(config, after_batch=crashes.after_batch) == undisturbed
+    assert crashes.mended_count == 2
+
+
+def test_c04_only_what_matches_comes(broker: LocalBroker) -> None:
+    config = matching(config_of(broker.endpoint), "TAGS IN ('BB') AND KEYS ENDSWITH '-7'")
+    found = rows(read(config, 3, COUNT - 3))
+    numbers = [n for n in range(BLOCKS) if TAGS[n % len(TAGS)] == "BB"]
+    assert found["keys"].to_pylist() == [[f"key-{number}-7"] for number in numbers]
+    assert found["queueOffset"].to_pylist() == [n * BLOCK_MESSAGES + 7 for n in numbers]
+    assert read(matching(config_of(broker.endpoint), "TAGS = 'none'")) == []
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_c04_messages_that_are_gone_are_lost_whatever_the_expression(
+    tmp_path: Path, fail_on_data_loss: bool
+) -> None:
+    with LocalBroker(tmp_path / "store", commit_log_segment_bytes=SEGMENT_BYTES) as broker:
+        fill(broker)
+        broker.stop()
+        segments = sorted((tmp_path / "store" / "commitlog").iterdir())
+        segments[0].unlink()
+        broker.start()
+        config = matching(config_of(broker.endpoint), "KEYS ENDSWITH '-7'")
+        pull = replace(config.pull, fail_on_data_loss=fail_on_data_loss)
+        config = replace(config, pull=pull)
+        if fail_on_data_loss:
+            with pytest.raises(DataLossError, match=r"messages are gone"):
+                read(config)
+            return
+        kept = [n for n in range(BLOCKS) if n * BLOCK_MESSAGES + 7 >= _minimum(broker)]
+        offsets = rows(read(config))["queueOffset"].to_pylist()
+        assert offsets == [n * BLOCK_MESSAGES + 7 for n in kept]
+        assert 0 < len(kept) < BLOCKS
+
+
+def _minimum(broker: LocalBroker) -> int:
+    """Where the queue begins now."""
+    queries = config_of(broker.endpoint).transport.offset_queries()
+    return queries.bounds(Subscription(("T",), None, ""))["T"][0].min_offset
 
 
 def test_s4_batches_are_bounded_and_rows_complete(broker: LocalBroker) -> None:
