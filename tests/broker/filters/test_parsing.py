@@ -12,6 +12,7 @@ from rocketpy_broker.services.filters.expressions import (
     AllOf,
     AnyOf,
     Equal,
+    Negation,
     Number,
     NumberType,
     OneOf,
@@ -44,10 +45,17 @@ def refusal(text: str) -> str:
         "a -- = 2\r= 1 -- 3\r\n",
         "/* x */ a /* ' ** / * */ = 1/**/",
         "a = 1L",
+        "a --- = 2\n = 1",
+        "a = 1 ---\n--\n",
     ],
 )
 def test_c04_blanks_and_comments_say_nothing(text: str) -> None:
     assert parse(text) == A_IS_1
+
+
+@pytest.mark.parametrize("text", ["a = --1", "a = - -1", "--\na = --1", "a =-/**/-1"])
+def test_c04_hyphens_in_a_line_without_an_end_are_signs(text: str) -> None:
+    assert parse(text) == Equal(Property("a"), Negation(Negation(A_IS_1.right)))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +131,7 @@ def test_c04_any_string_can_be_written(value: str) -> None:
         ("ä = 1", "'ä' begins no token", 1),
         ("a = 1;", "';' begins no token", 6),
         ("a = 'x", "a string is not closed", 5),
-        ("a = 1 /* x", "'/' begins no token", 7),
+        ("a = 1 /* x", "a comment is not closed", 7),
         ("I\u017f NULL", "'\u017f' begins no token", 2),
         # Behind the end, where RocketMQ reads no further (3.5).
         ("a = 1 garbage", "'garbage' cannot stand here", 7),

@@ -2,8 +2,9 @@ r"""The grammar of SQL92 expressions, for the parser generator. Holds no state.
 
 Tokens are found without regard to what could follow, the longest first. NOT binds tighter than any
 comparison. What stands behind a complete expression is an error, where RocketMQ passes over it.
-Where a comment's line has no end, the pattern says so at once: reading on is done once, not for
-each of its characters.
+
+A line comment needs the end of its line. Whether that is there is looked for once, not again and
+again for the second and third of many hyphens, where it is missing as well.
 Source: spec/broker_behaviour.md sections 3.1, 3.2 and 3.5.
 """
 
@@ -56,6 +57,6 @@ GRAMMAR = rf"""
     NAME: /[A-Za-z_$][A-Za-z0-9_$]*/
     STRING: /'(''|[^'])*'/
     %ignore /[ \t\n\r\f]+/
-    %ignore /--(?![^\n\r]*\Z)[^\n\r]*(\r\n|\n|\r)/
+    %ignore /(?<!-)--(?![^\n\r]*\Z)[^\n\r]*(\r\n|\n|\r)/
     %ignore /\/\*(.|\n)*?\*\//
 """

@@ -97,6 +97,8 @@ def _syntax_error(text: str, error: UnexpectedInput) -> ExpressionError:
         found = text[index]
         if found == "'":
             return ExpressionError(text, index, "a string is not closed")
+        if text.startswith("/*", index):
+            return ExpressionError(text, index, "a comment is not closed")
         reason = f"{found!r} begins no token"
     else:
         assert isinstance(error, UnexpectedToken)
