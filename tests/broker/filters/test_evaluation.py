@@ -15,6 +15,7 @@ from rocketpy_broker.services.filters.evaluation import condition
 from rocketpy_broker.services.filters.expressions import Expression, Property, parts_of
 from rocketpy_broker.services.filters.parsing import ExpressionError, parse
 from tests.broker.filters import reference
+from tests.broker.filters.generated import EXPRESSIONS, NAMES, NUMBERS, ROWS
 from tests.broker.filters.vectors import VECTORS, Vector
 
 Rows = Sequence[Mapping[str, str]]
@@ -96,50 +97,6 @@ def test_c04_doubles_have_java_s_order() -> None:
     )
     assert results(parse("a < b"), rows) == expected
     assert results(parse("NOT (a >= b)"), rows) == expected
-
-
-NAMES = st.sampled_from(["a", "b", "c"])
-STRINGS = st.sampled_from(["x", "xy", "", "1", "true", "it's", "ä"])
-NUMBERS = st.sampled_from(["0", "1", "5", "7L", "2147483648", "1.0", "1.5", ".5", "1e3", "5E-1"])
-VALUES = st.one_of(
-    st.sampled_from(
-        ["1", "5", "01", "1.0", " 2 ", "x", "xy", "true", "FALSE", "NaN", "-0.0", "1e400"]
-    ),
-    st.integers(-(1 << 65), 1 << 65).map(str),
-    st.floats().map(str),
-    st.text("+-0123456789.eEdfxy \t", max_size=6),
-)
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    texts = STRINGS.map(quoted)
-    sign = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
-    word = st.sampled_from(["CONTAINS", "NOT CONTAINS", "STARTSWITH", "NOT ENDSWITH"])
-    return st.one_of(
-        st.builds("{} {} {}".format, inner, sign, inner),
-        st.builds("{} {} {}".format, inner, st.sampled_from(["AND", "OR"]), inner),
-        st.builds("{} {} {}".format, inner, word, texts),
-        st.builds("{} {}".format, inner, st.sampled_from(["IS NULL", "IS NOT NULL"])),
-        st.builds(
-            "{} {} {} AND {}".format,
-            inner,
-            st.sampled_from(["BETWEEN", "NOT BETWEEN"]),
-            inner,
-            inner,
-        ),
-        st.builds("{} {} ({}, {})".format, NAMES, st.sampled_from(["IN", "NOT IN"]), texts, texts),
-        st.builds("{} {}".format, st.sampled_from(["NOT", "-", "+"]), inner),
-        st.builds("({})".format, inner),
-    )
-
-
-LEAVES = st.one_of(NAMES, NUMBERS, STRINGS.map(quoted), st.sampled_from(["TRUE", "FALSE", "NULL"]))
-EXPRESSIONS = st.recursive(LEAVES, _combined, max_leaves=12)
-ROWS = st.lists(st.dictionaries(NAMES, VALUES), min_size=1, max_size=8)
 
 
 @given(EXPRESSIONS, ROWS)
