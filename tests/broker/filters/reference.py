@@ -101,7 +101,8 @@ def _condition(expression: Expression, properties: Properties) -> bool | None:  
         value = evaluate(expression.operand, properties)
         return value in expression.texts if isinstance(value, str) else None
     assert isinstance(expression, Searched)
-    return _searched(expression, evaluate(expression.operand, properties))
+    # An empty text is looked for nowhere, whatever the operand comes to.
+    return bool(expression.text) and _searched(expression, evaluate(expression.operand, properties))
 
 
 def _chain(expression: AllOf | AnyOf, properties: Properties) -> bool | None:
@@ -116,7 +117,7 @@ def _chain(expression: AllOf | AnyOf, properties: Properties) -> bool | None:
 
 
 def _searched(expression: Searched, value: Value) -> bool:
-    if not isinstance(value, str) or not expression.text:
+    if not isinstance(value, str):
         return False
     found = {
         Search.CONTAINS: expression.text in value,

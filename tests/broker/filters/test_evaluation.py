@@ -67,6 +67,7 @@ def test_c04_an_expression_yields_what_it_does_in_rocketmq(vector: Vector) -> No
         ("b < -(a > 1)", ["1", "x"], "NN"),
         ("a < -(a > 1)", ["1", "x"], "NE"),
         ("(a = 1) CONTAINS 'x'", ["1", "x"], "FE"),
+        ("(a = 1) NOT CONTAINS ''", ["1", "x"], "FF"),
         ("5 CONTAINS 'x' OR NULL NOT CONTAINS 'x' OR - a CONTAINS '1'", ["1"], "F"),
         ("b = a", ["x"], "N"),
         ("a = b", ["x"], "F"),

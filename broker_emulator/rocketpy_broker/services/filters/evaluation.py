@@ -108,7 +108,7 @@ def condition(expression: Expression, properties: Properties) -> Truths:
             found = _mask(pc.is_in(strings.array, pa.array(texts, pa.string())))
             result = select(strings.is_null, NULL, found.view(np.uint8))
         case Searched():
-            result = _searched(expression, value_of(expression.operand, properties))
+            result = _searched(expression, properties)
         case _:
             assert isinstance(expression, Truth)
             result = truths(_TRUTHS[expression.value])
@@ -214,11 +214,14 @@ def _of_one_length(left: Strings, right: Strings) -> tuple[pa.StringArray, pa.St
     return left.array, right.array[0]
 
 
-def _searched(expression: Searched, value: Value) -> Truths:
-    """FALSE for whatever is no string, and for an empty text to look for; also if negated."""
+def _searched(expression: Searched, properties: Properties) -> Truths:
+    """FALSE for whatever is no string, also if negated. An empty text is looked for nowhere."""
+    if not expression.text:
+        return truths(FALSE)
+    value = value_of(expression.operand, properties)
     if isinstance(value, np.ndarray):
         return select(value == ERROR, ERROR, FALSE)
-    if isinstance(value, Number) or not expression.text:
+    if isinstance(value, Number):
         return truths(FALSE)
     found = _mask(_SEARCH[expression.search](value.array, expression.text))
     if expression.is_negated:
