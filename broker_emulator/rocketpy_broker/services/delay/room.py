@@ -49,9 +49,11 @@ def build(
             scope.start(level.run())
 
     def close() -> None:
-        plan = store.plan_flush()
-        plan.run()
-        store.flushed(plan)
+        # What a failed flush has left is never flushed again.
+        if not store.is_sealed:
+            plan = store.plan_flush()
+            plan.run()
+            store.flushed(plan)
         save_now(progress)
         checkpoint.close(store.range_of(TIMER_QUEUE), clock.now_ms())
 
