@@ -2,12 +2,14 @@
 
 Messages of 100 bytes with four properties, of which about one in a hundred matches. The rate is of
 a core: Arrow has one thread, and everything else is the event loop's. The longest turn is that of
-an expression that searches as often as one may, in properties that are large.
+an expression that searches as often as one may, in properties that are large; the median of some
+rounds, for the system may stop any process for longer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import statistics
 import tempfile
 import time
 from dataclasses import replace
@@ -17,7 +19,7 @@ import pyarrow as pa
 
 from benchmarks import data
 from benchmarks.bench_store import open_store
-from benchmarks.harness import Result, median_seconds
+from benchmarks.harness import ROUNDS, Result, median_seconds
 from rocketpy_broker import process
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.config import Limits
@@ -74,7 +76,7 @@ class Pulls:
         topics.load()
         asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
         self.service = PullService(self.store, topics, FilterService(), HeldCalls(clock), Limits())
-        self.turn_ms_max = 0.0
+        self._turn_ms_max = 0.0
 
     def fill(self, columns: BlockColumns, queue_id: int, blocks: int) -> None:
         encoded = encode_block(columns)
@@ -89,21 +91,23 @@ class Pulls:
         command = self.service.command(queue, 0, 0, RESPONSE_BYTES, 0, text)
         return sum([len(result.sizes) async for result in self.service.pull(command)])
 
-    async def watch(self, text: FilterText, queue_id: int) -> int:
-        """The same, with somebody beside who wants a turn as often as can be."""
+    async def longest_turn_ms(self, text: FilterText, queue_id: int) -> float:
+        """How long somebody beside waits for a turn, who wants one as often as can be."""
+        self._turn_ms_max = 0.0
         watching = asyncio.ensure_future(self._turns())
         await asyncio.sleep(0)
         try:
-            return await self.pull(text, queue_id)
+            await self.pull(text, queue_id)
         finally:
             watching.cancel()
+        return self._turn_ms_max
 
     async def _turns(self) -> None:
         last = time.perf_counter()
         while True:
             await asyncio.sleep(0)
             now = time.perf_counter()
-            self.turn_ms_max = max(self.turn_ms_max, (now - last) * 1000)
+            self._turn_ms_max = max(self._turn_ms_max, (now - last) * 1000)
             last = now
 
 
@@ -120,7 +124,7 @@ def run() -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         pulls = Pulls(Path(name))
         pulls.fill(_columns(), 0, BLOCKS)
-        pulls.fill(_large_columns(), 1, 20)
+        pulls.fill(_large_columns(), 1, 4)
         tags = FilterText(tags_codes=[java_hash("Tag7")])
         results = [
             Result("filter by tags", _rate(pulls, tags), "M msgs/s", TAGS_PER_SECOND_MIN),
@@ -135,10 +139,11 @@ def run() -> list[Result]:
                 for expression, what in EXPRESSIONS.items()
             ),
         ]
-        asyncio.run(pulls.watch(FilterText("SQL92", DEAREST), 1))
+        dearest = FilterText("SQL92", DEAREST)
+        turns = [asyncio.run(pulls.longest_turn_ms(dearest, 1)) for _ in range(ROUNDS)]
         turn = Result(
             "longest turn of a filtered pull",
-            pulls.turn_ms_max,
+            statistics.median(turns),
             "ms",
             TURN_MS_MAX,
             at_most=True,
