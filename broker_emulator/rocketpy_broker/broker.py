@@ -120,7 +120,7 @@ class Rooms:
         )
         admin = AdminServices(self.operations.admin, self.operations.store_admin)
         groups = GroupServices(self.groups.clients, self.groups.locks, config.limits.clients)
-        return [RocketpyV1Door(broker, admin, self.transactions.service, groups)]
+        return [RocketpyV1Door(broker, admin, self.transactions, groups)]
 
 
 class Broker:

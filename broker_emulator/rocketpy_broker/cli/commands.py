@@ -15,6 +15,7 @@ from rocketpy_broker.cli import (
     operations_commands,
     store_commands,
     topic_commands,
+    transaction_commands,
 )
 
 app = typer.Typer(
@@ -52,4 +53,5 @@ app.command("clean")(operations_commands.clean)
 app.add_typer(client_commands.client_app, name="client")
 app.add_typer(message_commands.message_app, name="message")
 app.add_typer(topic_commands.topic_app, name="topic")
+app.add_typer(transaction_commands.transaction_app, name="transaction")
 app.add_typer(store_commands.store_app, name="store")

@@ -195,24 +195,9 @@ class MessageSender:
     def _encode(
         self, queue_id: int, waits: bool, numbers: list[int], messages: list[OutgoingMessage]
     ) -> _QueueBlock:
-        now_ms = self._clock.now_ms()
-        # A sender that names its own ids keeps them.
-        given = pa.array([message.properties.get(UNIQ_KEY) for message in messages], pa.string())
-        msg_ids = pc.coalesce(given, unique_keys().take(len(messages), now_ms))
-        properties = [list(message.properties.items()) for message in messages]
-        columns = BlockColumns(
-            body=pa.array([message.body for message in messages], pa.binary()),
-            topic=self.checker.topic,
-            queue_id=max(queue_id, 0),
-            tags=pa.array([message.tags for message in messages], pa.string()),
-            keys=pa.array([joined_keys(message.keys) for message in messages], pa.string()),
-            properties=pa.array(properties, pa.map_(pa.string(), pa.string())),
-            extra={UNIQ_KEY: msg_ids, **_waiting_properties(messages)},
-            left_out=WAITING_NAMES,
-            born_timestamp_ms=now_ms,
-            born_host=born_host(),
-        )
-        return _QueueBlock(queue_id, waits, numbers, msg_ids.to_pylist(), encode_block(columns))
+        now_ms, topic = self._clock.now_ms(), self.checker.topic
+        columns, msg_ids = block_columns(topic, messages, now_ms, max(queue_id, 0))
+        return _QueueBlock(queue_id, waits, numbers, msg_ids, encode_block(columns))
 
     def _request(self, block: _QueueBlock) -> broker_pb2.AppendRequest:
         return broker_pb2.AppendRequest(
@@ -221,6 +206,29 @@ class MessageSender:
             record_sizes=block.block.sizes.astype(np.dtype(">i4")).tobytes(),
             records=block.block.data.to_pybytes(),
         )
+
+
+def block_columns(
+    topic: str, messages: Sequence[OutgoingMessage], now_ms: int, queue_id: int = 0
+) -> tuple[BlockColumns, list[str]]:
+    """The messages of one block, and their unique ids."""
+    # A sender that names its own ids keeps them.
+    given = pa.array([message.properties.get(UNIQ_KEY) for message in messages], pa.string())
+    msg_ids = pc.coalesce(given, unique_keys().take(len(messages), now_ms))
+    properties = [list(message.properties.items()) for message in messages]
+    columns = BlockColumns(
+        body=pa.array([message.body for message in messages], pa.binary()),
+        topic=topic,
+        queue_id=queue_id,
+        tags=pa.array([message.tags for message in messages], pa.string()),
+        keys=pa.array([joined_keys(message.keys) for message in messages], pa.string()),
+        properties=pa.array(properties, pa.map_(pa.string(), pa.string())),
+        extra={UNIQ_KEY: msg_ids, **_waiting_properties(messages)},
+        left_out=WAITING_NAMES,
+        born_timestamp_ms=now_ms,
+        born_host=born_host(),
+    )
+    return columns, msg_ids.to_pylist()
 
 
 def _fault_of_waiting(message: OutgoingMessage) -> str | None:

@@ -16,7 +16,7 @@ from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServicer, Adm
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServicer, BrokerServices
 from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices, GroupsServicer
 from rocketpy_broker.server.rocketpy_v1.transactions_servicer import TransactionsServicer
-from rocketpy_broker.services.transactions.service import TransactionService
+from rocketpy_broker.services.transactions.room import Transactions
 from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc, transactions_pb2_grpc
 
 
@@ -26,7 +26,7 @@ class RocketpyV1Door:
 
     broker: BrokerServices
     admin: AdminServices
-    transactions: TransactionService
+    transactions: Transactions
     groups: GroupServices
     names = (
         broker_servicer.SERVICE_NAME,
@@ -46,5 +46,5 @@ class RocketpyV1Door:
             server.add_generic_rpc_handlers((handler,))
         admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self.admin), server)
         transactions_pb2_grpc.add_TransactionsServicer_to_server(
-            TransactionsServicer(self.transactions), server
+            TransactionsServicer(self.transactions.service, self.transactions.listing), server
         )

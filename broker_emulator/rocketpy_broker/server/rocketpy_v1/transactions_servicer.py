@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.services.transactions.messages import Operation
+from rocketpy_broker.services.transactions.listing import TransactionListing
+from rocketpy_broker.services.transactions.messages import HalfMessage, Operation
 from rocketpy_broker.services.transactions.service import EndTransaction, TransactionService
 from rocketpy_proto.rocketpy.v1 import transactions_pb2, transactions_pb2_grpc
 
@@ -16,10 +17,11 @@ _DECISIONS = {
 
 
 class TransactionsServicer(transactions_pb2_grpc.TransactionsServicer):
-    """Ends of transactions."""
+    """Ends of transactions, and those that are open."""
 
-    def __init__(self, service: TransactionService) -> None:
+    def __init__(self, service: TransactionService, listing: TransactionListing) -> None:
         self._service = service
+        self._listing = listing
 
     async def EndTransaction(
         self, request: transactions_pb2.EndTransactionRequest, _context: status.Context
@@ -30,6 +32,36 @@ class TransactionsServicer(transactions_pb2_grpc.TransactionsServicer):
         except BrokerError as error:
             return transactions_pb2.EndTransactionResponse(status=status.failure(error))
         return transactions_pb2.EndTransactionResponse(status=status.success())
+
+    async def ListTransactions(
+        self, request: transactions_pb2.ListTransactionsRequest, _context: status.Context
+    ) -> transactions_pb2.ListTransactionsResponse:
+        """What is open."""
+        try:
+            found = await self._listing.open(
+                request.producer_group, request.transaction_id, request.count_max
+            )
+        except BrokerError as error:
+            return transactions_pb2.ListTransactionsResponse(status=status.failure(error))
+        return transactions_pb2.ListTransactionsResponse(
+            status=status.success(),
+            transactions=[_open_transaction(half) for half in found.halves],
+            is_complete=found.is_complete,
+        )
+
+
+def _open_transaction(half: HalfMessage) -> transactions_pb2.OpenTransaction:
+    record, queue = half.record, half.real_queue
+    return transactions_pb2.OpenTransaction(
+        transaction_id=half.transaction_id,
+        producer_group=half.producer_group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        commit_log_offset=record.physical_offset,
+        queue_offset=record.queue_offset,
+        born_timestamp_ms=record.born_timestamp_ms,
+        check_times=half.check_times,
+    )
 
 
 def _command(request: transactions_pb2.EndTransactionRequest) -> EndTransaction:

@@ -30,8 +30,8 @@ from rocketpy_broker.services.transactions.messages import (
 from rocketpy_broker.services.transactions.progress import TransactionProgress
 from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import AppendResult, GetMessageStatus, ReadLimits
-from rocketpy_proto.record import decode_record, encode_offset_message_id, encode_record
+from rocketpy_broker.store.values import AppendResult
+from rocketpy_proto.record import encode_offset_message_id, encode_record
 
 logger = logging.getLogger(__name__)
 CHECK_MAX_TIME_CONFIG = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1)
@@ -109,13 +109,11 @@ class CheckService:
                 offset = max(offset, self._table.next_half)
 
     def _check_at(self, offset: int) -> None:
-        found = self._store.get_message(HALF_QUEUE, offset, offset + 1, ReadLimits.of_bytes(1))
-        if found.status is not GetMessageStatus.FOUND:
+        half = self._messages.half(offset)
+        if half is None:
             logger.critical("half message %d is lost, and its transaction over", offset)
-            self._progress.over(offset, Operation.DISCARDED)
-            self._progress.write_ops()
+            self._end(offset, Operation.DISCARDED)
             return
-        half = HalfMessage(decode_record(b"".join(bytes(part) for part in found.parts)).record)
         if self._table.newest(half.transaction_id, offset) > offset:
             self._end(offset, Operation.COPIED)
             return

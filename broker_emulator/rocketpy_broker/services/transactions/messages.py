@@ -18,7 +18,7 @@ from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.sending.half import HALF_QUEUE
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, OP_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import AppendResult, QueueKey
+from rocketpy_broker.store.values import AppendResult, GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record
 from rocketpy_proto.record.properties import (
     PRODUCER_GROUP,
@@ -124,6 +124,15 @@ class TransactionMessages:
             return None
         record = decode_record(found).record
         return HalfMessage(record) if record.topic == HALF_QUEUE.topic else None
+
+    def half(self, queue_offset: int) -> HalfMessage | None:
+        """The half message at a queue offset; None where it cannot be read."""
+        found = self._store.get_message(
+            HALF_QUEUE, queue_offset, queue_offset + 1, ReadLimits.of_bytes(1)
+        )
+        if found.status is not GetMessageStatus.FOUND:
+            return None
+        return HalfMessage(decode_record(b"".join(bytes(part) for part in found.parts)).record)
 
     def append_final(self, half: HalfMessage) -> AppendResult:
         """The message itself, for its readers, or to wait first if it has a delay."""

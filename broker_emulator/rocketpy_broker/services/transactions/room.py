@@ -12,6 +12,7 @@ from rocketpy_broker.services.flushing.room import Flushing
 from rocketpy_broker.services.offsets.room import Offsets
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.checking import CheckBack, CheckService
+from rocketpy_broker.services.transactions.listing import TransactionListing
 from rocketpy_broker.services.transactions.messages import TransactionMessages
 from rocketpy_broker.services.transactions.progress import TransactionProgress
 from rocketpy_broker.services.transactions.service import TransactionService
@@ -24,6 +25,7 @@ class Transactions:
     """Transactions to end, and those that are asked after."""
 
     service: TransactionService
+    listing: TransactionListing
     checks: CheckService
 
 
@@ -71,4 +73,4 @@ def build(
     lifecycle.starts.append(start)
     lifecycle.tables.append(Saver(progress))
     lifecycle.clean_closes.append(progress.close)
-    return Transactions(service, checks)
+    return Transactions(service, TransactionListing(store, messages, table), checks)

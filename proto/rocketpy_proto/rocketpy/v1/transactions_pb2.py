@@ -25,19 +25,25 @@ _sym_db = _symbol_database.Default()
 from rocketpy_proto.rocketpy.v1 import common_pb2 as rocketpy_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1erocketpy/v1/transactions.proto\x12\x0brocketpy.v1\x1a\x18rocketpy/v1/common.proto\"\xd0\x01\n\x15\x45ndTransactionRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\x19\n\x11\x63ommit_log_offset\x18\x03 \x01(\x03\x12\x14\n\x0cqueue_offset\x18\x04 \x01(\x03\x12\x36\n\nresolution\x18\x05 \x01(\x0e\x32\".rocketpy.v1.TransactionResolution\x12\x1e\n\x16\x66rom_transaction_check\x18\x06 \x01(\x08\"=\n\x16\x45ndTransactionResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status*Y\n\x15TransactionResolution\x12&\n\"TRANSACTION_RESOLUTION_UNSPECIFIED\x10\x00\x12\n\n\x06\x43OMMIT\x10\x01\x12\x0c\n\x08ROLLBACK\x10\x02\x32i\n\x0cTransactions\x12Y\n\x0e\x45ndTransaction\x12\".rocketpy.v1.EndTransactionRequest\x1a#.rocketpy.v1.EndTransactionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1erocketpy/v1/transactions.proto\x12\x0brocketpy.v1\x1a\x18rocketpy/v1/common.proto\"\xd0\x01\n\x15\x45ndTransactionRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\x19\n\x11\x63ommit_log_offset\x18\x03 \x01(\x03\x12\x14\n\x0cqueue_offset\x18\x04 \x01(\x03\x12\x36\n\nresolution\x18\x05 \x01(\x0e\x32\".rocketpy.v1.TransactionResolution\x12\x1e\n\x16\x66rom_transaction_check\x18\x06 \x01(\x08\"=\n\x16\x45ndTransactionResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\"\\\n\x17ListTransactionsRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\x11\n\tcount_max\x18\x03 \x01(\x05\"\xc3\x01\n\x0fOpenTransaction\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12\x19\n\x11\x63ommit_log_offset\x18\x05 \x01(\x03\x12\x14\n\x0cqueue_offset\x18\x06 \x01(\x03\x12\x19\n\x11\x62orn_timestamp_ms\x18\x07 \x01(\x03\x12\x13\n\x0b\x63heck_times\x18\x08 \x01(\x05\"\x88\x01\n\x18ListTransactionsResponse\x12#\n\x06status\x18\x01 \x01(\x0b\x32\x13.rocketpy.v1.Status\x12\x32\n\x0ctransactions\x18\x02 \x03(\x0b\x32\x1c.rocketpy.v1.OpenTransaction\x12\x13\n\x0bis_complete\x18\x03 \x01(\x08*Y\n\x15TransactionResolution\x12&\n\"TRANSACTION_RESOLUTION_UNSPECIFIED\x10\x00\x12\n\n\x06\x43OMMIT\x10\x01\x12\x0c\n\x08ROLLBACK\x10\x02\x32\xca\x01\n\x0cTransactions\x12Y\n\x0e\x45ndTransaction\x12\".rocketpy.v1.EndTransactionRequest\x1a#.rocketpy.v1.EndTransactionResponse\x12_\n\x10ListTransactions\x12$.rocketpy.v1.ListTransactionsRequest\x1a%.rocketpy.v1.ListTransactionsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rocketpy.v1.transactions_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRANSACTIONRESOLUTION']._serialized_start=347
-  _globals['_TRANSACTIONRESOLUTION']._serialized_end=436
+  _globals['_TRANSACTIONRESOLUTION']._serialized_start=778
+  _globals['_TRANSACTIONRESOLUTION']._serialized_end=867
   _globals['_ENDTRANSACTIONREQUEST']._serialized_start=74
   _globals['_ENDTRANSACTIONREQUEST']._serialized_end=282
   _globals['_ENDTRANSACTIONRESPONSE']._serialized_start=284
   _globals['_ENDTRANSACTIONRESPONSE']._serialized_end=345
-  _globals['_TRANSACTIONS']._serialized_start=438
-  _globals['_TRANSACTIONS']._serialized_end=543
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=347
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=439
+  _globals['_OPENTRANSACTION']._serialized_start=442
+  _globals['_OPENTRANSACTION']._serialized_end=637
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=640
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=776
+  _globals['_TRANSACTIONS']._serialized_start=870
+  _globals['_TRANSACTIONS']._serialized_end=1072
 # @@protoc_insertion_point(module_scope)

@@ -39,6 +39,11 @@ class TransactionsStub(object):
                 request_serializer=rocketpy_dot_v1_dot_transactions__pb2.EndTransactionRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_transactions__pb2.EndTransactionResponse.FromString,
                 _registered_method=True)
+        self.ListTransactions = channel.unary_unary(
+                '/rocketpy.v1.Transactions/ListTransactions',
+                request_serializer=rocketpy_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_transactions__pb2.ListTransactionsResponse.FromString,
+                _registered_method=True)
 
 
 class TransactionsServicer(object):
@@ -53,6 +58,13 @@ class TransactionsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTransactions(self, request, context):
+        """Transactions that have not ended, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransactionsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +72,11 @@ def add_TransactionsServicer_to_server(servicer, server):
                     servicer.EndTransaction,
                     request_deserializer=rocketpy_dot_v1_dot_transactions__pb2.EndTransactionRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_transactions__pb2.EndTransactionResponse.SerializeToString,
+            ),
+            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactions,
+                    request_deserializer=rocketpy_dot_v1_dot_transactions__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_transactions__pb2.ListTransactionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -89,6 +106,33 @@ class Transactions(object):
             '/rocketpy.v1.Transactions/EndTransaction',
             rocketpy_dot_v1_dot_transactions__pb2.EndTransactionRequest.SerializeToString,
             rocketpy_dot_v1_dot_transactions__pb2.EndTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Transactions/ListTransactions',
+            rocketpy_dot_v1_dot_transactions__pb2.ListTransactionsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_transactions__pb2.ListTransactionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

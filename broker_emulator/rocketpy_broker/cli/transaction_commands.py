@@ -1,0 +1,107 @@
+"""`rocketpy transaction …`: send a message in a transaction, and end transactions.
+
+A crash of a command leaves a transaction as it is: open, and asked after by the broker. Holds no
+state.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
+from rocketpy_broker.client import transactions
+from rocketpy_broker.client.errors import MessageIllegalError
+from rocketpy_broker.client.messages import OutgoingMessage
+
+transaction_app = typer.Typer(
+    help="Send messages in transactions, and end them.", no_args_is_help=True, rich_markup_mode=None
+)
+Group = Annotated[str, typer.Option(help="The producer group.")]
+TransactionId = Annotated[str, typer.Argument(help="The message's unique id.")]
+
+
+@transaction_app.command("send")
+def send(
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    body: Annotated[str, typer.Option(help="Content of the message.")],
+    group: Group,
+    tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key; may be given again.")] = None,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Send a half message, which nobody reads before its transaction is committed."""
+    message = OutgoingMessage(os.fsencode(body), tag, tuple(key or ()))
+    with asking(endpoint) as connection:
+        try:
+            sent = transactions.prepare(connection, topic, group, message)
+        except MessageIllegalError as error:
+            refuse(error.reason)
+    if as_json:
+        output.print_json({"topic": topic, "transactionId": sent.transaction_id})
+        return
+    typer.echo(f"prepared a message for {topic}: transaction {sent.transaction_id}")
+
+
+@transaction_app.command("list")
+def list_open(
+    group: Annotated[str, typer.Option(help="Of this producer group only.")] = "",
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show transactions that are open, the oldest first, 1,000 at most."""
+    with asking(endpoint) as connection:
+        found = transactions.list_open(connection, group)
+    if as_json:
+        for one in found:
+            output.print_json(
+                {
+                    "transactionId": one.transaction.transaction_id,
+                    "producerGroup": one.transaction.producer_group,
+                    "topic": one.topic,
+                    "queueId": one.queue_id,
+                    "bornTimestamp": one.born_timestamp.isoformat(),
+                    "checkTimes": one.check_times,
+                }
+            )
+        return
+    output.print_table(
+        ["transaction", "group", "topic", "queue", "born", "checks"],
+        [
+            [
+                one.transaction.transaction_id,
+                one.transaction.producer_group,
+                one.topic,
+                one.queue_id,
+                one.born_timestamp.isoformat(),
+                one.check_times,
+            ]
+            for one in found
+        ],
+    )
+
+
+@transaction_app.command("commit")
+def commit(transaction_id: TransactionId, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
+    """Let readers have the message."""
+    _end(transaction_id, endpoint, commit=True)
+    typer.echo(f"committed transaction {transaction_id}")
+
+
+@transaction_app.command("rollback")
+def rollback(transaction_id: TransactionId, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
+    """Drop the message."""
+    _end(transaction_id, endpoint, commit=False)
+    typer.echo(f"rolled back transaction {transaction_id}")
+
+
+def _end(transaction_id: str, endpoint: str, *, commit: bool) -> None:
+    with asking(endpoint) as connection:
+        found = transactions.list_open(connection, transaction_id=transaction_id)
+        if not found:
+            refuse(f"no transaction {transaction_id!r} is open; see `rocketpy transaction list`")
+        transactions.end(connection, found[0].transaction, commit=commit, from_check=True)
