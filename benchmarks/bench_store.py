@@ -16,10 +16,11 @@ from benchmarks import data
 from benchmarks.harness import Result, compare
 from rocketpy_broker import process
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.config import DAY_MS, Limits
+from rocketpy_broker.config import DAY_MS, BrokerConfig, Limits
 from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.gate import SendGate
 from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -74,7 +75,8 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
         store.config,
         reject_transaction_message=False,
     )
-    return store, AppendService(store, topics, group_commit, placing, Limits())
+    gate = SendGate(topics, clock, BrokerConfig(folder))
+    return store, AppendService(store, topics, group_commit, placing, gate, Limits())
 
 
 def run_case(body_bytes: int, goal: float) -> list[Result]:

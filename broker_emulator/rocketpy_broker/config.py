@@ -111,6 +111,8 @@ class BrokerConfig:
     writer_idle_ms_max: int = 7 * DAY_MS
     staging_bytes_max: int = 32 << 30
     staging_idle_ms_max: int = 3_600_000
+    broker_permission: int = 6
+    start_accept_send_request_timestamp_ms: int = 0
     reject_transaction_message: bool = False
     transactions: TransactionTimes = field(default_factory=TransactionTimes)
     delay_levels: DelayLevels = field(default_factory=DelayLevels.parse)

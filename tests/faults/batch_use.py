@@ -30,6 +30,7 @@ from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.gate import SendGate
 from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -108,7 +109,8 @@ class Desk:
         flushes = FlushWhenAsked(store, clock, self.flush, FlushTimes())
         scheduling = Scheduling(store.config.delay_levels, clock, config.timer_delay_ms_max)
         placing = Placing(scheduling, store.config, reject_transaction_message=False)
-        appends = AppendService(store, self._topics, flushes, placing, limits)
+        gate = SendGate(self._topics, clock, config)
+        appends = AppendService(store, self._topics, flushes, placing, gate, limits)
         self.staging = StagingService(store, appends, self.ledger, clock, config)
         rolling = RollForward(store, appends, self.staging, OldKind(store, appends), clock)
         self.batches = BatchService(

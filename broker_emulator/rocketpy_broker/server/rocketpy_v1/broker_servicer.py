@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -76,6 +77,8 @@ class BrokerServicer:
         async for request in requests:
             await self._to.appends.room()
             try:
+                if request.default_topic:
+                    await self._create_topic(request)
                 outcome: Appended = self._to.appends.append(
                     request.topic,
                     request.queue_id,
@@ -86,6 +89,13 @@ class BrokerServicer:
                 outcome = error
             await written.put(outcome)
         await written.put(None)
+
+    async def _create_topic(self, request: broker_pb2.AppendRequest) -> None:
+        """For a topic that is not there; where that cannot be saved, the send is refused."""
+        with contextlib.suppress(OSError):
+            await self._to.appends.gate.create_topic(
+                request.topic, request.default_topic, request.default_topic_queue_nums
+            )
 
     async def _append_response(self, outcome: Appended) -> broker_pb2.AppendResponse:
         if isinstance(outcome, BrokerError):

@@ -28,7 +28,14 @@ def build(
     """Pulls of one broker."""
     config, store = ground.config, ground.store
     pulls = PullService(
-        store, topics, filters, held, config.limits, slave_read_enable=config.slave_read_enable
+        store,
+        topics,
+        filters,
+        held,
+        config.limits,
+        slave_read_enable=config.slave_read_enable,
+        broker_name=config.broker_name,
+        broker_permission=config.broker_permission,
     )
     return Pulling(
         pulls,

@@ -24,11 +24,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from rocketpy_broker.config import Limits
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.errors import ParameterIllegalError, PermissionDeniedError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.filters.service import FilterService, FilterText, Sql92Filter
 from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.pulling.matching import MatchingReader
+from rocketpy_broker.services.topics.config import READ_WRITE, Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
@@ -91,6 +92,8 @@ class PullService:
         limits: Limits,
         *,
         slave_read_enable: bool = False,
+        broker_name: str = "",
+        broker_permission: int = int(READ_WRITE),
     ) -> None:
         self._store = store
         self._matching = MatchingReader(store)
@@ -98,6 +101,8 @@ class PullService:
         self._filters = filters
         self._limits = limits
         self._slave_read_enable = slave_read_enable
+        self._broker_name = broker_name
+        self._broker_permission = broker_permission
         self.held = held
 
     def command(
@@ -114,6 +119,10 @@ class PullService:
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError,
         SubscriptionParseError, ParameterIllegalError.
         """
+        if not self._broker_permission & Perm.READ:
+            raise PermissionDeniedError(
+                f"the broker[{self._broker_name}] pulling message is forbidden"
+            )
         self._topics.check_readable(queue.topic, queue.queue_id)
         wanted = self._filters.filter_of(filter_text)
         limits = self._limits

@@ -15,6 +15,7 @@ import numpy as np
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import FlushTimeoutError, RecordIllegalError, StoreClosedError
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.sending.gate import SendGate
 from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
@@ -49,12 +50,14 @@ class AppendService:
         topics: TopicConfigManager,
         group_commit: GroupCommit,
         placing: Placing,
+        gate: SendGate,
         limits: Limits,
     ) -> None:
         self._store = store
         self._topics = topics
         self._group_commit = group_commit
         self.placing = placing
+        self.gate = gate
         self._limits = limits
         self._turn = 0
 
@@ -84,8 +87,10 @@ class AppendService:
     def queue_of(self, topic: str, queue_id: int) -> QueueKey:
         """The queue that a block goes to; -1 stands for the topic's next one.
 
-        Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
+        Raises TopicNotExistError, TopicIllegalError, PermissionDeniedError, QueueIdIllegalError,
+        NotServingYetError.
         """
+        self.gate.check(topic)
         config = self._topics.check_writable(topic, queue_id)
         if queue_id == ANY_QUEUE:
             self._turn += 1

@@ -6,6 +6,7 @@ from rocketpy_broker.ground import Ground
 from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.flushing.room import Flushing
 from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.gate import SendGate
 from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
@@ -19,4 +20,7 @@ def build(
         ground.store.config,
         reject_transaction_message=ground.config.reject_transaction_message,
     )
-    return AppendService(ground.store, topics, flushing.group_commit, placing, ground.config.limits)
+    gate = SendGate(topics, ground.clock, ground.config)
+    return AppendService(
+        ground.store, topics, flushing.group_commit, placing, gate, ground.config.limits
+    )

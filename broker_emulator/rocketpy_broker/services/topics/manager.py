@@ -112,6 +112,10 @@ class TopicConfigManager:
             raise TopicNotExistError(topic)
         return found
 
+    def find(self, topic: str) -> TopicConfig | None:
+        """The topic's configuration, if there is one."""
+        return self._topics.get(topic)
+
     def list(self, *, include_system: bool) -> list[TopicConfig]:
         """All topics by name; those of the broker, and retry topics, only if asked for."""
         return [
@@ -155,13 +159,26 @@ class TopicConfigManager:
         """Raises TopicIllegalError for a topic that `update` would refuse by itself."""
         self._check(config)
 
-    def _check(self, config: TopicConfig) -> None:
-        topic = config.topic
+    async def create(self, config: TopicConfig) -> None:
+        """Create a topic, unless it is there; durable on return.
+
+        Raises TopicIllegalError, OSError; then nothing has changed.
+        """
+        self._check(config)
+        await self._table.change(config.topic, lambda old: old or config)
+
+    @staticmethod
+    def check_name(topic: str) -> None:
+        """Raises TopicIllegalError for a name that no topic can have."""
         if not TOPIC_PATTERN.fullmatch(topic) or len(topic) > TOPIC_BYTES_MAX:
             raise TopicIllegalError(
                 f"topic name {topic!r} is illegal; use 1 to {TOPIC_BYTES_MAX} of the characters "
                 "a-z A-Z 0-9 _ - % |"
             )
+
+    def _check(self, config: TopicConfig) -> None:
+        topic = config.topic
+        self.check_name(topic)
         if self.is_system(topic):
             raise TopicIllegalError(f"topic name {topic!r} is reserved; choose another name")
         for name, nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):

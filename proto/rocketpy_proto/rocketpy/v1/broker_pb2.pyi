@@ -47,16 +47,20 @@ INCOMPLETE: BatchOutcome
 NOT_COMMITTED: BatchOutcome
 
 class AppendRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "record_sizes", "records")
+    __slots__ = ("topic", "queue_id", "record_sizes", "records", "default_topic", "default_topic_queue_nums")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_TOPIC_QUEUE_NUMS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     record_sizes: bytes
     records: bytes
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+    default_topic: str
+    default_topic_queue_nums: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ..., default_topic: _Optional[str] = ..., default_topic_queue_nums: _Optional[int] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
     __slots__ = ("status", "queue_id", "queue_offset", "physical_offset", "record_count", "store_timestamp_ms")
