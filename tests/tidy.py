@@ -26,7 +26,9 @@ FOLDERS = (*ROOMS, *PROGRAMS, "tests/", "docs/", "docker/", ".ci/")
 LONG_FUNCTIONS: dict[str, str] = {}
 
 # Functions that may catch everything, since they are the root of a task: "path::name" -> why.
-TASK_ROOTS: dict[str, str] = {}
+TASK_ROOTS: dict[str, str] = {
+    "broker_emulator/rocketpy_broker/services/hooks/chain.py::_called": "calls a package's code",
+}
 
 # Modules that are started from outside: name, which may hold `*` -> by whom.
 STARTED_FROM_OUTSIDE = {

@@ -27,6 +27,7 @@ from rocketpy_broker.services.flushing import room as flushing
 from rocketpy_broker.services.groups import room as groups
 from rocketpy_broker.services.groups.notices import CheckTransaction
 from rocketpy_broker.services.holding import room as holding
+from rocketpy_broker.services.hooks import room as hooks
 from rocketpy_broker.services.offsets import room as offsets
 from rocketpy_broker.services.operations import room as operations
 from rocketpy_broker.services.pulling import room as pulling
@@ -77,14 +78,19 @@ class Rooms:
     """The rooms of services, lowest floor first; each stands on the ground and on rooms below."""
 
     def __init__(self, ground: Ground) -> None:
+        self.hooks = hooks.build()
         self.topics = topics.build(ground)
         self.groups = groups.build(ground, self.topics)
         self.flushing = flushing.build(ground)
         self.holding = holding.build(ground, self.topics)
         self.delay = delay.build(ground, self.topics, self.flushing, self.holding)
-        self.appends = sending.build(ground, self.topics, self.flushing, self.delay.scheduling)
+        self.appends = sending.build(
+            ground, self.topics, self.flushing, self.delay.scheduling, self.hooks
+        )
         self.filters = filters.build()
-        self.pulling = pulling.build(ground, self.topics, self.filters, self.holding.calls)
+        self.pulling = pulling.build(
+            ground, self.topics, self.filters, self.holding.calls, self.hooks
+        )
         self.offsets = offsets.build(ground, self.topics, self.groups, self.holding.calls)
         self.transactions = transactions.build(
             ground, self.topics, self.flushing, self.delay, self.offsets, self._ask_producer

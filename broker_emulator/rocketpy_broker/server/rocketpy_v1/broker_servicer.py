@@ -135,7 +135,7 @@ class BrokerServicer:
             yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
             return
         offset = command.offset
-        async for result in self._to.pulls.pull(command):
+        async for result in self._to.pulls.pull(command, request.consumer_group):
             code = response_code(result, offset, command.offset_end)
             yield _pull_response(result, code, self._to.pulls.suggested_broker_id(result))
             offset = result.next_offset

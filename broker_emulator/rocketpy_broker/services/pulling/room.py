@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rocketpy_broker.ground import Ground
 from rocketpy_broker.services.filters.service import FilterService
 from rocketpy_broker.services.holding.calls import HeldCalls
+from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import RangeLimitService
 from rocketpy_broker.services.pulling.service import PullService
@@ -23,7 +24,11 @@ class Pulling:
 
 
 def build(
-    ground: Ground, topics: TopicConfigManager, filters: FilterService, held: HeldCalls
+    ground: Ground,
+    topics: TopicConfigManager,
+    filters: FilterService,
+    held: HeldCalls,
+    hooks: HookChain,
 ) -> Pulling:
     """Pulls of one broker."""
     config, store = ground.config, ground.store
@@ -36,6 +41,7 @@ def build(
         slave_read_enable=config.slave_read_enable,
         broker_name=config.broker_name,
         broker_permission=config.broker_permission,
+        hooks=hooks,
     )
     return Pulling(
         pulls,

@@ -25,9 +25,11 @@ from dataclasses import dataclass
 
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError, PermissionDeniedError
+from rocketpy_broker.hooks import ConsumeContext, ConsumeOutcome
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.filters.service import FilterService, FilterText, Sql92Filter
 from rocketpy_broker.services.holding.calls import HeldCalls
+from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.pulling.matching import MatchingReader
 from rocketpy_broker.services.topics.config import READ_WRITE, Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -94,6 +96,7 @@ class PullService:
         slave_read_enable: bool = False,
         broker_name: str = "",
         broker_permission: int = int(READ_WRITE),
+        hooks: HookChain | None = None,
     ) -> None:
         self._store = store
         self._matching = MatchingReader(store)
@@ -103,6 +106,7 @@ class PullService:
         self._slave_read_enable = slave_read_enable
         self._broker_name = broker_name
         self._broker_permission = broker_permission
+        self._hooks = hooks or HookChain([])
         self.held = held
 
     def command(
@@ -139,8 +143,21 @@ class PullService:
         bounds = ReadLimits.of_bytes(min(wish, limits.pull_response_bytes_max), wanted.tags_codes)
         return PullCommand(queue, offset, offset_end or NO_END, bounds, wait_ms_max, wanted.sql92)
 
-    async def pull(self, command: PullCommand) -> AsyncIterator[GetMessageResult]:
+    async def pull(
+        self, command: PullCommand, consumer_group: str = ""
+    ) -> AsyncIterator[GetMessageResult]:
         """Everything that is there, in pieces; at least one result."""
+        if not self._hooks:
+            async for result in self._pull(command):
+                yield result
+            return
+        context = ConsumeContext(consumer_group, *command.queue, command.offset)
+        self._hooks.before_consume(context)
+        async for result in self._pull(command):
+            self._hooks.after_consume(context, _outcome(result))
+            yield result
+
+    async def _pull(self, command: PullCommand) -> AsyncIterator[GetMessageResult]:
         result = await self._first(command)
         yield result
         while result.status in _GOING_ON:
@@ -178,3 +195,10 @@ class PullService:
     def suggested_broker_id(self, result: GetMessageResult) -> int:
         """Who to pull from next: a slave for data that must come from disk, where slaves serve."""
         return SLAVE_ID if result.is_cold and self._slave_read_enable else MASTER_ID
+
+
+def _outcome(result: GetMessageResult) -> ConsumeOutcome:
+    sizes = result.sizes
+    return ConsumeOutcome(
+        result.status.name, len(sizes), int(sizes.sum(dtype="int64")), result.next_offset
+    )

@@ -13,8 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocketpy_broker.config import Limits
-from rocketpy_broker.errors import FlushTimeoutError, RecordIllegalError, StoreClosedError
+from rocketpy_broker.errors import (
+    FlushTimeoutError,
+    RecordIllegalError,
+    StoreClosedError,
+    StoreError,
+)
+from rocketpy_broker.hooks import SendContext, SendOutcome
+from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.sending.gate import SendGate
 from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -52,12 +60,14 @@ class AppendService:
         placing: Placing,
         gate: SendGate,
         limits: Limits,
+        hooks: HookChain | None = None,
     ) -> None:
         self._store = store
         self._topics = topics
         self._group_commit = group_commit
         self.placing = placing
         self.gate = gate
+        self._hooks = hooks or HookChain([])
         self._limits = limits
         self._turn = 0
 
@@ -72,8 +82,25 @@ class AppendService:
 
         The result is no acknowledgement yet: that is `acknowledged`. Raises TopicNotExistError,
         PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
-        StoreBusyError; then nothing of the block is stored.
+        StoreBusyError, HookAbortError; then nothing of the block is stored.
         """
+        if not self._hooks:
+            return self._append(topic, queue_id, records, record_sizes)
+        context = SendContext(topic, queue_id, len(record_sizes) // 4, len(records))
+        self._hooks.before_send(context)
+        try:
+            stored = self._append(topic, queue_id, records, record_sizes)
+        except StoreError as error:
+            self._hooks.after_send(context, SendOutcome(error.code, error.remark, -1, -1, -1))
+            raise
+        result, success = stored.result, ResponseCode.SUCCESS
+        self._hooks.after_send(
+            context,
+            SendOutcome(success, "", stored.queue_id, result.queue_offset, result.physical_offset),
+        )
+        return stored
+
+    def _append(self, topic: str, queue_id: int, records: bytes, record_sizes: bytes) -> Stored:
         queue = self.queue_of(topic, queue_id)
         block = checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
         try:

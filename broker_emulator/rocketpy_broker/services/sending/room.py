@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocketpy_broker.ground import Ground
 from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.flushing.room import Flushing
+from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.services.sending.gate import SendGate
 from rocketpy_broker.services.sending.placing import Placing
@@ -12,7 +13,11 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 
 def build(
-    ground: Ground, topics: TopicConfigManager, flushing: Flushing, scheduling: Scheduling
+    ground: Ground,
+    topics: TopicConfigManager,
+    flushing: Flushing,
+    scheduling: Scheduling,
+    hooks: HookChain,
 ) -> AppendService:
     """Sends of one broker."""
     placing = Placing(
@@ -22,5 +27,5 @@ def build(
     )
     gate = SendGate(topics, ground.clock, ground.config)
     return AppendService(
-        ground.store, topics, flushing.group_commit, placing, gate, ground.config.limits
+        ground.store, topics, flushing.group_commit, placing, gate, ground.config.limits, hooks
     )

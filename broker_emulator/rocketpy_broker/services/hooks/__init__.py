@@ -1,0 +1,1 @@
+"""Calling hooks of installed packages."""

@@ -1,0 +1,136 @@
+"""Row P02: hooks see sends and pulls, may refuse a send, and harm nobody when they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from typing import Any, ClassVar
+
+import pytest
+
+from rocketpy_broker.errors import StoreBusyError
+from rocketpy_broker.hooks import (
+    ENTRY_POINT_GROUP,
+    ConsumeContext,
+    ConsumeOutcome,
+    Hook,
+    HookAbortError,
+    SendContext,
+    SendOutcome,
+)
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.hooks import chain
+from rocketpy_broker.store.message_store import MessageStore
+from tests.broker.conftest import StartBroker
+
+
+class Watching(Hook):
+    """Keeps what it sees; refuses sends to a topic."""
+
+    hook_name = "watching"
+    seen: ClassVar[list[Any]] = []
+
+    def before_send(self, context: SendContext) -> None:
+        self.seen.append(context)
+        if context.topic == "Closed":
+            raise HookAbortError("closed for today", ResponseCode.SYSTEM_BUSY)
+
+    def after_send(self, context: SendContext, outcome: SendOutcome) -> None:
+        self.seen.append((context, outcome))
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        self.seen.append(context)
+
+    def after_consume(self, context: ConsumeContext, outcome: ConsumeOutcome) -> None:
+        self.seen.append(outcome)
+
+
+class Failing(Hook):
+    """Fails at every call."""
+
+    hook_name = "failing"
+
+    def before_send(self, context: SendContext) -> None:
+        raise ZeroDivisionError
+
+    def after_send(self, context: SendContext, outcome: SendOutcome) -> None:
+        raise ZeroDivisionError
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        raise HookAbortError("too late for that")
+
+
+def not_a_hook() -> object:
+    return object()
+
+
+def installed(**values: str) -> list[EntryPoint]:
+    return [
+        EntryPoint(name, f"tests.broker.hooks.test_hooks:{value}", ENTRY_POINT_GROUP)
+        for name, value in values.items()
+    ]
+
+
+@pytest.fixture(autouse=True)
+def hooks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if packages with these hooks were installed; two of the four cannot be used."""
+    entries = installed(b="Watching", a="Failing", c="Missing", d="not_a_hook")
+    monkeypatch.setattr(chain, "entry_points", lambda group: entries)
+    Watching.seen.clear()
+    yield
+    Watching.seen.clear()
+
+
+async def test_p02_hooks_see_a_send_and_a_pull(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        stored = await running.append("T", 1, b"one", b"two")
+        assert stored.status.code == ResponseCode.SUCCESS
+        (answer,) = await running.pull(topic="T", queue_id=1, offset=0, consumer_group="g")
+    context, (same, outcome), pull, pulled = Watching.seen
+    assert context == same == SendContext("T", 1, 2, len(answer.records))
+    assert outcome == SendOutcome(ResponseCode.SUCCESS, "", 1, 0, stored.physical_offset)
+    assert pull == ConsumeContext("g", "T", 1, 0)
+    assert pulled == ConsumeOutcome("FOUND", 2, len(answer.records), 2)
+    assert "hook 'c' cannot be loaded" in caplog.text
+    assert "hook 'd' is no rocketpy_broker.hooks.Hook" in caplog.text
+
+
+async def test_p02_a_hook_that_fails_is_counted_and_harms_nobody(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        for _ in range(20):
+            assert (await running.append("T", 0, b"x")).status.code == ResponseCode.SUCCESS
+        assert running.broker.rooms.hooks.failures == {"failing": 40}
+    assert caplog.text.count("hook 'failing' failed") == 3
+
+
+async def test_p02_a_hook_may_refuse_a_send_with_its_own_words(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("Closed")
+        answer = await running.append("Closed", 0, b"x")
+        assert answer.status.code == ResponseCode.SYSTEM_BUSY
+        assert answer.status.remark == "closed for today"
+        assert running.broker.store.queues() == []
+    assert len(Watching.seen) == 1
+
+
+async def test_p02_after_hooks_see_what_the_store_refuses_and_nothing_that_never_got_there(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_given: object) -> None:
+        raise StoreBusyError(2, 1)
+
+    async with start_broker() as running:
+        await running.append("Unknown", 0, b"x")
+        await running.create_topic("T")
+        with monkeypatch.context() as patch:
+            patch.setattr(MessageStore, "append", refuse)
+            await running.append("T", 0, b"x")
+    unknown, context, (same, outcome) = Watching.seen
+    assert unknown == SendContext("Unknown", 0, 1, unknown.record_bytes)
+    assert (context, outcome.code, outcome.queue_offset) == (same, ResponseCode.SYSTEM_BUSY, -1)
