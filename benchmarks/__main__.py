@@ -19,7 +19,7 @@ from benchmarks.harness import Result
 from benchmarks.report import terminal_table, to_json
 
 MODULES = [
-    *("record", "store", "index", "growth", "senders", "batches", "pull", "filter"),
+    *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "filter"),
     *("source", "sink", "queues", "latency", "memory"),
 ]
 PROFILE_LINES = 25

@@ -1,0 +1,80 @@
+"""How late delayed messages come: from when they are due until they are stored in their queue.
+
+Due is a message's birth and its level, so that the way to the broker counts as late, too. The
+broker is a process of its own on the same machine; nothing else is sent meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+from benchmarks.harness import Result
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.client.sending import MessageSender
+from rocketpy_broker.store.config import FlushDiskType
+
+PENDING = 10_000
+LEVELS = {1: timedelta(seconds=1), 2: timedelta(seconds=5)}
+QUEUES = 8
+# Sent one by one, at this pace.
+STEADY, STEADY_PER_SECOND = 3_000, 500
+BODY = bytes(100)
+GOAL_MS = 100
+
+
+def late_ms(broker: LocalBroker, topic: str, count: int, delay: timedelta) -> list[float]:
+    """How late each of `count` messages came, ascending."""
+    deadline = time.monotonic() + 120
+    while len(messages := broker.messages(topic)) < count:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{len(messages)} of {count} messages came")
+        time.sleep(0.5)
+    times = [one.store_timestamp - one.born_timestamp - delay for one in messages]
+    return sorted(time_.total_seconds() * 1_000 for time_ in times)
+
+
+def result(name: str, late: list[float]) -> Result:
+    """The 99th percentile; nothing may be early."""
+    if late[0] < 0:
+        raise RuntimeError(f"a message came {-late[0]:.0f} ms early")
+    p99 = late[int(len(late) * 0.99)]
+    detail = f"median {late[len(late) // 2]:.0f} ms, latest {late[-1]:.0f} ms"
+    return Result(name, p99, "ms", GOAL_MS, at_most=True, detail=detail)
+
+
+def run_pending(broker: LocalBroker) -> Iterator[Result]:
+    """PENDING messages of each level wait at once, spread over queues, due within a moment."""
+    with BrokerConnection(broker.endpoint) as connection:
+        for level in LEVELS:
+            broker.create_topic(f"pending-{level}", queues=QUEUES)
+            sender = MessageSender(connection, f"pending-{level}")
+            for _ in sender.send(OutgoingMessage(BODY, delay_level=level) for _ in range(PENDING)):
+                pass
+    for level, delay in LEVELS.items():
+        late = late_ms(broker, f"pending-{level}", PENDING, delay)
+        name = f"lateness of {PENDING:,} messages pending in level {level}, p99"
+        yield result(name, late)
+
+
+def run_steady(broker: LocalBroker) -> Result:
+    """Single messages, one after the other."""
+    broker.create_topic("steady", queues=QUEUES)
+    with BrokerConnection(broker.endpoint) as connection:
+        sender = MessageSender(connection, "steady")
+        begin = time.monotonic()
+        for number in range(STEADY):
+            time.sleep(max(begin + number / STEADY_PER_SECOND - time.monotonic(), 0))
+            list(sender.send([OutgoingMessage(BODY, delay_level=1)]))
+    name = f"lateness of single messages at {STEADY_PER_SECOND} a second, p99"
+    return result(name, late_ms(broker, "steady", STEADY, LEVELS[1]))
+
+
+def run() -> Iterator[Result]:
+    """Both, with the flush of a broker without --data."""
+    with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH.value) as broker:
+        yield from run_pending(broker)
+        yield run_steady(broker)
