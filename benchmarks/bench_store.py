@@ -17,7 +17,7 @@ from benchmarks.harness import Result, compare
 from rocketpy_broker import process
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.config import DAY_MS, BrokerConfig, Limits
-from rocketpy_broker.services.delay.scheduling import Scheduling
+from rocketpy_broker.services.delay.scheduling import Scheduling, TimerLimits
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.services.sending.gate import SendGate
@@ -70,8 +70,9 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     topics.load()
     asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
+    timer = TimerLimits(True, 3 * DAY_MS, 0, lambda: 0)
     placing = Placing(
-        Scheduling(store.config.delay_levels, clock, 3 * DAY_MS),
+        Scheduling(store.config.delay_levels, clock, timer),
         store.config,
         reject_transaction_message=False,
     )

@@ -122,6 +122,7 @@ class Rooms:
             self.offsets.queries,
             self.pulling.range_limits,
             self.pulling.key_lookup,
+            self.delay.recall,
             config.limits.appends_in_flight_max,
         )
         admin = AdminServices(self.operations.admin, self.operations.store_admin)

@@ -89,7 +89,9 @@ class BrokerConfig:
     never comes back `single_writer_idle_ms_max` after it. What a job has staged for a batch is
     removed when nothing was heard of it for `staging_idle_ms_max`; `staging_bytes_max` is the disk
     space of all that is staged. `delay_levels` and `timer_delay_ms_max` are RocketMQ's
-    messageDelayLevel and timerMaxDelaySec.
+    messageDelayLevel and timerMaxDelaySec. Of messages with a delivery time at most
+    `timer_pending_max` wait, about 50 bytes of memory each. `recall_message_enable` lets senders
+    take them back.
     """
 
     data: Path
@@ -117,6 +119,8 @@ class BrokerConfig:
     transactions: TransactionTimes = field(default_factory=TransactionTimes)
     delay_levels: DelayLevels = field(default_factory=DelayLevels.parse)
     timer_delay_ms_max: int = 3 * DAY_MS
+    timer_pending_max: int = 2_000_000
+    recall_message_enable: bool = True
     single_writer_idle_ms_max: int = 10 * MINUTE_MS
     system_topics: SystemTopicOptions = field(default_factory=SystemTopicOptions)
     limits: Limits = field(default_factory=Limits)

@@ -10,6 +10,7 @@
     │   ├── TooManyJobsError          as many jobs stage batches as may
     │   ├── StagedIllegalError        an attempt that is not staged as it is named
     │   ├── FlushTimeoutError         stored, but not known to be on disk in time
+    │   ├── TimerRefusedError         messages with a delivery time are not taken now
     │   ├── LogOffsetError            the log does not hold what it was to be read from
     │   └── RecordIllegalError        a block that may not be stored
     ├── TopicNotExistError
@@ -18,6 +19,7 @@
     ├── SubscriptionGroupNotExistError
     ├── SubscriptionParseError        a filter's expression that cannot be read
     ├── QueueIdIllegalError
+    ├── RecallIllegalError            a handle that names no message that can be taken back
     ├── PermissionDeniedError         topic or queue may not be written or read
     ├── TransactionEndError           a transaction that cannot be ended as was asked
     ├── ParameterIllegalError         any other value of a request
@@ -130,6 +132,30 @@ class FlushTimeoutError(StoreError):
         self.timeout_ms = timeout_ms
 
 
+class TimerRefusedError(StoreError):
+    """Messages with a delivery time are not taken; nothing of the block was stored."""
+
+
+class TimerNotEnabledError(TimerRefusedError):
+    """None are."""
+
+    def __init__(self) -> None:
+        super().__init__("accurate timer message is not enabled, timerWheelEnable is false")
+
+
+class TimerFullError(TimerRefusedError):
+    """As many wait as may."""
+
+    def __init__(self, waiting_count: int, sent_count: int, count_max: int) -> None:
+        super().__init__(
+            f"timer message is under flow control, {waiting_count} messages wait for their "
+            f"delivery time and {sent_count} more were sent, the limit is {count_max}; send again "
+            "when some are delivered, or restart the broker with a larger --timer-pending-max"
+        )
+        self.waiting_count = waiting_count
+        self.count_max = count_max
+
+
 class LogOffsetError(StoreError):
     """The log was to be read from a physical offset that it has no more, or never had."""
 
@@ -212,6 +238,15 @@ class QueueIdIllegalError(BrokerError):
             "name an existing queue, or add queues to the topic"
         )
         self.queue_id = queue_id
+
+
+class RecallIllegalError(BrokerError):
+    """A recall handle that names no message that can be taken back."""
+
+    code = ResponseCode.ILLEGAL_OPERATION
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"recall failed, the handle is illegal: {reason}")
 
 
 class PermissionDeniedError(BrokerError):

@@ -97,18 +97,21 @@ def start_broker(tmp_path: Path) -> StartBroker:
     async def start(
         flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH,
         limits: Limits | None = None,
+        clock: ManualClock | None = None,
         **configuration: Any,
     ) -> AsyncIterator[RunningBroker]:
-        clock = ManualClock()
+        clock = clock or ManualClock()
+        small: dict[str, Any] = {
+            "commit_log_segment_bytes": 1 << 20,
+            "consume_queue_file_bytes": 20_000,
+            "stop_grace_ms": 500,
+        }
         config = BrokerConfig(
             tmp_path,
             port=0,
             flush_disk_type=flush,
-            commit_log_segment_bytes=1 << 20,
-            consume_queue_file_bytes=20_000,
-            stop_grace_ms=500,
             limits=limits or Limits(),
-            **configuration,
+            **small | configuration,
         )
         broker = Broker(config, clock)
         stopped = asyncio.Event()

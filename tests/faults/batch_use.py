@@ -27,7 +27,7 @@ from rocketpy_broker.services.batches.rolling import RollForward
 from rocketpy_broker.services.batches.service import RETRY_MS, BatchService, BatchState
 from rocketpy_broker.services.batches.staging import StageCommand, Staged, StagingService
 from rocketpy_broker.services.config_files.saving import save_now
-from rocketpy_broker.services.delay.scheduling import Scheduling
+from rocketpy_broker.services.delay.scheduling import Scheduling, TimerLimits
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.services.sending.gate import SendGate
@@ -107,7 +107,8 @@ class Desk:
             settings, clock, lambda: store.flushed_end, WEEK_MS, 10 * MINUTE_MS
         )
         flushes = FlushWhenAsked(store, clock, self.flush, FlushTimes())
-        scheduling = Scheduling(store.config.delay_levels, clock, config.timer_delay_ms_max)
+        timer = TimerLimits(True, config.timer_delay_ms_max, config.timer_pending_max, lambda: 0)
+        scheduling = Scheduling(store.config.delay_levels, clock, timer)
         placing = Placing(scheduling, store.config, reject_transaction_message=False)
         gate = SendGate(self._topics, clock, config)
         appends = AppendService(store, self._topics, flushes, placing, gate, limits)

@@ -366,8 +366,8 @@ SERVING = (
     Sabotage(
         "what is not on disk yet is cleaned",
         STORE + "message_store.py",
-        "        safe_end = min(self._log.flushed, self._dispatcher.end, self.needed_from)\n",
-        "        safe_end = self._log.end\n",
+        "min(self._log.flushed, self._dispatcher.end, self.needed_from, self.waiting_from)\n",
+        "self._log.end\n",
         (IN_CLEANING + "test_s10_what_is_not_on_disk_yet_stays",),
     ),
 )

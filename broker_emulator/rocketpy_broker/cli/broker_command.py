@@ -95,6 +95,16 @@ StagingIdleMinutes = Annotated[
 MessageDelayLevel = Annotated[
     str, typer.Option(help="messageDelayLevel: how long messages of level 1, 2, ... wait.")
 ]
+TimerPendingMax = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Messages that may wait for a delivery time, 50 bytes of memory each."
+    ),
+]
+TimerDelayMaxHours = Annotated[
+    float,
+    typer.Option(min=0, help="timerMaxDelaySec: how far ahead a delivery time may lie."),
+]
 CleanForcibly = Annotated[
     bool,
     typer.Option(
@@ -126,6 +136,8 @@ def broker(
     staging_bytes_max: StagingBytesMax = 32 << 30,
     staging_idle_minutes: StagingIdleMinutes = 60,
     message_delay_level: MessageDelayLevel = DEFAULT_LEVELS,
+    timer_pending_max: TimerPendingMax = 2_000_000,
+    timer_delay_max_hours: TimerDelayMaxHours = 72,
     stop_at_eof: StopAtEof = False,
     temporary: Temporary = None,
 ) -> None:
@@ -151,6 +163,8 @@ def broker(
                 staging_bytes_max=staging_bytes_max,
                 staging_idle_ms_max=int(staging_idle_minutes * MINUTE_MS),
                 delay_levels=delay_levels,
+                timer_pending_max=timer_pending_max,
+                timer_delay_ms_max=int(timer_delay_max_hours * HOUR_MS),
                 flush_times=FlushTimes(
                     flush_interval_ms=flush_interval_ms,
                     least_bytes=max(flush_least_pages * PAGE_BYTES, 1),

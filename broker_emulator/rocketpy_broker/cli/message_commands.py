@@ -30,6 +30,7 @@ from rocketpy_broker.client.errors import MessageIllegalError
 from rocketpy_broker.client.lookup import query_messages, view_message
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.reading import TopicReader
+from rocketpy_broker.client.recalling import recall_handle, recall_message
 from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
 
 TAIL_COUNT_DEFAULT = 10
@@ -241,6 +242,19 @@ def view(
     """Show the message with an offset message id."""
     with asking(endpoint) as connection:
         _show_fields(view_message(connection, offset_msg_id), as_json=as_json)
+
+
+@message_app.command("recall")
+def recall(
+    topic: Topic,
+    msg_id: Annotated[str, typer.Argument(help="The unique id, as `message send` told it.")],
+    deliver_ms: Annotated[int, typer.Option(min=1, help="Its TIMER_DELIVER_MS, in ms since 1970.")],
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Take back a message that waits for its delivery time."""
+    with asking(endpoint) as connection:
+        handle = recall_handle(connection, topic, deliver_ms, msg_id)
+        typer.echo(f"recalled {recall_message(connection, topic, handle)}")
 
 
 def _show_fields(message: Message, *, as_json: bool) -> None:

@@ -32,6 +32,7 @@ from rocketpy_broker.store.queues.dispatch import Known, Written, block_request
 from rocketpy_broker.store.queues.lookup import QueueLookup
 from rocketpy_broker.store.queues.messages import MessageLookup
 from rocketpy_broker.store.queues.reader import Reader
+from rocketpy_broker.store.queues.scattered import ScatteredReader
 from rocketpy_broker.store.recovery.opening import ManifestPlan, make_parts, recover
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions
@@ -64,9 +65,8 @@ class MessageStore:
         self.store_host = store_host
         self.statistics = StoreStatistics()
         self._directory = StoreDirectory(config.folder)
-        self._parts = make_parts(config, clock)
-        self._log, self._queues = self._parts.log, self._parts.queues
-        self._index = self._parts.index
+        parts = self._parts = make_parts(config, clock)
+        self._log, self._queues, self._index = parts.log, parts.queues, parts.index
         self._dispatcher = Dispatcher(self._queues, self._index)
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
@@ -74,6 +74,7 @@ class MessageStore:
         self._reader = Reader(self._log, 0, memory_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self._index)
         self.queue_lookup = QueueLookup(self._queues, self.messages)
+        self.scattered = ScatteredReader(self._log, self._queues, self._keep_apart)
         self.prepared = PreparedRecords(self._log, self._queues)
         self.numbered = NumberedRecords(self._log)
         self.staging = StagingArea(
@@ -82,8 +83,8 @@ class MessageStore:
             min(FRAME_BYTES, config.commit_log_segment_bytes - BLANK_BYTES),
         )
         self.deletions = TopicDeletions(self._parts, self._forget_topic)
-        # Cleaning leaves records alone from this physical offset on.
-        self.needed_from = NOTHING_NEEDED
+        # Cleaning leaves records alone from these physical offsets on.
+        self.needed_from = self.waiting_from = NOTHING_NEEDED
         self._next_offsets: dict[QueueKey, int] = {}
         # How often topics were deleted since the start.
         self.deletion_counts: Counter[str] = Counter()
@@ -387,9 +388,8 @@ class MessageStore:
         decision = self._cleaner.decide([part.changed_ms() for part in segments], manual=manual)
         self._disk_full = decision.disk_full
         # What is still on its way to the disk or to its queue stays.
-        safe_end = min(self._log.flushed, self._dispatcher.end, self.needed_from)
-        removable = sum(segment.end <= safe_end for segment in segments)
-        return min(decision.segment_count, removable)
+        safe_end = min(self._log.flushed, self._dispatcher.end, self.needed_from, self.waiting_from)
+        return min(decision.segment_count, sum(part.end <= safe_end for part in segments))
 
     def plan_removal(self) -> SegmentRemoval:
         """What goes with the first segment of the log."""

@@ -10,6 +10,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli import message_lines
+from rocketpy_broker.clock import SystemClock
 from tests.broker.cli.shell import run
 
 
@@ -365,3 +366,17 @@ def test_d02_a_delay_that_cannot_be_is_refused(
     shown = done.output + done.stderr
     assert said in " ".join(shown.replace("│", "").split())
     assert rocketpy_broker.messages(rocketpy_topic) == []
+
+
+def test_d03_a_message_that_waits_is_taken_back(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str
+) -> None:
+    due_ms = str(SystemClock().now_ms() + 3_600_000)
+    words = ["--body", "later", "--property", f"TIMER_DELIVER_MS={due_ms}"]
+    told = run(rocketpy_broker, "message", "send", rocketpy_topic, *words).output
+    msg_id = told.split()[-1]
+    done = run(rocketpy_broker, "message", "recall", rocketpy_topic, msg_id, "--deliver-ms", due_ms)
+    assert (done.exit_code, done.output) == (0, f"recalled {msg_id}\n")
+    late = run(rocketpy_broker, "message", "recall", rocketpy_topic, msg_id, "--deliver-ms", "1")
+    assert late.exit_code == 1
+    assert "may have been delivered" in late.output

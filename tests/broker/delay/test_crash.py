@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.errors import StoreBusyError
+from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.record import RecordBlock
-from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.broker.conftest import StartBroker, until
 from tests.broker.delay.test_levels import advance, bodies, send, visible
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
-
-
-@pytest.fixture
-def start_crashed(start_broker: StartBroker, tmp_path: Path) -> StartBroker:
-    """Starts a broker on what a kill leaves of another one, at the end of the block."""
-
-    @asynccontextmanager
-    async def start(flush: FlushDiskType) -> AsyncIterator[RunningBroker]:
-        kept = tmp_path.with_name(tmp_path.name + "-killed")
-        async with start_broker(flush) as running:
-            yield running
-            shutil.copytree(tmp_path, kept)
-        shutil.rmtree(tmp_path)
-        kept.rename(tmp_path)
-        assert (tmp_path / "abort").exists()
-
-    return start
 
 
 @both
@@ -144,3 +127,45 @@ async def test_d04_a_save_reaches_only_as_far_as_the_disk_does(
         plan.run()
         store.flushed(plan)
         assert progress.plan_save() is not None
+
+
+@both
+async def test_d04_a_save_between_two_queues_of_one_turn_doubles_nothing(
+    start_broker: StartBroker,
+    start_crashed: StartBroker,
+    flush: FlushDiskType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        async with start_crashed(flush) as running:
+            await running.create_topic("T")
+            for queue_id in (1, 2):
+                await send(running, 1, b"%d" % queue_id, queue_id=queue_id)
+            await send(running, 2, b"another level", queue_id=3)
+            patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
+            await advance(running, 5_200)
+            await until(lambda: visible(running, queue_id=3) == 1)
+            flush_now(running.broker.store)
+            save_now(running.broker.rooms.delay.progress)
+    async with start_broker(flush) as running:
+        running.clock.advance(10_000)
+        await until(lambda: visible(running, queue_id=2) == 1)
+        await advance(running, 1_000)
+        assert [visible(running, queue_id=queue_id) for queue_id in (1, 2)] == [1, 1]
+
+
+async def test_d03_what_comes_to_be_due_while_a_turn_is_tried_again_is_delivered(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        for queue_id in (1, 2):
+            await send(running, 1, b"a", queue_id=queue_id)
+        running.clock.advance(500)
+        await send(running, 1, b"b", queue_id=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
+            await advance(running, 2_000)
+        await advance(running, 500)
+        found = [await bodies(running, queue_id=queue_id) for queue_id in (1, 2)]
+        assert found == [[b"a", b"b"], [b"a"]]

@@ -23,7 +23,11 @@ from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpoint, TimerCheckpointFile
+from rocketpy_broker.store.files.timer_checkpoint import (
+    TimerCheckpoint,
+    TimerCheckpointFile,
+    handed_over,
+)
 from rocketpy_broker.store.values import QueueKey, QueueRange
 from tests.broker.config_files import rocketmq_files
 
@@ -179,33 +183,12 @@ def test_timercheck_has_the_layout_of_rocketmq(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_timercheck_of_rocketmq_stays_where_its_timer_log_goes_on(tmp_path: Path) -> None:
-    path = timercheck(tmp_path, NOW_MS - 5, 104, 10, 12, 0, NOW_MS, 3)
-    before = path.stat().st_mtime_ns, path.read_bytes()
-    TimerCheckpointFile(path).close(QueueRange(2, 12), NOW_MS)
-    assert (path.stat().st_mtime_ns, path.read_bytes()) == before
-
-
-@pytest.mark.parametrize(
-    ("bounds", "expected"), [((11, 20), (11, 12)), ((0, 11), (10, 11)), ((0, 0), (0, 0))]
-)
-def test_timercheck_offsets_outside_the_queue_are_moved_into_it(
-    tmp_path: Path, bounds: tuple[int, int], expected: tuple[int, int]
-) -> None:
-    path = timercheck(tmp_path, 1, 104, 10, 12, 5, 6, 7)
-    TimerCheckpointFile(path).close(QueueRange(*bounds), NOW_MS)
-    assert struct.unpack_from(">7q", path.read_bytes()) == (1, 104, *expected, 5, 6, 7)
-    assert len(path.read_bytes()) == 4096
-
-
-@pytest.mark.parametrize(("bounds", "pending"), [((0, 0), 0), ((3, 8), 3)])
-def test_timercheck_without_one_all_that_is_there_is_pending(
-    tmp_path: Path, bounds: tuple[int, int], pending: int
+def test_timercheck_that_is_handed_over_names_one_offset_and_a_whole_second(
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "timercheck"
-    TimerCheckpointFile(path).close(QueueRange(*bounds), NOW_MS)
-    expected = (NOW_MS, 0, pending, pending, 0, 0, 0)
-    assert struct.unpack_from(">7q", path.read_bytes()) == expected
+    TimerCheckpointFile(path).save(handed_over(7, NOW_MS + 1))
+    assert struct.unpack_from(">7q", path.read_bytes()) == (NOW_MS, 0, 7, 7, 0, 0, 0)
     assert len(path.read_bytes()) == 4096
 
 

@@ -12,7 +12,7 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import common_pb2, transactions_pb2, transactions_pb2_grpc
 from tests.blocks import bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, until
-from tests.broker.delay.test_crash import start_crashed
+from tests.broker.delay.conftest import start_crashed
 
 __all__ = ["start_crashed"]
 COMMIT, ROLLBACK = transactions_pb2.COMMIT, transactions_pb2.ROLLBACK

@@ -18,6 +18,7 @@ from rocketpy_broker.server.rocketpy_v1.handlers import unary
 from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
+from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
 from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService, QueueTime
@@ -48,6 +49,7 @@ class BrokerServices:
     offset_queries: OffsetQueryService
     range_limits: RangeLimitService
     key_lookup: KeyLookupService
+    recall: RecallService
     appends_in_flight_max: int
 
 
@@ -224,6 +226,16 @@ class BrokerServicer:
             return broker_pb2.CommitOffsetsResponse(status=status.failure(error))
         return broker_pb2.CommitOffsetsResponse(status=status.success())
 
+    async def recall_message(
+        self, request: broker_pb2.RecallMessageRequest, _context: status.Context
+    ) -> broker_pb2.RecallMessageResponse:
+        """Order a message that waits to be cancelled."""
+        try:
+            msg_id = await self._to.recall.recall(request.topic, request.recall_handle)
+        except BrokerError as error:
+            return broker_pb2.RecallMessageResponse(status=status.failure(error))
+        return broker_pb2.RecallMessageResponse(status=status.success(), msg_id=msg_id)
+
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The methods with their codecs. Written out, because Pull has a serializer of its own."""
         return {
@@ -243,6 +255,7 @@ class BrokerServicer:
             "SearchOffsets": unary(self.search_offsets, broker_pb2.SearchOffsetsRequest),
             **self._ranges.handlers(),
             "CommitOffsets": unary(self.commit_offsets, broker_pb2.CommitOffsetsRequest),
+            "RecallMessage": unary(self.recall_message, broker_pb2.RecallMessageRequest),
         }
 
 

@@ -53,8 +53,8 @@ class LevelDelivery:
         self._progress = progress
         self._held = held
         self._clock = clock
-        # Real queues that have got what the head of the level holds for them.
-        self._released: set[QueueKey] = set()
+        # Physical offsets of those at the head of the level that have been released.
+        self._released: set[int] = set()
 
     async def run(self) -> None:
         """Deliver what is due, when it is due, until the broker stops."""
@@ -88,6 +88,7 @@ class LevelDelivery:
             self._queue, stretch.begin, end, ReadLimits.of_bytes(TURN_BYTES)
         )
         if result.status is GetMessageStatus.FOUND:
+            self._progress.begin(self._level)
             await self._releasing.release(_block(result), self._released)
         self._released.clear()
         self._progress.move(self._level, max(result.next_offset, stretch.begin + 1))

@@ -9,7 +9,7 @@ Source: spec/storage.md sections 13.4 and 13.6; row D03.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -52,24 +52,35 @@ class Releasing:
         self._group_commit = group_commit
         self._progress = progress
 
-    async def release(self, block: RecordBlock, released: set[QueueKey]) -> None:
+    async def release(
+        self,
+        block: RecordBlock,
+        released: set[int],
+        strings_of: Callable[[RecordBlock], pa.BinaryArray] = properties_strings,
+    ) -> None:
         """Append what of the block is not delivered yet; others have their turn in between.
 
-        `released` are the real queues that have got theirs, for a call that is made again. Raises
-        StoreClosedError, StoreBusyError.
+        `released` are the physical offsets of those that have been, for a call that is made again,
+        maybe with more; `strings_of` makes the properties. Raises StoreClosedError, StoreBusyError.
         """
         origins = block.header["physical_offset"].astype(np.int64)
-        block = block.filter(~self._progress.is_delivered(origins))
+        wanted = ~self._progress.is_delivered(origins)
+        if released:
+            wanted &= ~np.isin(origins, [*released])
         try:
-            for queue, part in _by_real_queue(block):
-                if queue not in released:
-                    self._append(queue, part)
-                    released.add(queue)
-                    await give_way()
+            for queue, part in _by_real_queue(block.filter(wanted)):
+                self._append(queue, part, strings_of)
+                released.update(part.header["physical_offset"].tolist())
+                await give_way()
         finally:
             self._group_commit.flush_soon()
 
-    def _append(self, queue: QueueKey, waiting: RecordBlock) -> None:
+    def _append(
+        self,
+        queue: QueueKey,
+        waiting: RecordBlock,
+        strings_of: Callable[[RecordBlock], pa.BinaryArray],
+    ) -> None:
         if not self._topics.exists(queue.topic):
             logger.warning(
                 "%d waiting messages are dropped: their topic %r has been deleted",
@@ -83,7 +94,7 @@ class Releasing:
             "prepared_transaction_offset": origin_fields(origins),
             "sys_flag": header["sys_flag"] & ~TRANSACTION_MASK,
         }
-        block = rewritten(waiting, queue.topic, properties_strings(waiting), fields)
+        block = rewritten(waiting, queue.topic, strings_of(waiting), fields)
         found = tags_and_keys(queue, block, self._store.config)
         try:
             self._store.append(queue, block, Known(found, KEEP_NUMBERS))

@@ -6,15 +6,19 @@ from dataclasses import dataclass
 
 from rocketpy_broker.ground import Ground
 from rocketpy_broker.services.config_files.saving import Saver, save_now
+from rocketpy_broker.services.delay.handover import TimerHandover
 from rocketpy_broker.services.delay.levels import LevelDelivery
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.delay.progress import DeliveryProgress
+from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.delay.releasing import Releasing
-from rocketpy_broker.services.delay.scheduling import Scheduling
+from rocketpy_broker.services.delay.scheduling import Scheduling, TimerLimits
+from rocketpy_broker.services.delay.timer import TimerDelivery
+from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.services.flushing.room import Flushing
 from rocketpy_broker.services.holding.room import Holding
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpointFile
+from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpointFile
 from rocketpy_broker.tasks import TaskScope
 
 
@@ -24,6 +28,8 @@ class Delay:
 
     scheduling: Scheduling
     progress: DeliveryProgress
+    timer: TimerDelivery
+    recall: RecallService
 
 
 def build(
@@ -38,28 +44,35 @@ def build(
         LevelDelivery(level, delay_ms, store, releasing, progress, holding.tasks, clock)
         for level, delay_ms in enumerate(config.delay_levels.delays_ms, 1)
     ]
+    is_timed = config.system_topics.timer_wheel_enable
+    delay_ms_max = config.timer_delay_ms_max
+    timer = TimerDelivery(store, releasing, progress, holding.tasks, clock, delay_ms_max)
     checkpoint = TimerCheckpointFile(config.config_folder / "timercheck")
+    handover = TimerHandover(store, timer, progress, checkpoint, clock)
 
     def load() -> None:
-        progress.load()
-        checkpoint.load()
+        timer.load(progress.load(checkpoint.load(), is_timed=is_timed))
 
     async def start(scope: TaskScope) -> None:
         for level in levels:
             scope.start(level.run())
+        if is_timed:
+            scope.start(timer.run())
 
     def close() -> None:
         # What a failed flush has left is never flushed again.
         if not store.is_sealed:
-            plan = store.plan_flush()
-            plan.run()
-            store.flushed(plan)
+            flush_now(store)
         save_now(progress)
-        checkpoint.close(store.range_of(TIMER_QUEUE), clock.now_ms())
+        if is_timed and not store.is_sealed:
+            handover.run()
 
     lifecycle.loads.append(load)
     lifecycle.starts.append(start)
     lifecycle.tables.append(Saver(progress))
     lifecycle.clean_closes.append(close)
-    scheduling = Scheduling(config.delay_levels, clock, config.timer_delay_ms_max)
-    return Delay(scheduling, progress)
+    pending_max = config.timer_pending_max
+    limits = TimerLimits(is_timed, delay_ms_max, pending_max, lambda: timer.waiting_count)
+    scheduling = Scheduling(config.delay_levels, clock, limits)
+    recall = RecallService(store, topics, flushing.group_commit, scheduling, config, clock)
+    return Delay(scheduling, progress, timer, recall)

@@ -8,13 +8,20 @@ Source: spec/storage.md sections 13.2 and 13.5; rows D01, D02.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_broker.clock import Clock
-from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.errors import (
+    RecordIllegalError,
+    TimerFullError,
+    TimerNotEnabledError,
+)
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
@@ -37,24 +44,39 @@ from rocketpy_proto.record.properties import (
 )
 
 TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
 TIMER_NAMES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 # RocketMQ's timer counts in this; its messages get out one of these before they are due.
 PRECISION_MS = 1_000
 _NO_TIME = -1
 
 
+@dataclass(frozen=True, slots=True)
+class TimerLimits:
+    """Which messages with a delivery time are taken: how far ahead, and how many may wait.
+
+    `waiting_count` says how many do; it is off by what is being appended.
+    """
+
+    is_enabled: bool
+    delay_ms_max: int
+    pending_max: int
+    waiting_count: Callable[[], int]
+
+
 class Scheduling:
     """Turns blocks into waiting ones."""
 
-    def __init__(self, levels: DelayLevels, clock: Clock, timer_delay_ms_max: int) -> None:
+    def __init__(self, levels: DelayLevels, clock: Clock, timer: TimerLimits) -> None:
         self._levels = levels
         self._clock = clock
-        self._timer_delay_ms_max = timer_delay_ms_max
+        self._timer = timer
 
     def placed(self, queue: QueueKey, block: RecordBlock) -> tuple[QueueKey, RecordBlock]:
         """Where the block has to wait and in which form; itself where it need not wait.
 
-        All records of a block wait alike: for one level, or for times. Raises RecordIllegalError.
+        All records of a block wait alike: for one level, or for times. Raises RecordIllegalError,
+        TimerRefusedError.
         """
         levels = self._levels.of(block)
         level = int(levels[0])
@@ -86,19 +108,39 @@ class Scheduling:
             raise RecordIllegalError(
                 "a block holds messages with and without a delivery time; send them apart"
             )
+        self._check_enabled()
         latest_ms = int(deliver_ms.max())
-        if latest_ms - now_ms > self._timer_delay_ms_max:
+        delay_ms_max = self._timer.delay_ms_max
+        if latest_ms - now_ms > delay_ms_max:
             raise RecordIllegalError(
                 f"a message is to be delivered at {latest_ms}, which is {latest_ms - now_ms} ms "
-                f"from now; accepted are up to {self._timer_delay_ms_max} ms"
+                f"from now; accepted are up to {delay_ms_max} ms"
             )
         if latest_ms <= now_ms:
+            _refuse_cancels(block, latest_ms)
             return queue, block
+        self._check_room(len(block))
         rest_ms = deliver_ms % PRECISION_MS
         out_ms = deliver_ms - np.where(rest_ms == 0, PRECISION_MS, rest_ms)
         texts = pa.array(out_ms).cast(pa.string())
         strings = with_property(properties_strings(block), TIMER_OUT_MS, texts)
         return TIMER_QUEUE, rewritten(block, TIMER_QUEUE.topic, _with_real(strings, queue))
+
+    def _check_enabled(self) -> None:
+        if not self._timer.is_enabled:
+            raise TimerNotEnabledError
+
+    def _check_room(self, count: int) -> None:
+        waiting_count = self._timer.waiting_count()
+        if waiting_count + count > self._timer.pending_max:
+            raise TimerFullError(waiting_count, count, self._timer.pending_max)
+
+
+def _refuse_cancels(block: RecordBlock, latest_ms: int) -> None:
+    if property_column(block, TIMER_DEL_UNIQKEY).null_count < len(block):
+        raise RecordIllegalError(
+            f"a message cancels one that was due at {latest_ms}, which is over; nothing was stored"
+        )
 
 
 def _with_real(strings: pa.BinaryArray, queue: QueueKey) -> pa.BinaryArray:
@@ -109,11 +151,15 @@ def _with_real(strings: pa.BinaryArray, queue: QueueKey) -> pa.BinaryArray:
 def _delivery_times(block: RecordBlock, now_ms: int) -> NDArray[np.int64]:
     """When each record is to be delivered, wall time in ms; _NO_TIME for those that do not wait.
 
+    One that has waited before, as TIMER_OUT_MS tells, does not wait again.
+
     Raises RecordIllegalError for a time that is no number.
     """
     seconds, delays, times = (_numbers(block, name) for name in TIMER_NAMES)
     after_seconds = pc.add(pc.multiply(seconds, 1_000), now_ms)
     chosen = pc.coalesce(after_seconds, pc.add(delays, now_ms), times, pa.scalar(_NO_TIME))
+    has_waited = property_column(block, TIMER_OUT_MS).is_valid()
+    chosen = pc.if_else(has_waited, pa.scalar(_NO_TIME), chosen)
     found: NDArray[np.int64] = chosen.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 

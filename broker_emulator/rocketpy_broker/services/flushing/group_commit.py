@@ -119,3 +119,10 @@ class GroupCommit:
 def _time_out(future: asyncio.Future[None], timeout_ms: int) -> None:
     if not future.done():
         future.set_exception(FlushTimeoutError(timeout_ms))
+
+
+def flush_now(store: MessageStore) -> None:
+    """Make everything appended so far durable, when no loop runs. Blocks. Raises OSError."""
+    plan = store.plan_flush()
+    plan.run()
+    store.flushed(plan)

@@ -25,6 +25,7 @@ SEND_FORBIDDEN = frozenset(
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "SCHEDULE_TOPIC_XXXX",
+        TIMER_TOPIC,
         HALF_TOPIC,
         OP_TOPIC,
         CHECK_MAX_TIME_TOPIC,

@@ -2,7 +2,7 @@
 
 Maps: nothing; seven int64 in a file of 4,096 bytes, the rest zeros. Not checksummed. Replaced as a
 whole: a crash leaves the old or the new values. Called by the broker at its start and at a clean
-stop; after a crash it is as old as the last clean stop, so nothing pending is left out.
+stop; after a crash it is as old as the last clean stop, so RocketMQ leaves nothing pending out.
 
 A broker that finds timer messages but no such file delivers all of them that are due, again.
 Source: TimerCheckpoint, spec/storage.md sections 13.5 and 13.7.
@@ -11,15 +11,16 @@ Source: TimerCheckpoint, spec/storage.md sections 13.5 and 13.7.
 from __future__ import annotations
 
 import struct
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.values import QueueKey
 
 TIMER_QUEUE = QueueKey("rmq_sys_wheel_timer", 0)
 FILE_BYTES = 4096
+SECOND_MS = 1_000
 # One int64 for each field of TimerCheckpoint, in its order.
 _FORMAT = struct.Struct(">7q")
 
@@ -50,29 +51,13 @@ class TimerCheckpoint:
         return cls(*_FORMAT.unpack_from(content))
 
 
-def at_clean_stop(
-    found: TimerCheckpoint | None, bounds: QueueRange, now_ms: int
-) -> TimerCheckpoint:
-    """What a broker that delivers no timer messages leaves behind.
-
-    What was found stays, since RocketMQ's timer log goes with it: only offsets outside the
-    timer topic's queue are moved into it. Without any, all that the queue holds is pending.
-    """
-    if found is None:
-        return TimerCheckpoint(
-            last_read_time_ms=now_ms,
-            last_timer_queue_offset=bounds.min_offset,
-            master_timer_queue_offset=bounds.min_offset,
-        )
-    return replace(
-        found,
-        last_timer_queue_offset=_clamp(found.last_timer_queue_offset, bounds),
-        master_timer_queue_offset=_clamp(found.master_timer_queue_offset, bounds),
+def handed_over(queue_offset: int, now_ms: int) -> TimerCheckpoint:
+    """For a timer queue in which nothing below `queue_offset` is pending, and all behind it is."""
+    return TimerCheckpoint(
+        last_read_time_ms=now_ms // SECOND_MS * SECOND_MS,
+        last_timer_queue_offset=queue_offset,
+        master_timer_queue_offset=queue_offset,
     )
-
-
-def _clamp(offset: int, bounds: QueueRange) -> int:
-    return min(max(offset, bounds.min_offset), bounds.max_offset)
 
 
 class TimerCheckpointFile:
@@ -99,12 +84,8 @@ class TimerCheckpointFile:
         """Write the file, which is made if it is not there. Raises OSError."""
         durable.replace_bytes(self.path, checkpoint.encode())
 
-    def close(self, bounds: QueueRange, now_ms: int) -> None:
-        """Leave the file of a clean stop; the timer queue has `bounds`.
-
-        Raises StoreDirectoryError, OSError.
-        """
-        found = self.load()
-        left = at_clean_stop(found, bounds, now_ms)
-        if left != found:
-            self.save(left)
+    def remove_wheel(self) -> None:
+        """Remove RocketMQ's wheel and its log, which it rebuilds from the queue. Raises OSError."""
+        store = self.path.parent.parent
+        durable.remove_file(store / "timerwheel")
+        durable.remove_folder(store / "timerlog")

@@ -441,3 +441,19 @@ class CommitOffsetsResponse(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class RecallMessageRequest(_message.Message):
+    __slots__ = ("topic", "recall_handle")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RECALL_HANDLE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    recall_handle: str
+    def __init__(self, topic: _Optional[str] = ..., recall_handle: _Optional[str] = ...) -> None: ...
+
+class RecallMessageResponse(_message.Message):
+    __slots__ = ("status", "msg_id")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    MSG_ID_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    msg_id: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., msg_id: _Optional[str] = ...) -> None: ...

@@ -99,6 +99,11 @@ class BrokerStub(object):
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.CommitOffsetsRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_broker__pb2.CommitOffsetsResponse.FromString,
                 _registered_method=True)
+        self.RecallMessage = channel.unary_unary(
+                '/rocketpy.v1.Broker/RecallMessage',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.RecallMessageRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.RecallMessageResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerServicer(object):
@@ -212,6 +217,14 @@ class BrokerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecallMessage(self, request, context):
+        """Takes back a message that waits for its delivery time. Answered when the order
+        to do so is stored; that the message still waited is not said.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -279,6 +292,11 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.CommitOffsets,
                     request_deserializer=rocketpy_dot_v1_dot_broker__pb2.CommitOffsetsRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_broker__pb2.CommitOffsetsResponse.SerializeToString,
+            ),
+            'RecallMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecallMessage,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.RecallMessageRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.RecallMessageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -632,6 +650,33 @@ class Broker(object):
             '/rocketpy.v1.Broker/CommitOffsets',
             rocketpy_dot_v1_dot_broker__pb2.CommitOffsetsRequest.SerializeToString,
             rocketpy_dot_v1_dot_broker__pb2.CommitOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecallMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/RecallMessage',
+            rocketpy_dot_v1_dot_broker__pb2.RecallMessageRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.RecallMessageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,117 @@
+"""Taking back a message before its delivery time.
+
+A message that waits has a handle, which names its topic, this broker, its time and its unique key.
+A recall appends an order to cancel it to the timer queue, as RocketMQ does, so that either broker
+obeys it. Whether the message was still there is not said. Holds no state.
+Source: spec/broker_behaviour.md sections 1.7 and 8.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import PermissionDeniedError, RecallIllegalError, RecordIllegalError
+from rocketpy_broker.services.delay.scheduling import TIMER_DEL_UNIQKEY, Scheduling
+from rocketpy_broker.services.delay.timer_records import cancel_key
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.blocks import tags_and_keys
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.recall_handle import MalformedHandleError, RecallHandle
+from rocketpy_proto.record import (
+    BlockColumns,
+    RecordBlock,
+    UnencodableRecordError,
+    encode_block,
+)
+from rocketpy_proto.record.properties import TIMER_DELIVER_MS, UNIQ_KEY
+
+RECALL_BODY = b"0"
+RECALL_TAG = "_RECALL_TAG_"
+
+
+class RecallService:
+    """Takes back messages that wait for their delivery time."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        group_commit: GroupCommit,
+        scheduling: Scheduling,
+        config: BrokerConfig,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._group_commit = group_commit
+        self._scheduling = scheduling
+        self._config = config
+        self._clock = clock
+
+    async def recall(self, topic: str, recall_handle: str) -> str:
+        """Cancel the message that the handle names; return its unique key when that is certain.
+
+        Raises PermissionDeniedError, StoreClosedError, StoreBusyError, TopicNotExistError,
+        RecallIllegalError, TimerRefusedError, FlushTimeoutError.
+        """
+        if not self._config.recall_message_enable:
+            raise PermissionDeniedError("recall failed, operation is forbidden")
+        self._store.check_writable()
+        self._topics.get(topic)
+        handle = self._checked(topic, recall_handle)
+        queue, block = self._order(handle)
+        found = tags_and_keys(queue, block, self._store.config)
+        result = self._store.append(queue, block, Known(found))
+        await self._group_commit.wait(result.end_offset)
+        return handle.unique_key
+
+    def _checked(self, topic: str, text: str) -> RecallHandle:
+        try:
+            handle = RecallHandle.decode(text)
+        except MalformedHandleError as error:
+            raise RecallIllegalError(str(error)) from error
+        if handle.topic != topic:
+            raise RecallIllegalError(f"it is of topic {handle.topic!r}, and not of {topic!r}")
+        if handle.broker_name != self._config.broker_name:
+            raise RecallIllegalError(
+                f"it is of broker {handle.broker_name!r}, and this is {self._config.broker_name!r}"
+            )
+        left_ms = handle.deliver_ms - self._clock.now_ms()
+        if not 0 < left_ms < self._config.timer_delay_ms_max:
+            raise RecallIllegalError(
+                f"its message is due in {left_ms} ms, which is not between 0 and "
+                f"{self._config.timer_delay_ms_max}; it may have been delivered"
+            )
+        return handle
+
+    def _order(self, handle: RecallHandle) -> tuple[QueueKey, RecordBlock]:
+        extra = {
+            UNIQ_KEY: handle.unique_key,
+            TIMER_DELIVER_MS: str(handle.deliver_ms),
+            TIMER_DEL_UNIQKEY: cancel_key(handle.topic, handle.unique_key),
+        }
+        columns = BlockColumns(
+            body=pa.array([RECALL_BODY], pa.binary()),
+            topic=handle.topic,
+            queue_id=0,
+            tags=pa.array([RECALL_TAG], pa.string()),
+            keys=None,
+            properties=None,
+            extra={name: pa.array([value], pa.string()) for name, value in extra.items()},
+            born_timestamp_ms=self._clock.now_ms(),
+            born_host=self._store.store_host,
+        )
+        try:
+            encoded = encode_block(columns)
+            block = RecordBlock.parse(
+                bytearray(encoded.data.to_pybytes()), encoded.sizes.astype(np.int32)
+            )
+            return self._scheduling.placed(QueueKey(handle.topic, 0), block)
+        except (UnencodableRecordError, RecordIllegalError) as error:
+            raise RecallIllegalError(str(error)) from error

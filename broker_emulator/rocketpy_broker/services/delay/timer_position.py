@@ -1,0 +1,90 @@
+"""How far timer messages have been delivered, as it is saved.
+
+Everything due up to a time has been delivered, as far as it lies below `read_offset` of the timer
+queue; all that lies there or behind is pending, and below `pending_offset` nothing is. A start
+leaves out what was delivered since by what the log says (`progress`).
+
+The position belongs to a content of `config/timercheck`: with another one RocketMQ has had the
+store since, and that file tells what it left pending: what lies behind its offset, and what lies
+below and gets out at its last read time or later. Holds no state.
+Source: spec/storage.md sections 13.5 and 13.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from rocketpy_broker.services.config_files.json_fields import as_long
+from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpoint
+from rocketpy_broker.store.values import QueueRange
+
+DELIVERED_MS = "deliveredMs"
+PENDING_OFFSET = "pendingOffset"
+READ_OFFSET = "readOffset"
+CHECKPOINTS = "checkpoints"
+_CHECKPOINT_FIELDS = len(astuple(TimerCheckpoint()))
+
+
+@dataclass(frozen=True, slots=True)
+class TimerPosition:
+    """What has been delivered; see above."""
+
+    delivered_ms: int
+    pending_offset: int
+    read_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTimer:
+    """A position, and the contents of timercheck that it belongs to; None stands for no file."""
+
+    position: TimerPosition
+    checkpoints: tuple[TimerCheckpoint | None, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """As it lies in the file."""
+        return {
+            DELIVERED_MS: self.position.delivered_ms,
+            PENDING_OFFSET: self.position.pending_offset,
+            READ_OFFSET: self.position.read_offset,
+            CHECKPOINTS: [[] if one is None else list(astuple(one)) for one in self.checkpoints],
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> SavedTimer:
+        """Raises ValueError."""
+        names = (DELIVERED_MS, PENDING_OFFSET, READ_OFFSET)
+        rows = content.get(CHECKPOINTS)
+        if not isinstance(rows, list):
+            raise ValueError(f"{rows!r} is no array of checkpoints")  # noqa: TRY004 (a broken file)
+        return cls(
+            TimerPosition(*(as_long(content.get(name)) for name in names)),
+            tuple(_checkpoint(row) for row in rows),
+        )
+
+
+def _checkpoint(row: object) -> TimerCheckpoint | None:
+    if row == []:
+        return None
+    if not isinstance(row, list) or len(row) != _CHECKPOINT_FIELDS:
+        raise ValueError(f"{row!r} is no timer checkpoint")
+    return TimerCheckpoint(*(as_long(value) for value in row))
+
+
+def at_start(
+    saved: SavedTimer | None, found: TimerCheckpoint | None, bounds: QueueRange
+) -> TimerPosition:
+    """Where to go on with a timer queue of `bounds`; `found` is what timercheck holds now."""
+    if saved is not None and found in saved.checkpoints:
+        position = saved.position
+    elif found is not None:
+        # RocketMQ reads on from the smaller one, too.
+        offset = min(found.last_timer_queue_offset, found.master_timer_queue_offset)
+        position = TimerPosition(found.last_read_time_ms, bounds.min_offset, offset)
+    else:
+        position = TimerPosition(0, bounds.min_offset, bounds.min_offset)
+    read = min(max(position.read_offset, bounds.min_offset), bounds.max_offset)
+    pending = min(max(position.pending_offset, bounds.min_offset), read)
+    return TimerPosition(position.delivered_ms, pending, read)

@@ -1,0 +1,68 @@
+"""The handle by which a message is taken back before its delivery time. Holds no state.
+
+Base64, in the alphabet for URLs, of `v1 TOPIC BROKER TIME KEY`, parted by blanks. TIME, in ms,
+lies within the second before the delivery time by which RocketMQ's timer counts, and KEY is the
+unique key. Any sender can make it. Source: spec/broker_behaviour.md section 1.7.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+VERSION = "v1"
+SECOND_MS = 1_000
+_PARTS = 5
+# Names of a topic, a broker and a unique key are shorter by far.
+_HANDLE_CHARACTERS_MAX = 4_096
+_DIGITS_MAX = 15
+
+
+class MalformedHandleError(Exception):
+    """What was given is no recall handle."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallHandle:
+    """What a handle names."""
+
+    topic: str
+    broker_name: str
+    deliver_ms: int
+    unique_key: str
+
+    @classmethod
+    def of_message(
+        cls, topic: str, broker_name: str, deliver_ms: int, unique_key: str
+    ) -> RecallHandle:
+        """The handle of a message that was sent with TIMER_DELIVER_MS."""
+        return cls(topic, broker_name, (deliver_ms - 1) // SECOND_MS * SECOND_MS + 1, unique_key)
+
+    def encode(self) -> str:
+        """As senders keep it."""
+        text = f"{VERSION} {self.topic} {self.broker_name} {self.deliver_ms} {self.unique_key}"
+        return base64.urlsafe_b64encode(text.encode()).decode("ascii")
+
+    @classmethod
+    def decode(cls, handle: str) -> RecallHandle:
+        """Raises MalformedHandleError."""
+        if len(handle) > _HANDLE_CHARACTERS_MAX:
+            raise MalformedHandleError(
+                f"the recall handle has {len(handle)} characters, "
+                f"at most {_HANDLE_CHARACTERS_MAX} are accepted"
+            )
+        try:
+            padded = handle.rstrip("=") + "=" * (-len(handle.rstrip("=")) % 4)
+            text = base64.b64decode(padded.encode("ascii"), b"-_", validate=True).decode()
+        except (binascii.Error, UnicodeError) as error:
+            raise MalformedHandleError(f"the recall handle is no Base64: {error}") from error
+        parts = text.split(" ")
+        if len(parts) != _PARTS or parts[0] != VERSION or not all(parts):
+            raise MalformedHandleError(
+                f"the recall handle holds {text!r}, and not 'v1 TOPIC BROKER TIME KEY'"
+            )
+        _, topic, broker_name, time, unique_key = parts
+        if not (time.isascii() and time.isdigit() and len(time) <= _DIGITS_MAX):
+            raise MalformedHandleError(f"the time of the recall handle is {time!r}, no number")
+        return cls(topic, broker_name, int(time), unique_key)

@@ -1,0 +1,31 @@
+"""What a kill leaves of a broker."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketpy_broker.store.config import FlushDiskType
+from tests.broker.conftest import RunningBroker, StartBroker
+
+
+@pytest.fixture
+def start_crashed(start_broker: StartBroker, tmp_path: Path) -> StartBroker:
+    """Starts a broker on what a kill leaves of another one, at the end of the block."""
+
+    @asynccontextmanager
+    async def start(flush: FlushDiskType, **settings: Any) -> AsyncIterator[RunningBroker]:
+        kept = tmp_path.with_name(tmp_path.name + "-killed")
+        async with start_broker(flush, **settings) as running:
+            yield running
+            shutil.copytree(tmp_path, kept, ignore=shutil.ignore_patterns("*.tmp"))
+        shutil.rmtree(tmp_path)
+        kept.rename(tmp_path)
+        assert (tmp_path / "abort").exists()
+
+    return start
