@@ -22,6 +22,11 @@ def until_there(topic: Topic, count: int) -> list[str]:
     return bodies
 
 
+def kinds(at: datetime) -> list[tuple[str, datetime | None]]:
+    """Rows that come now, have come already, and come later."""
+    return [("now", None), ("past", at - timedelta(days=1)), ("later", at)]
+
+
 def delayed(topic: Topic) -> DataFrame:
     """Rows of three kinds: now, in a second, in two hours."""
     return topic.spark.range(3_000).selectExpr(
@@ -64,3 +69,16 @@ def test_d02_a_time_too_far_ahead_is_refused_with_the_brokers_words(topic: Topic
     with pytest.raises(PySparkException, match="accepted are up to 259200000 ms"):
         topic.write(frame)
     assert topic.bodies() == []
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_d02_rows_come_at_their_time_and_not_before(topic: Topic, delivery: str) -> None:
+    at = datetime.now(timezone.utc) + timedelta(seconds=3)
+    rows = [(f"{kind} {number}", time_) for number in range(50) for kind, time_ in kinds(at)]
+    frame = topic.spark.createDataFrame(rows, "body string, deliverAt timestamp")
+    topic.write(frame, delivery=delivery)
+    until_there(topic, 150)
+    rows_there = topic.read(columns="body,storeTimestamp").collect()
+    assert len(rows_there) == len({row.body for row in rows_there}) == 150
+    later = [row for row in rows_there if row.body.startswith(b"later")]
+    assert all(row.storeTimestamp.astimezone(timezone.utc) >= at for row in later)
