@@ -1,0 +1,74 @@
+"""Known faults of delayed messages and transactions, in the form of `sabotage`."""
+
+from __future__ import annotations
+
+from tests.faults.sabotage import SERVICES, Sabotage
+
+IN_LEVELS = "tests/broker/delay/test_levels.py::test_d03_"
+IN_CRASH = "tests/broker/delay/test_crash.py::test_d04_"
+IN_ENDING = "tests/broker/transactions/test_ending.py::test_n11_"
+IN_CHECKING = "tests/broker/transactions/test_checking.py::test_t04_"
+IN_ENDED = "tests/broker/transactions/test_crash.py::test_t05_"
+IN_BATCH = "tests/broker/batches/test_waiting.py::test_d02_"
+
+WAITING = (
+    Sabotage(
+        "a delayed message comes early",
+        SERVICES + "delay/levels.py",
+        "        is_early = (stretch.tags_codes > now_ms)",
+        "        is_early = (stretch.tags_codes > now_ms + 2_000)",
+        (IN_LEVELS + "a_message_comes_when_its_level_is_over_and_not_before[ASYNC_FLUSH]",),
+    ),
+    Sabotage(
+        "a released message does not name the one that waited",
+        SERVICES + "delay/releasing.py",
+        '            "prepared_transaction_offset": origin_fields(origins),\n',
+        "",
+        (IN_CRASH + "what_was_delivered_before_a_crash_is_not_delivered_again[SYNC_FLUSH]",),
+    ),
+    Sabotage(
+        "what was delivered is flushed only when somebody else sends",
+        SERVICES + "delay/releasing.py",
+        "        finally:\n            self._group_commit.flush_soon()\n",
+        "        finally:\n            pass\n",
+        (IN_CRASH + "what_was_delivered_before_a_crash_is_not_delivered_again[SYNC_FLUSH]",),
+    ),
+    Sabotage(
+        "a staged message is put where it waits as it is",
+        SERVICES + "batches/rolling.py",
+        "            if found.may_wait:\n",
+        "            if False:\n",
+        (IN_BATCH + "a_staged_message_begins_to_wait_with_the_commit[ASYNC_FLUSH]",),
+    ),
+    Sabotage(
+        "a repeated commit is stored again",
+        SERVICES + "transactions/service.py",
+        "        if not self._is_repeated(half, command.decision):\n",
+        "        if not self._is_repeated(half, command.decision) or True:\n",
+        (IN_ENDING + "a_decision_told_again_changes_nothing_and_another_is_refused[commit]",),
+    ),
+    Sabotage(
+        "anybody may end a transaction",
+        SERVICES + "transactions/service.py",
+        "        if half.producer_group != command.producer_group:\n",
+        "        if False:\n",
+        (IN_ENDING + "another_groups_end_and_no_decision_are_refused",),
+    ),
+    Sabotage(
+        "a start does not look for final messages",
+        SERVICES + "transactions/progress.py",
+        "                self._found_final(physical_offset)\n",
+        "                pass\n",
+        (IN_ENDED + "a_message_whose_op_message_is_lost_is_not_committed_again[ASYNC_FLUSH]",),
+    ),
+    Sabotage(
+        "checks are not counted",
+        SERVICES + "transactions/checking.py",
+        "{CHECK_TIMES: str(half.check_times + 1)}",
+        "{CHECK_TIMES: str(half.check_times)}",
+        (
+            IN_CHECKING
+            + "after_15_checks_a_transaction_is_given_up_for_an_operator_to_find[ASYNC_FLUSH]",
+        ),
+    ),
+)
