@@ -11,7 +11,9 @@ import pytest
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import ConfigFileError
+from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.delay import handover
+from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import MessageStore
@@ -223,3 +225,20 @@ async def test_d04_a_stop_between_two_queues_of_one_turn_neither_loses_nor_doubl
         await advance(running, 1_000)
         found = [await bodies(running, queue_id=queue_id) for queue_id in (1, 2, 3)]
         assert found == [[b"1"], [b"2"], [b"3"]]
+
+
+async def test_d04_what_is_due_before_others_that_have_gone_outlives_a_kill(
+    start_broker: StartBroker, start_crashed: StartBroker
+) -> None:
+    async with start_crashed(FlushDiskType.ASYNC_FLUSH) as running:
+        await running.create_topic("T")
+        await send_at(running, [NOW_MS + 5_000], b"first")
+        await advance(running, 5_100)
+        running.clock.jump(-5_100)
+        await send_at(running, [NOW_MS + 3_000], b"behind a clock that was set back")
+        await advance(running, 100)
+        flush_now(running.broker.store)
+        save_now(running.broker.rooms.delay.progress)
+    async with start_broker(clock=ManualClock(NOW_MS + 100)) as running:
+        await advance(running, 6_000)
+        assert await bodies(running) == [b"first", b"behind a clock that was set back"]
