@@ -9,9 +9,9 @@ import pytest
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.topics.system import HALF_TOPIC, OP_TOPIC
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_proto.record import decode_record
+from rocketpy_proto.record import Record, decode_record, encode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT
-from tests.blocks import wire_block
+from tests.blocks import WireBlock, wire_block
 from tests.broker.conftest import StartBroker
 from tests.broker.transactions.conftest import (
     COMMIT,
@@ -218,3 +218,18 @@ async def test_t01_only_true_makes_a_half_message(start_broker: StartBroker, val
             "T", 1, wire_block("T", [b"x"], properties={"TRAN_MSG": [value]})
         )
         assert await bodies(running) == [b"x"]
+
+
+@pytest.mark.parametrize(("times", "delay"), [(1, "1"), (1, "0"), (0, "1")])
+async def test_t01_a_retried_message_with_a_delay_is_no_half_message(
+    start_broker: StartBroker, times: int, delay: str
+) -> None:
+    """Old clients publish a failed message of a transaction again, with all its properties."""
+    properties = {"TRAN_MSG": "true", "PGROUP": "g", "UNIQ_KEY": "u", "DELAY": delay}
+    record = encode_record(Record("T", 0, b"x", properties, reconsume_times=times))
+    async with start_broker() as running:
+        await running.create_topic("T")
+        block = WireBlock(record, len(record).to_bytes(4, "big"))
+        assert (await running.append_block("T", 0, block)).status.code == ResponseCode.SUCCESS
+        is_half = count(running, HALF_TOPIC, 0) == 1
+        assert is_half == (times == 0 or delay == "0")

@@ -22,6 +22,7 @@ from rocketpy_proto.record import (
     with_property,
 )
 from rocketpy_proto.record.properties import (
+    DELAY,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -42,7 +43,10 @@ def is_half(block: RecordBlock) -> bool:
         raise RecordIllegalError(
             f"a block of {len(block)} messages holds a half message; send each in its own block"
         )
-    return True
+    # Old clients publish a message that failed again, with all its properties: it is no half one.
+    delay = property_column(block, DELAY)[0].as_py() or ""
+    is_retry = int(block.header["reconsume_times"][0]) > 0 and delay.isdigit() and int(delay) > 0
+    return not is_retry
 
 
 def half_message(queue: QueueKey, block: RecordBlock) -> RecordBlock:
