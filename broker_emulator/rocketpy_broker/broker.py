@@ -19,6 +19,7 @@ from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServices
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServices
 from rocketpy_broker.server.rocketpy_v1.door import RocketpyV1Door
 from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices
+from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServices
 from rocketpy_broker.services.batches import room as batches
 from rocketpy_broker.services.config_files.saving import save_all
 from rocketpy_broker.services.delay import room as delay
@@ -31,6 +32,7 @@ from rocketpy_broker.services.hooks import room as hooks
 from rocketpy_broker.services.offsets import room as offsets
 from rocketpy_broker.services.operations import room as operations
 from rocketpy_broker.services.pulling import room as pulling
+from rocketpy_broker.services.retry import room as retry
 from rocketpy_broker.services.sending import room as sending
 from rocketpy_broker.services.topics import room as topics
 from rocketpy_broker.services.transactions import room as transactions
@@ -96,6 +98,9 @@ class Rooms:
             ground, self.topics, self.flushing, self.delay, self.offsets, self._ask_producer
         )
         self.batches = batches.build(ground, self.topics, self.flushing, self.appends)
+        self.retry = retry.build(
+            ground, self.topics, self.groups, self.flushing, self.delay.scheduling, self.appends
+        )
         self.operations = operations.build(ground, self.topics, self.flushing, self.offsets)
 
     def _ask_producer(self, question: CheckBack) -> bool:
@@ -113,7 +118,7 @@ class Rooms:
     def doors(self, config: BrokerConfig) -> list[Door]:
         """Every protocol that clients may speak."""
         broker = BrokerServices(
-            self.appends,
+            self.retry.sends,
             self.batches.staging,
             self.batches.commits,
             self.filters,
@@ -127,7 +132,8 @@ class Rooms:
         )
         admin = AdminServices(self.operations.admin, self.operations.store_admin)
         groups = GroupServices(self.groups.clients, self.groups.locks, config.limits.clients)
-        return [RocketpyV1Door(broker, admin, self.transactions, groups)]
+        retry = RetryServices(self.retry.send_backs, config.limits.clients.request_bytes_max)
+        return [RocketpyV1Door(broker, admin, self.transactions, groups, retry)]
 
 
 class Broker:

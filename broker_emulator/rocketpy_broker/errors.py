@@ -263,6 +263,10 @@ class TransactionEndError(BrokerError):
         self.code = code
 
 
+class SendBackError(BrokerError):
+    """A message that could not be sent back, or was stored and is not known to be on disk."""
+
+
 class ParameterIllegalError(BrokerError):
     """A value of the request is out of its range."""
 

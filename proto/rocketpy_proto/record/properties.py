@@ -28,6 +28,8 @@ PRODUCER_GROUP, TRANSACTION_ID = "PGROUP", "__transactionId__"
 WAITING_NAMES = frozenset({DELAY, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TRAN_MSG})
 # Where a waiting message goes in the end.
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
+# Of a message that was sent back: the topic that it was first sent to, and its offset id there.
+RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 _NAME_END = bytes([NAME_VALUE_SEPARATOR])
 _VALUE_END = bytes([PROPERTY_SEPARATOR])
 

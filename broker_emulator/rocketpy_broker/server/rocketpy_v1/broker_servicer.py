@@ -26,7 +26,8 @@ from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import RangeLimitService
 from rocketpy_broker.services.pulling.service import PullService, response_code
 from rocketpy_broker.services.pulling.work_time import check_count
-from rocketpy_broker.services.sending.appending import AppendService, Stored
+from rocketpy_broker.services.retry.sends import SendService
+from rocketpy_broker.services.sending.appending import Stored
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.pull_wire import PullResponseParts, serialize
@@ -40,7 +41,7 @@ Appended = Stored | BrokerError
 class BrokerServices:
     """What the data path calls."""
 
-    appends: AppendService
+    sends: SendService
     staging: StagingService
     batches: BatchService
     filters: FilterService
@@ -77,11 +78,10 @@ class BrokerServicer:
         written: asyncio.Queue[Appended | None],
     ) -> None:
         async for request in requests:
-            await self._to.appends.room()
             try:
                 if request.default_topic:
                     await self._create_topic(request)
-                outcome: Appended = self._to.appends.append(
+                outcome: Appended = await self._to.sends.append(
                     request.topic,
                     request.queue_id,
                     request.records,
@@ -95,7 +95,7 @@ class BrokerServicer:
     async def _create_topic(self, request: broker_pb2.AppendRequest) -> None:
         """For a topic that is not there; where that cannot be saved, the send is refused."""
         with contextlib.suppress(OSError):
-            await self._to.appends.gate.create_topic(
+            await self._to.sends.create_topic(
                 request.topic, request.default_topic, request.default_topic_queue_nums
             )
 
@@ -104,7 +104,7 @@ class BrokerServicer:
             return broker_pb2.AppendResponse(status=status.failure(outcome))
         answer = status.success()
         try:
-            await self._to.appends.acknowledged(outcome)
+            await self._to.sends.acknowledged(outcome)
         except FlushTimeoutError as error:
             # Stored all the same, so the answer says where.
             answer = status.failure(error)

@@ -10,11 +10,13 @@ from rocketpy_broker.server.rocketpy_v1 import (
     admin_servicer,
     broker_servicer,
     groups_servicer,
+    retry_servicer,
     transactions_servicer,
 )
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServicer, AdminServices
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServicer, BrokerServices
 from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices, GroupsServicer
+from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServicer, RetryServices
 from rocketpy_broker.server.rocketpy_v1.transactions_servicer import TransactionsServicer
 from rocketpy_broker.services.transactions.room import Transactions
 from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc, transactions_pb2_grpc
@@ -28,11 +30,13 @@ class RocketpyV1Door:
     admin: AdminServices
     transactions: Transactions
     groups: GroupServices
+    retry: RetryServices
     names = (
         broker_servicer.SERVICE_NAME,
         admin_servicer.SERVICE_NAME,
         transactions_servicer.SERVICE_NAME,
         groups_servicer.SERVICE_NAME,
+        retry_servicer.SERVICE_NAME,
     )
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -40,6 +44,7 @@ class RocketpyV1Door:
         written_out = {
             broker_servicer.SERVICE_NAME: BrokerServicer(self.broker).handlers(),
             groups_servicer.SERVICE_NAME: GroupsServicer(self.groups).handlers(),
+            retry_servicer.SERVICE_NAME: RetryServicer(self.retry).handlers(),
         }
         for name, handlers in written_out.items():
             handler = grpc.method_handlers_generic_handler(name, handlers)

@@ -43,9 +43,19 @@ class QueueLocks:
         self._clock = clock
         self._limits = limits
         self._locks: OrderedDict[_LockKey, _Lock] = OrderedDict()
+        # The queues of each group, the longest not renewed first.
+        self._by_group: dict[str, OrderedDict[QueueKey, None]] = {}
 
     def __len__(self) -> int:
         return len(self._locks)
+
+    def is_locked(self, group: str) -> bool:
+        """Whether the group holds a lock whose time is not over."""
+        queues = self._by_group.get(group)
+        if not queues:
+            return False
+        newest = self._locks[_LockKey(group, next(reversed(queues)))]
+        return self._clock.monotonic_ms() - newest.last_update_ms <= LOCK_MS
 
     def check_count(self, queue_count: int) -> None:
         """The first check of each call, also before queues are looked at one by one.
@@ -80,11 +90,13 @@ class QueueLocks:
         lock = self._locks.get(key)
         if lock is None:
             self._locks[key] = _Lock(client_id, now_ms)
+            self._by_group.setdefault(key.group, OrderedDict())[key.queue] = None
             return True
         if lock.client_id != client_id and now_ms - lock.last_update_ms <= LOCK_MS:
             return False
         lock.client_id, lock.last_update_ms = client_id, now_ms
         self._locks.move_to_end(key)
+        self._by_group[key.group].move_to_end(key.queue)
         return True
 
     def unlock(self, group: str, client_id: str, queues: Sequence[QueueKey]) -> None:
@@ -94,7 +106,14 @@ class QueueLocks:
             key = _LockKey(group, queue)
             lock = self._locks.get(key)
             if lock is not None and lock.client_id == client_id:
-                del self._locks[key]
+                self._drop(key)
+
+    def _drop(self, key: _LockKey) -> None:
+        del self._locks[key]
+        queues = self._by_group[key.group]
+        del queues[key.queue]
+        if not queues:
+            del self._by_group[key.group]
 
     def drop_expired(self, count_max: int) -> int:
         """Forget locks whose time is over, at most so many; return how many."""
@@ -104,7 +123,7 @@ class QueueLocks:
             key = next(iter(self._locks))
             if self._locks[key].last_update_ms >= oldest_ms:
                 break
-            del self._locks[key]
+            self._drop(key)
             count += 1
         return count
 

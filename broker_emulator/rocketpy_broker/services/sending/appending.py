@@ -8,6 +8,7 @@ Rows P01, P03, P04, P06, S02, S07 (WAIT).
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,12 +85,16 @@ class AppendService:
         PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
         StoreBusyError, HookAbortError; then nothing of the block is stored.
         """
-        if not self._hooks:
-            return self._append(topic, queue_id, records, record_sizes)
         context = SendContext(topic, queue_id, len(record_sizes) // 4, len(records))
+        return self.hooked(context, lambda: self._append(topic, queue_id, records, record_sizes))
+
+    def hooked(self, context: SendContext, store: Callable[[], Stored]) -> Stored:
+        """Store what a client sent, between the hooks around sends. Raises HookAbortError."""
+        if not self._hooks:
+            return store()
         self._hooks.before_send(context)
         try:
-            stored = self._append(topic, queue_id, records, record_sizes)
+            stored = store()
         except StoreError as error:
             self._hooks.after_send(context, SendOutcome(error.code, error.remark, -1, -1, -1))
             raise
@@ -102,7 +107,16 @@ class AppendService:
 
     def _append(self, topic: str, queue_id: int, records: bytes, record_sizes: bytes) -> Stored:
         queue = self.queue_of(topic, queue_id)
-        block = checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
+        return self.store(queue, self.checked(topic, records, record_sizes))
+
+    def checked(self, topic: str, records: bytes, record_sizes: bytes) -> RecordBlock:
+        """A client's block in a writable buffer, if it may be stored. Raises RecordIllegalError."""
+        return checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
+
+    def store(self, queue: QueueKey, block: RecordBlock) -> Stored:
+        """Store a checked block, as `append`. Raises RecordIllegalError, PermissionDeniedError,
+        StoreClosedError, StoreBusyError.
+        """
         try:
             waits = not _declines_to_wait(block)
             placed = self.placing.placed(queue, block)

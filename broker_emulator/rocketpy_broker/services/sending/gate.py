@@ -45,6 +45,10 @@ class SendGate:
         self._topics.check_name(topic)
         if topic in self._reserved:
             raise PermissionDeniedError(f"Sending message to topic[{topic}] is forbidden.")
+        self.check_permission()
+
+    def check_permission(self) -> None:
+        """Raises PermissionDeniedError where the broker takes no message of anybody."""
         if not self._config.broker_permission & Perm.WRITE:
             raise PermissionDeniedError(
                 f"the broker[{self._config.broker_name}] sending message is forbidden"

@@ -19,6 +19,8 @@ CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 BATCHES_TOPIC = "rmq_sys_rocketpy_batches"
 # Each consumer group has a topic of this name and its own, for messages to be consumed again.
 RETRY_PREFIX = "%RETRY%"
+# And one for those that are given up.
+DEAD_LETTER_PREFIX = "%DLQ%"
 # Topics that clients may not send to.
 SEND_FORBIDDEN = frozenset(
     {
@@ -39,6 +41,11 @@ RESERVED_PREFIX = "rmq_sys_"
 def retry_topic(group: str) -> str:
     """The retry topic of a consumer group."""
     return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic of a consumer group's dead letters."""
+    return DEAD_LETTER_PREFIX + group
 
 
 def system_topics(

@@ -1,0 +1,216 @@
+"""Sending messages back: each is stored again, to wait and be delivered once more, or as a dead
+letter.
+
+A message is looked up by its physical offset, so nobody sends its body. What is answered with
+success is as durable as an append. A crash before the answer leaves some of a call's messages
+stored, which come twice when the call is made again; it loses none, for what was consumed stays
+uncommitted until the answer. Holds no state but the turn of the queues.
+Rows R01 to R04. Source: spec/storage.md section 16, spec/broker_behaviour.md sections 6.1, 6.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+
+from rocketpy_broker.clock import Clock, give_way
+from rocketpy_broker.errors import (
+    BrokerError,
+    FlushTimeoutError,
+    ParameterIllegalError,
+    RecordIllegalError,
+    SendBackError,
+    StoreClosedError,
+    StoreError,
+)
+from rocketpy_broker.services.delay.scheduling import Scheduling
+from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.pulling.work_time import WorkTime
+from rocketpy_broker.services.retry.looking_up import Found, MessagesToSendBack, SendBack
+from rocketpy_broker.services.retry.rewriting import sent_back
+from rocketpy_broker.services.retry.targets import RetryTargets
+from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.call_limits import ENTRIES_MAX
+from rocketpy_proto.record import RecordBlock, RecordError
+
+# Of the messages of one call; what goes beyond is left to the next one.
+CALL_BYTES_MAX = 16 << 20
+# The level of a first failure, with level 0: 10 seconds, with RocketMQ's levels.
+FIRST_LEVEL = 3
+DEAD_LETTER_LEVEL = 0
+
+
+class SentBackTo(Enum):
+    """What has become of a message."""
+
+    RETRY = "retry"
+    DEAD_LETTER = "dead letter"
+    DROPPED = "dropped"
+
+
+Outcome: TypeAlias = SentBackTo | BrokerError
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call under way; `outcomes` has one for each message that was looked at."""
+
+    group: SubscriptionGroupConfig
+    retry_topic: str
+    reconsume_times_max: int
+    outcomes: list[Outcome]
+    # Where the last of what was stored ends in the log.
+    end: int = 0
+
+
+class SendBackService:
+    """Sends messages back."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        targets: RetryTargets,
+        appends: AppendService,
+        scheduling: Scheduling,
+        group_commit: GroupCommit,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._lookup = MessagesToSendBack(store)
+        self._targets = targets
+        self._appends = appends
+        self._scheduling = scheduling
+        self._group_commit = group_commit
+        self._clock = clock
+        self._turn = 0
+
+    async def send_back(
+        self, group: str, messages: Sequence[SendBack], reconsume_times_max: int | None = None
+    ) -> list[Outcome]:
+        """What became of the first messages, one or more; durable on return.
+
+        Raises ParameterIllegalError, StoreClosedError, StoreBusyError, ClientsFullError,
+        SubscriptionGroupNotExistError, SendBackError, PermissionDeniedError; then nothing was
+        stored.
+        """
+        _check(messages, reconsume_times_max)
+        await self._appends.room()
+        self._store.check_writable()
+        config = await self._targets.group(group)
+        self._appends.gate.check_permission()
+        if config.retry_queue_nums <= 0:
+            return [SentBackTo.DROPPED] * len(messages)
+        topic = await self._targets.retry_topic(config)
+        if reconsume_times_max is None:
+            reconsume_times_max = config.retry_max_times
+        call = _Call(config, topic, reconsume_times_max, [])
+        await self._run(call, messages)
+        await self._wait_for_disk(call)
+        return call.outcomes
+
+    async def _run(self, call: _Call, messages: Sequence[SendBack]) -> None:
+        time, bytes_left = WorkTime(self._clock), CALL_BYTES_MAX
+        while len(call.outcomes) < len(messages):
+            found = self._lookup.from_(messages, len(call.outcomes))
+            call.outcomes += await self._store_found(call, found)
+            bytes_left -= found.bytes
+            if time.is_over or bytes_left <= 0:
+                return
+            await give_way()
+            await self._appends.room()
+
+    async def _store_found(self, call: _Call, found: Found) -> list[Outcome]:
+        outcomes: list[Outcome | None] = list(found.faults)
+        if found.block is None:
+            return [each for each in outcomes if each is not None]
+        places = np.flatnonzero([each is None for each in outcomes])
+        levels = self._levels(call, found)
+        for level in np.unique(levels).tolist():
+            wanted = levels == level
+            stored = await self._store_level(call, found.block.filter(wanted), level)
+            for place, outcome in zip(places[wanted].tolist(), stored, strict=True):
+                outcomes[place] = outcome
+        return [each for each in outcomes if each is not None]
+
+    @staticmethod
+    def _levels(call: _Call, found: Found) -> np.ndarray:
+        """The level of each message that was found, or DEAD_LETTER_LEVEL."""
+        assert found.block is not None
+        times = found.block.header["reconsume_times"].astype(np.int64)
+        given = found.delay_levels
+        by_attempts = np.maximum(FIRST_LEVEL + times, 1)
+        is_dead = (given < 0) | (times >= call.reconsume_times_max)
+        return np.where(is_dead, DEAD_LETTER_LEVEL, np.where(given == 0, by_attempts, given))
+
+    async def _store_level(self, call: _Call, block: RecordBlock, level: int) -> list[Outcome]:
+        """What became of each message of one level."""
+        if level != DEAD_LETTER_LEVEL:
+            self._turn += 1
+            queue = QueueKey(call.retry_topic, self._turn % call.group.retry_queue_nums)
+        else:
+            try:
+                queue = await self._targets.dead_letters(call.group)
+            except SendBackError as error:
+                return [error] * len(block)
+        return self._stored(call, queue, block, level)
+
+    def _stored(
+        self, call: _Call, queue: QueueKey, block: RecordBlock, level: int
+    ) -> list[Outcome]:
+        """One that cannot be stored keeps none of the others from it."""
+        is_dead = level == DEAD_LETTER_LEVEL
+        try:
+            block_to_store = sent_back(block, queue.topic, level)
+            if is_dead:
+                place = queue
+            else:
+                place, block_to_store = self._scheduling.placed(queue, block_to_store)
+            result = self._store.append(place, block_to_store)
+        except (RecordError, RecordIllegalError) as error:
+            if len(block) > 1:
+                return [
+                    outcome
+                    for row in range(len(block))
+                    for outcome in self._stored(call, queue, _row(block, row), level)
+                ]
+            return [RecordIllegalError(f"sent back, the message cannot be stored: {error}")]
+        except StoreError as error:
+            return [_failed_put(error)] * len(block)
+        call.end = max(call.end, result.end_offset)
+        return [SentBackTo.DEAD_LETTER if is_dead else SentBackTo.RETRY] * len(block)
+
+    async def _wait_for_disk(self, call: _Call) -> None:
+        """What is not on disk has failed, although it may be stored."""
+        try:
+            await self._group_commit.wait(call.end)
+        except (FlushTimeoutError, StoreClosedError) as error:
+            failed = _failed_put(error)
+            call.outcomes = [
+                failed if isinstance(each, SentBackTo) else each for each in call.outcomes
+            ]
+
+
+def _check(messages: Sequence[SendBack], reconsume_times_max: int | None) -> None:
+    if not 1 <= len(messages) <= ENTRIES_MAX:
+        accepted = f"1 to {ENTRIES_MAX}"
+        raise ParameterIllegalError("number of messages", len(messages), accepted)
+    if reconsume_times_max is not None and reconsume_times_max < 0:
+        raise ParameterIllegalError("max_reconsume_times", reconsume_times_max, "0 or more")
+
+
+def _failed_put(error: StoreError) -> BrokerError:
+    """RocketMQ answers with the store's status by name; a busy store, before it is tried."""
+    if isinstance(error, FlushTimeoutError | StoreClosedError):
+        return SendBackError(f"{error.code.name}: {error.remark}")
+    return error
+
+
+def _row(block: RecordBlock, row: int) -> RecordBlock:
+    return block.filter(np.arange(len(block)) == row)
