@@ -33,6 +33,11 @@ def tells_plainly(kind: Kind) -> Kind:
     return kind
 
 
+def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For a function that Spark runs in a task, as a method of such a class."""
+    return _plain(function)
+
+
 def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -12,6 +12,15 @@ from dataclasses import dataclass
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.choices import Allocation, Delivery, FilterType, TimestampStrategy
 from pyspark_rocketpy.options.habits import SINK_HABITS, SOURCE_HABITS
+from pyspark_rocketpy.options.retrying import retry_topic
+from pyspark_rocketpy.options.shared import (
+    CONNECT_TIMEOUT,
+    CONSUMER_GROUP,
+    ENDPOINTS,
+    RETRY_BACKOFF,
+    RETRY_TIMES_MAX,
+    SEND_TIMEOUT,
+)
 from pyspark_rocketpy.options.specs import (
     TOPIC_ACCEPTED,
     WRITER_CHARACTERS_MAX,
@@ -19,8 +28,7 @@ from pyspark_rocketpy.options.specs import (
     OptionTable,
     choice_spec,
     duration_ms,
-    endpoints,
-    group,
+    given_options,
     keys,
     names,
     number_spec,
@@ -34,27 +42,11 @@ from pyspark_rocketpy.options.specs import (
     writer_name,
 )
 
-_ENDPOINTS = OptionSpec(
-    "endpoints",
-    None,
-    "host:port, or several with commas",
-    "brokers to ask, in this order",
-    endpoints,
-)
-_CONNECT_TIMEOUT = number_spec(
-    "connectTimeoutMs", 8_000, 100, 600_000, "how long each try waits for a broker"
-)
-_RETRY_TIMES_MAX = number_spec(
-    "retryTimesMax", 16, 0, 1_000, "how often in a row a broken call is tried again"
-)
-_RETRY_BACKOFF = number_spec(
-    "retryBackoffMs", 100, 1, 60_000, "wait before the first retry; doubles up to 5 s"
-)
 _TIMES_FORM = '{"topic":{"0":1767225600000}}'
 _JSON_FORM = '{"topic":{"0":12,"1":-2}} (-2 earliest, -1 latest)'
 
 SOURCE_OPTIONS = (
-    _ENDPOINTS,
+    ENDPOINTS,
     OptionSpec("topic", None, "a topic", "the topic to read", text),
     OptionSpec("topics", None, "topics with commas", "several topics to read", names),
     OptionSpec(
@@ -64,12 +56,12 @@ SOURCE_OPTIONS = (
         "every topic with such a name, also one that comes later",
         pattern,
     ),
-    OptionSpec(
-        "consumerGroup",
-        "pyspark-rocketpy",
-        "letters, digits, %, |, _ and -; up to 255",
-        "group under which offsets are kept and progress is reported",
-        group,
+    CONSUMER_GROUP,
+    switch_spec(
+        "withRetries",
+        "false",
+        "whether messages that the group sent back are read as well, from its topic `%RETRY%` + "
+        "consumerGroup, which must be set",
     ),
     OptionSpec(
         "startingOffsets",
@@ -226,15 +218,15 @@ SOURCE_OPTIONS = (
         "how long a query without new messages waits for one at the broker",
         duration_ms,
     ),
-    _CONNECT_TIMEOUT,
-    _RETRY_TIMES_MAX,
-    _RETRY_BACKOFF,
+    CONNECT_TIMEOUT,
+    RETRY_TIMES_MAX,
+    RETRY_BACKOFF,
     number_spec(
         "pullTimeoutMs", 30_000, 100, 3_600_000, "after which a pull is restarted where it stands"
     ),
 )
 SINK_OPTIONS = (
-    _ENDPOINTS,
+    ENDPOINTS,
     OptionSpec(
         "topic", None, TOPIC_ACCEPTED, "topic of rows that name none in a column", topic_name
     ),
@@ -271,9 +263,7 @@ SINK_OPTIONS = (
         16 << 20,
         "bytes of one block; less where a segment of the broker's log is smaller",
     ),
-    number_spec(
-        "sendTimeoutMs", 30_000, 100, 3_600_000, "how long an acknowledgement is waited for"
-    ),
+    SEND_TIMEOUT,
     number_spec(
         "commitTimeoutMs",
         600_000,
@@ -286,9 +276,9 @@ SINK_OPTIONS = (
         "true",
         "whether a batch fails when the broker has lost a part of it after its commit",
     ),
-    _CONNECT_TIMEOUT,
-    _RETRY_TIMES_MAX,
-    _RETRY_BACKOFF,
+    CONNECT_TIMEOUT,
+    RETRY_TIMES_MAX,
+    RETRY_BACKOFF,
 )
 _SOURCE = OptionTable(
     SOURCE_OPTIONS, SOURCE_HABITS, SINK_OPTIONS, "the sink; set it on write or writeStream"
@@ -306,6 +296,8 @@ class SourceOptions:
     topics: tuple[str, ...]
     topic_pattern: str | None
     consumer_group: str
+    # Of option withRetries: the topic of what the group sent back.
+    retry_topic: str | None
     starting_offsets: str | None
     ending_offsets: str
     starting_timestamp: int | None
@@ -346,6 +338,11 @@ class SourceOptions:
         chosen = [kind for kind in (topic, topics, values["topic_pattern"]) if kind is not None]
         if len(chosen) != 1:
             raise OptionError("set one of the options topic, topics and topicPattern, and only one")
+        values["retry_topic"] = retry_topic(
+            str(values["consumer_group"]),
+            is_read=bool(values.pop("with_retries")),
+            is_given=CONSUMER_GROUP.name.lower() in given_options(options),
+        )
         values |= _filter(values.pop("filter"), values.pop("filter_type"))
         read = topics or (() if topic is None else (topic,))
         return cls(topics=read, **values)  # type: ignore[arg-type]

@@ -43,8 +43,8 @@ def require_same_topics(
 
 def _is_read(subscription: Subscription, topic: str) -> bool:
     pattern = subscription.topic_pattern
-    if pattern is None:
-        return topic in subscription.topics
+    if pattern is None or topic == subscription.retry_topic:
+        return topic in subscription.named
     return re.fullmatch(pattern, topic) is not None
 
 

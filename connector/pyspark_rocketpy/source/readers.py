@@ -69,7 +69,7 @@ class _Planner:
         self._transport = transport
         self.wanted = MessageFilter(options.tags, options.keys, options.expression)
         self._subscription = Subscription(
-            options.topics, options.topic_pattern, options.consumer_group
+            options.topics, options.topic_pattern, options.consumer_group, options.retry_topic
         )
         self.queries = transport.offset_queries()
 

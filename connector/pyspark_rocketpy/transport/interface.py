@@ -20,8 +20,10 @@ from pyspark_rocketpy.transport.values import (
     Block,
     BrokerLimits,
     CommittedBatch,
+    MessageToSendBack,
     PullOptions,
     QueueTime,
+    SentBack,
     Subscription,
 )
 
@@ -134,4 +136,18 @@ class SinkTransport(Protocol):
         """Remove what a job has staged, unless it was committed.
 
         Raises BrokerError, ConnectionFailedError.
+        """
+
+
+class RetryTransport(Protocol):
+    """What sending back needs."""
+
+    def send_back(
+        self, group: str, messages: Sequence[MessageToSendBack], reconsume_times_max: int | None
+    ) -> SentBack:
+        """Let the group have these messages once more; all are stored when it returns.
+
+        Sent again over broken connections, so a message may come twice. Without a maximum the
+        group's own counts. Raises BrokerError for a message that cannot be sent back, which others
+        may have been by then; ConnectionFailedError.
         """

@@ -38,6 +38,13 @@ class Subscription:
     topics: tuple[str, ...]
     topic_pattern: str | None
     consumer_group: str
+    # One more, which may be there or not.
+    retry_topic: str | None = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Every topic that is asked for by its name."""
+        return self.topics if self.retry_topic is None else (*self.topics, self.retry_topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,36 @@ class Block:
     record_sizes: bytes
     records: bytes
     delay: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MessageToSendBack:
+    """A message that could not be consumed, by its place in the log.
+
+    What lies there must have this topic, now or at first, and this offset id, where they are not
+    empty. `delay_level` 0: by the number of its failures; below 0: it is given up.
+    """
+
+    commit_log_offset: int
+    delay_level: int
+    topic: str
+    offset_msg_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentBack:
+    """How many messages come again, were given up, or dropped by a group without retry queues."""
+
+    retries: int = 0
+    dead_letters: int = 0
+    dropped: int = 0
+
+    def __add__(self, other: SentBack) -> SentBack:
+        return SentBack(
+            self.retries + other.retries,
+            self.dead_letters + other.dead_letters,
+            self.dropped + other.dropped,
+        )
 
 
 @dataclass(frozen=True, slots=True)

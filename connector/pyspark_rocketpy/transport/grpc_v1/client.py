@@ -24,6 +24,8 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2,
     broker_pb2_grpc,
     common_pb2,
+    retry_pb2,
+    retry_pb2_grpc,
 )
 
 if TYPE_CHECKING:
@@ -125,6 +127,7 @@ class BrokerClient:
         self._channel = connection.channel
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
+        self._retry = retry_pb2_grpc.RetryStub(self._channel)
         # Not the stub's, because its responses would be copied once more.
         self._pull = self._channel.unary_stream(
             PULL_METHOD,
@@ -218,6 +221,15 @@ class BrokerClient:
     def abort_batch(self, request: broker_pb2.AbortBatchRequest, timeout_ms: int) -> None:
         """Remove what a job has staged. Raises ConnectionFailedError, BrokerError."""
         self._answer_of(self.broker.AbortBatch, request, timeout_ms)
+
+    def send_back(
+        self, request: retry_pb2.SendBackRequest, timeout_ms: int
+    ) -> retry_pb2.SendBackResponse:
+        """Send messages back, once. Raises ConnectionFailedError, BrokerError."""
+        response: retry_pb2.SendBackResponse = self._answer_of(
+            self._retry.SendBack, request, timeout_ms
+        )
+        return response
 
     def _answer_of(
         self, method: Callable[..., AnswerT], request: Message, timeout_ms: int

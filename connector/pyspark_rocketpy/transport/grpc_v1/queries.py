@@ -96,7 +96,7 @@ class GrpcOffsetQueries:
         With `wait_ms_max` only when they differ from those known, or when it has passed.
         """
         request = broker_pb2.QueryOffsetsRequest(
-            topics=subscription.topics,
+            topics=subscription.named,
             topic_pattern=subscription.topic_pattern or "",
             consumer_group=subscription.consumer_group,
             wait_ms_max=wait_ms_max,

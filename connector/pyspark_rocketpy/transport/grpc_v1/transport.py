@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.options.parsing import SinkOptions, SourceOptions
+from pyspark_rocketpy.options.retrying import RetryOptions
 from pyspark_rocketpy.transport.cutting import Piece
 from pyspark_rocketpy.transport.grpc_v1.batches import BatchCommitter, job_of, joined
 from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, client_for
 from pyspark_rocketpy.transport.grpc_v1.pulling import RangePuller
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.grpc_v1.retrying import retried
+from pyspark_rocketpy.transport.grpc_v1.sending_back import BackSender
 from pyspark_rocketpy.transport.grpc_v1.writing import GrpcBlockWriter, GrpcStagingWriter
 from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.values import (
@@ -21,8 +23,10 @@ from pyspark_rocketpy.transport.values import (
     BrokerLimits,
     CommitPatience,
     CommittedBatch,
+    MessageToSendBack,
     PullOptions,
     RetryPolicy,
+    SentBack,
 )
 
 SEND_TIMEOUT_MS = 30_000
@@ -59,6 +63,15 @@ class GrpcTransport:
             options.commit_timeout_ms,
         )
 
+    @classmethod
+    def of_retry(cls, options: RetryOptions) -> GrpcTransport:
+        """The transport that the options of `send_back` name."""
+        return cls(
+            ClientConfig(options.endpoints, options.connect_timeout_ms),
+            RetryPolicy(options.retry_times_max, options.retry_backoff_ms),
+            options.send_timeout_ms,
+        )
+
     def offset_queries(self) -> GrpcOffsetQueries:
         """See SourceTransport."""
         return GrpcOffsetQueries(self.client, self.retries)
@@ -88,6 +101,15 @@ class GrpcTransport:
     def abort_batch(self, job: BatchJob) -> None:
         """See SinkTransport."""
         self._committer().abort(job_of(job))
+
+    def send_back(
+        self, group: str, messages: Sequence[MessageToSendBack], reconsume_times_max: int | None
+    ) -> SentBack:
+        """See RetryTransport."""
+        sender = BackSender(
+            self.client, self.retries, self.send_timeout_ms, group, reconsume_times_max
+        )
+        return sender.send(messages)
 
     def _committer(self) -> BatchCommitter:
         patience = CommitPatience(self.send_timeout_ms, self.commit_timeout_ms)

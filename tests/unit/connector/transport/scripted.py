@@ -268,7 +268,7 @@ class ScriptedOffsetQueries:
                 for i, queue in enumerate(queues)
             }
             for topic, queues in self._broker.topics.items()
-            if topic in subscription.topics or (pattern and re.fullmatch(pattern, topic))
+            if topic in subscription.named or (pattern and re.fullmatch(pattern, topic))
         }
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:

@@ -1,0 +1,98 @@
+"""The options of `send_back`, and the source's of retries. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark_rocketpy.errors import OptionError
+from pyspark_rocketpy.options.habits import SOURCE_HABITS
+from pyspark_rocketpy.options.shared import (
+    CONNECT_TIMEOUT,
+    CONSUMER_GROUP,
+    ENDPOINTS,
+    RETRY_BACKOFF,
+    RETRY_TIMES_MAX,
+    SEND_TIMEOUT,
+)
+from pyspark_rocketpy.options.specs import OptionSpec, OptionTable, number_spec, parse, text
+
+# Each consumer group has a topic of this name and its own.
+RETRY_PREFIX = "%RETRY%"
+LEVEL_MIN, LEVEL_MAX = -1, 18
+RETRY_OPTIONS = (
+    ENDPOINTS,
+    replace(CONSUMER_GROUP, default=None, meaning="the group that could not consume the messages"),
+    OptionSpec(
+        "delayLevel",
+        "0",
+        f"{LEVEL_MIN} to {LEVEL_MAX}, or the name of a column of whole numbers",
+        "when a message comes again: 0 by its failures, 1 to 18 after that level; -1: it is given "
+        "up at once",
+        text,
+    ),
+    number_spec(
+        "maxReconsumeTimes",
+        None,
+        0,
+        (1 << 31) - 1,
+        "how often a message comes again before it is given up (default: the group's own, 16)",
+    ),
+    SEND_TIMEOUT,
+    CONNECT_TIMEOUT,
+    RETRY_TIMES_MAX,
+    RETRY_BACKOFF,
+)
+_TABLE = OptionTable(RETRY_OPTIONS, SOURCE_HABITS, (), "")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryOptions:
+    """Checked options of `send_back`; times in ms."""
+
+    endpoints: tuple[str, ...]
+    consumer_group: str
+    # A level for all rows, or the column that has each row's.
+    delay_level: int | str
+    max_reconsume_times: int | None
+    send_timeout_ms: int
+    connect_timeout_ms: int
+    retry_times_max: int
+    retry_backoff_ms: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, object]) -> RetryOptions:
+        """Options as words of a call; None stands for one that is not set. Raises OptionError."""
+        texts = {name: str(value) for name, value in options.items() if value is not None}
+        values = parse(texts, _TABLE, is_shared=False)
+        if values["consumer_group"] is None:
+            raise OptionError(
+                "option consumerGroup is missing; set it to the group that consumes the messages"
+            )
+        values["delay_level"] = _level(str(values["delay_level"]))
+        return cls(**values)  # type: ignore[arg-type]
+
+
+def _level(value: str) -> int | str:
+    try:
+        level = int(value)
+    except ValueError:
+        return value
+    if not LEVEL_MIN <= level <= LEVEL_MAX:
+        raise OptionError(
+            f"option delayLevel is {level}; accepted: {LEVEL_MIN} to {LEVEL_MAX}, or the name of a "
+            "column of whole numbers"
+        )
+    return level
+
+
+def retry_topic(group: str, *, is_read: bool, is_given: bool) -> str | None:
+    """The topic of what a group sent back; None where it is not read. Raises OptionError."""
+    if not is_read:
+        return None
+    if not is_given:
+        raise OptionError(
+            "option withRetries is true, but consumerGroup is not set; set it to the group whose "
+            "messages are sent back"
+        )
+    return RETRY_PREFIX + group

@@ -1,0 +1,32 @@
+"""Options that several tables have. Holds no state."""
+
+from __future__ import annotations
+
+from pyspark_rocketpy.options.specs import OptionSpec, endpoints, group, number_spec
+
+ENDPOINTS = OptionSpec(
+    "endpoints",
+    None,
+    "host:port, or several with commas",
+    "brokers to ask, in this order",
+    endpoints,
+)
+CONNECT_TIMEOUT = number_spec(
+    "connectTimeoutMs", 8_000, 100, 600_000, "how long each try waits for a broker"
+)
+RETRY_TIMES_MAX = number_spec(
+    "retryTimesMax", 16, 0, 1_000, "how often in a row a broken call is tried again"
+)
+RETRY_BACKOFF = number_spec(
+    "retryBackoffMs", 100, 1, 60_000, "wait before the first retry; doubles up to 5 s"
+)
+CONSUMER_GROUP = OptionSpec(
+    "consumerGroup",
+    "pyspark-rocketpy",
+    "letters, digits, %, |, _ and -; up to 255",
+    "group under which offsets are kept and progress is reported",
+    group,
+)
+SEND_TIMEOUT = number_spec(
+    "sendTimeoutMs", 30_000, 100, 3_600_000, "how long an acknowledgement is waited for"
+)

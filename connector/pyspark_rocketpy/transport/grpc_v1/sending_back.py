@@ -1,0 +1,111 @@
+"""Sending messages back, past broken connections and busy brokers.
+
+A call answers for its first messages; what it does not answer for, and what a busy broker has
+refused, goes with the next one. A call whose answer is lost is made again, so its messages may come
+twice. Holds no state on disk: when the process dies, messages without an answer may or may not be
+stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pyspark_rocketpy.errors import BrokerBusyError, BrokerError
+from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, check, client_for
+from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
+from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, PassingError
+from pyspark_rocketpy.transport.values import MessageToSendBack, RetryPolicy, SentBack
+from rocketpy_proto.call_limits import ENTRIES_MAX
+from rocketpy_proto.rocketpy.v1 import common_pb2, retry_pb2
+
+# Stored, and not known to be on disk: it is sent again, as a block is.
+_NOT_CONFIRMED = "FLUSH_DISK_TIMEOUT"
+
+
+class BackSender:
+    """Sends messages of one group back."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        policy: RetryPolicy,
+        timeout_ms: int,
+        group: str,
+        reconsume_times_max: int | None,
+    ) -> None:
+        self._config = config
+        self._retries = retries_for(config, policy)
+        self._timeout_ms = timeout_ms
+        self._group = group
+        self._reconsume_times_max = reconsume_times_max
+        self._counts: Counter[int] = Counter()
+
+    def send(self, messages: Sequence[MessageToSendBack]) -> SentBack:
+        """All of them. Raises BrokerError for the first that is refused, ConnectionFailedError."""
+        left = list(messages)
+        while left:
+            now, later = left[:ENTRIES_MAX], left[ENTRIES_MAX:]
+            try:
+                response = client_for(self._config).send_back(self._request(now), self._timeout_ms)
+            except PASSING_ERRORS as error:
+                self._retries.pause(error)
+                continue
+            answers = response.messages
+            busy = self._settled(now, answers)
+            left = [*busy, *now[len(answers) :], *later]
+        return SentBack(
+            self._counts[retry_pb2.RETRY],
+            self._counts[retry_pb2.DEAD_LETTER],
+            self._counts[retry_pb2.DROPPED],
+        )
+
+    def _settled(
+        self,
+        messages: Sequence[MessageToSendBack],
+        answers: Sequence[retry_pb2.SentBackMessage],
+    ) -> list[MessageToSendBack]:
+        """Count what was done; return what is to be sent again, having waited."""
+        busy: list[MessageToSendBack] = []
+        last: PassingError | None = None
+        for message, answer in zip(messages, answers, strict=False):
+            try:
+                _check(answer.status, message)
+            except BrokerBusyError as error:
+                busy.append(message)
+                last = error
+            else:
+                self._counts[answer.to] += 1
+        if last is not None:
+            self._retries.pause(last)
+        else:
+            self._retries.succeeded()
+        return busy
+
+    def _request(self, messages: Sequence[MessageToSendBack]) -> retry_pb2.SendBackRequest:
+        return retry_pb2.SendBackRequest(
+            consumer_group=self._group,
+            messages=[
+                retry_pb2.MessageToSendBack(
+                    commit_log_offset=each.commit_log_offset,
+                    delay_level=each.delay_level,
+                    origin_msg_id=each.offset_msg_id,
+                    origin_topic=each.topic,
+                )
+                for each in messages
+            ],
+            max_reconsume_times=self._reconsume_times_max,
+        )
+
+
+def _check(status: common_pb2.Status, message: MessageToSendBack) -> None:
+    """Raises BrokerError, BrokerBusyError."""
+    if status.remark.startswith(_NOT_CONFIRMED):
+        raise BrokerBusyError(f"{status.remark} (response code {status.code})")
+    try:
+        check(status)
+    except BrokerBusyError:
+        raise
+    except BrokerError as error:
+        place = f"at log offset {message.commit_log_offset}"
+        raise BrokerError(f"the message {place} was not sent back: {status.remark}") from error
