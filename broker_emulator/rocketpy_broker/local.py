@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
-from rocketpy_broker.client import topics
+from rocketpy_broker.client import retries, topics
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import ClientError
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
@@ -263,6 +263,16 @@ class LocalBroker:
             sent = list(sender.send(messages))
             self._turn = sender.turn
             return sent
+
+    def send_back(self, message: Message | str, group: str, *, delay_level: int = 0) -> str:
+        """Let `group` have a message once more; return `retry`, `deadLetter` or `dropped`.
+
+        The message, or its offset_msg_id. Level 0 waits by its failures, 1 is 1 s, 18 is 2 h; below
+        0 the message becomes a dead letter of `%DLQ%` + group.
+        """
+        offset_msg_id = message if isinstance(message, str) else message.offset_msg_id
+        with self._connection() as connection:
+            return retries.send_back(connection, group, offset_msg_id, delay_level).value
 
     def messages(self, topic: str) -> list[Message]:
         """All messages of `topic`, in the order in which they were stored."""

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.report import markdown
 from pyspark_rocketpy.options.parsing import SINK_OPTIONS, SOURCE_OPTIONS
+from pyspark_rocketpy.options.retrying import RETRY_OPTIONS
 from pyspark_rocketpy.options.specs import option_table
 from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
@@ -33,6 +34,7 @@ def read(path: str) -> str:
     [
         ("performance", "figures", markdown(json.loads(read("benchmarks/results.json")))),
         ("source", "source options", option_table(SOURCE_OPTIONS)),
+        ("source", "retry options", option_table(RETRY_OPTIONS)),
         ("sink", "sink options", option_table(SINK_OPTIONS)),
         ("source", "source columns", column_table()),
         ("sink", "sink columns", sink_column_table()),

@@ -10,6 +10,7 @@ import typer
 from rocketpy_broker.cli import (
     broker_command,
     client_commands,
+    dlq_commands,
     health_command,
     message_commands,
     operations_commands,
@@ -51,6 +52,7 @@ app.command("lag")(topic_commands.lag)
 app.command("stats")(operations_commands.stats)
 app.command("clean")(operations_commands.clean)
 app.add_typer(client_commands.client_app, name="client")
+app.add_typer(dlq_commands.dlq_app, name="dlq")
 app.add_typer(message_commands.message_app, name="message")
 app.add_typer(topic_commands.topic_app, name="topic")
 app.add_typer(transaction_commands.transaction_app, name="transaction")

@@ -31,7 +31,9 @@ from rocketpy_broker.client.lookup import query_messages, view_message
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.recalling import recall_handle, recall_message
+from rocketpy_broker.client.retries import DEAD_LETTER_PREFIX, SentBackTo, send_back
 from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
+from rocketpy_broker.client.topics import RETRY_PREFIX
 
 TAIL_COUNT_DEFAULT = 10
 COUNT_MAX = (1 << 31) - 1
@@ -212,6 +214,35 @@ def _print_message(message: Message, *, as_json: bool) -> None:
         output.print_json(json_of(message))
     else:
         output.print_columns(line_of(message))
+
+
+@message_app.command("send-back")
+def send_back_to_group(
+    offset_msg_id: Annotated[str, typer.Argument(help="The offset message id.")],
+    group: Annotated[str, typer.Option(help="The consumer group that is to have it again.")],
+    delay_level: Annotated[
+        int,
+        typer.Option(
+            min=-1, max=18, help="0: by its failures; 1 is 1 s, 18 is 2 h; -1: a dead letter."
+        ),
+    ] = 0,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Let a consumer group have a message once more, or give it up."""
+    with asking(endpoint) as connection:
+        to = send_back(connection, group, offset_msg_id, delay_level)
+        if as_json:
+            output.print_json(
+                {"offsetMsgId": offset_msg_id, "group": group, "sentBackTo": to.value}
+            )
+            return
+        told = {
+            SentBackTo.RETRY: f"comes again in {RETRY_PREFIX}{group}",
+            SentBackTo.DEAD_LETTER: f"is a dead letter in {DEAD_LETTER_PREFIX}{group}",
+            SentBackTo.DROPPED: f"is dropped: group {group} has no retry queues",
+        }
+        typer.echo(f"{offset_msg_id} {told[to]}")
 
 
 @message_app.command("query")

@@ -21,6 +21,7 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2_grpc,
     common_pb2,
     groups_pb2_grpc,
+    retry_pb2_grpc,
     transactions_pb2_grpc,
 )
 
@@ -68,6 +69,7 @@ class BrokerConnection:
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self.groups = groups_pb2_grpc.GroupsStub(self._channel)
         self.transactions = transactions_pb2_grpc.TransactionsStub(self._channel)
+        self.retry = retry_pb2_grpc.RetryStub(self._channel)
         # Not the stub's, because its responses would be copied once more.
         self._pull = self._channel.unary_stream(
             PULL_METHOD,

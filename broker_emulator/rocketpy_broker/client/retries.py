@@ -1,0 +1,122 @@
+"""Sending messages back to be consumed again, and dead letters. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
+from rocketpy_broker.client.errors import UnreadableError
+from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
+from rocketpy_broker.client.reading import TopicReader
+from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
+from rocketpy_broker.client.topics import RETRY_PREFIX
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_proto.record import decode_offset_message_id
+from rocketpy_proto.record.properties import (
+    DELAY,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+    TRAN_MSG,
+    TRANSACTION_ID,
+    UNIQ_KEY,
+)
+from rocketpy_proto.rocketpy.v1 import retry_pb2
+
+DEAD_LETTER_PREFIX = "%DLQ%"
+# What tells of the deliveries that have failed, and is not true of a message that is sent anew.
+_OF_DELIVERIES = frozenset(
+    {RETRY_TOPIC, DELAY, REAL_TOPIC, REAL_QUEUE_ID, "WAIT", TRAN_MSG, TRANSACTION_ID}
+    | {PRODUCER_GROUP, "MAX_RECONSUME_TIMES"}
+)
+
+
+class SentBackTo(str, Enum):
+    """What has become of a message that was sent back."""
+
+    RETRY = "retry"
+    DEAD_LETTER = "deadLetter"
+    DROPPED = "dropped"
+
+
+_SENT_BACK_TO: Mapping[int, SentBackTo] = {
+    retry_pb2.RETRY: SentBackTo.RETRY,
+    retry_pb2.DEAD_LETTER: SentBackTo.DEAD_LETTER,
+    retry_pb2.DROPPED: SentBackTo.DROPPED,
+}
+
+
+def send_back(
+    connection: BrokerConnection, group: str, offset_msg_id: str, delay_level: int = 0
+) -> SentBackTo:
+    """Let the group have a message once more, after a delay level or by its failures (0).
+
+    Below 0 it is given up. Raises ParameterIllegalError for an id that is none, UnreachableError,
+    RefusedError, UnreadableError.
+    """
+    try:
+        _, offset = decode_offset_message_id(offset_msg_id)
+    except ValueError as error:
+        accepted = "the offsetMsgId of a message"
+        raise ParameterIllegalError("offset_msg_id", offset_msg_id, accepted) from error
+    message = retry_pb2.MessageToSendBack(
+        commit_log_offset=offset, delay_level=delay_level, origin_msg_id=offset_msg_id.upper()
+    )
+    request = retry_pb2.SendBackRequest(consumer_group=group, messages=[message])
+    response: retry_pb2.SendBackResponse = connection.ask(
+        lambda: connection.retry.SendBack(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    for answer in response.messages:
+        check(answer.status)
+        return _SENT_BACK_TO[answer.to]
+    raise UnreadableError(f"the broker's answer for {offset_msg_id!r} holds nothing")
+
+
+def dead_letters(
+    connection: BrokerConnection,
+    group: str,
+    keys: Sequence[str] = (),
+    offsets: Sequence[int] = (),
+) -> Iterator[Message]:
+    """The group's dead letters, oldest first: all, or those with a key or at a queue offset.
+
+    Raises UnreachableError, RefusedError, UnreadableError.
+    """
+    wanted_keys, wanted_offsets = frozenset(keys), frozenset(offsets)
+    for message in TopicReader(connection, DEAD_LETTER_PREFIX + group).first():
+        has_key = not wanted_keys.isdisjoint((*message.keys, message.msg_id))
+        if not (keys or offsets) or has_key or message.queue_offset in wanted_offsets:
+            yield message
+
+
+def origin_topic(letter: Message) -> str | None:
+    """The topic that a dead letter was first sent to; None where it does not say."""
+    return letter.properties.get(RETRY_TOPIC)
+
+
+def resend(
+    connection: BrokerConnection, group: str, letters: Iterable[Message]
+) -> Iterator[tuple[Message, str, SentMessage]]:
+    """Send dead letters anew, each to the topic that it was first sent to; where they lie then.
+
+    One that does not say where it comes from goes to the group's retry topic. They keep unique id,
+    keys, tags and properties, and stay where they are. Raises ClientError; what was yielded before
+    is sent.
+    """
+    senders: dict[str, MessageSender] = {}
+    for letter in letters:
+        topic = origin_topic(letter) or RETRY_PREFIX + group
+        sender = senders.get(topic)
+        if sender is None:
+            sender = senders[topic] = MessageSender(connection, topic, turn=ANY_QUEUE)
+        (sent,) = sender.send([_outgoing(letter)])
+        yield letter, topic, sent
+
+
+def _outgoing(letter: Message) -> OutgoingMessage:
+    kept = {name: value for name, value in letter.properties.items() if name not in _OF_DELIVERIES}
+    if letter.msg_id != letter.offset_msg_id:
+        kept[UNIQ_KEY] = letter.msg_id
+    return OutgoingMessage(letter.body, letter.tags, letter.keys, kept)
