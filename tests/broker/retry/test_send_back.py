@@ -264,7 +264,7 @@ async def test_r01_each_slice_of_a_call_gives_way(
 
         monkeypatch.setattr("rocketpy_broker.services.retry.service.give_way", give_way)
         await answered(running, *[Meant(offset, -1)] * 200)
-        assert ways == [64, 128, 192, 200]
+        assert ways == [0, 64, 64, 128, 128, 192, 192, 200]
 
 
 async def test_r01_records_are_what_the_store_was_given(start_broker: StartBroker) -> None:

@@ -21,7 +21,7 @@ from rocketpy_proto.record import RecordBlock
 
 # Looked up before others have a turn.
 TURN_MESSAGES = 64
-TURN_BYTES = 1 << 20
+TURN_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)

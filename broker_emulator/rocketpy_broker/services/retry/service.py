@@ -133,6 +133,7 @@ class SendBackService:
         places = np.flatnonzero([each is None for each in outcomes])
         levels = self._levels(call, found)
         for level in np.unique(levels).tolist():
+            await give_way()
             wanted = levels == level
             stored = await self._store_level(call, found.block.filter(wanted), level)
             for place, outcome in zip(places[wanted].tolist(), stored, strict=True):
