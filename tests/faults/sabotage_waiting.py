@@ -15,8 +15,8 @@ WAITING = (
     Sabotage(
         "a delayed message comes early",
         SERVICES + "delay/levels.py",
-        "        is_early = (stretch.tags_codes > now_ms)",
-        "        is_early = (stretch.tags_codes > now_ms + 2_000)",
+        "        is_early: NDArray[np.bool_] = stretch.tags_codes > now_ms\n",
+        "        is_early: NDArray[np.bool_] = stretch.tags_codes > now_ms + 2_000\n",
         (IN_LEVELS + "a_message_comes_when_its_level_is_over_and_not_before[ASYNC_FLUSH]",),
     ),
     Sabotage(
@@ -63,9 +63,9 @@ WAITING = (
     ),
     Sabotage(
         "checks are not counted",
-        SERVICES + "transactions/checking.py",
-        "{CHECK_TIMES: str(half.check_times + 1)}",
-        "{CHECK_TIMES: str(half.check_times)}",
+        SERVICES + "transactions/messages.py",
+        "        times = half.check_times + is_counted\n",
+        "        times = half.check_times\n",
         (
             IN_CHECKING
             + "after_15_checks_a_transaction_is_given_up_for_an_operator_to_find[ASYNC_FLUSH]",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rocketpy_broker.clock import Clock, sleep
 from rocketpy_broker.errors import StoreError
@@ -19,6 +20,7 @@ from rocketpy_broker.services.delay.releasing import Releasing
 from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.lookup import Stretch
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
@@ -76,13 +78,19 @@ class LevelDelivery:
         offset = self._progress.next_offset(self._level)
         stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + TURN_UNITS)
         if stretch is None:
+            self._progress.stand(self._level, offset)
+            self._progress.keep(self._level, None)
             return None
+        self._progress.keep(self._level, int(stretch.physical_offsets[0]))
         now_ms = self._clock.now_ms()
-        # A time too far ahead comes from another clock, or from other levels: it is due now.
-        is_early = (stretch.tags_codes > now_ms) & (stretch.tags_codes <= now_ms + self._delay_ms)
+        delivered = self._progress.is_delivered(stretch.physical_offsets)
+        is_early = self._is_early(stretch, now_ms) & ~delivered
         waiting = np.flatnonzero(is_early & (stretch.sizes > 0))
         end = stretch.begin + int(waiting[0]) if len(waiting) else stretch.end
         if end == stretch.begin:
+            # As long as one behind it is delivered already, only the log tells so.
+            if not delivered.any():
+                self._progress.stand(self._level, stretch.begin)
             return float(stretch.tags_codes[0] - now_ms)
         result = self._store.get_message(
             self._queue, stretch.begin, end, ReadLimits.of_bytes(TURN_BYTES)
@@ -93,6 +101,16 @@ class LevelDelivery:
         self._released.clear()
         self._progress.move(self._level, max(result.next_offset, stretch.begin + 1))
         return 0
+
+    def _is_early(self, stretch: Stretch, now_ms: int) -> NDArray[np.bool_]:
+        """Which are not due yet; those that a clock ahead of ours has stored are due now."""
+        is_early: NDArray[np.bool_] = stretch.tags_codes > now_ms
+        is_far = stretch.tags_codes > now_ms + self._delay_ms
+        if is_far[0]:
+            stored_ms = self._store.messages.store_timestamp_ms(int(stretch.physical_offsets[0]))
+            if stored_ms is not None and stored_ms > now_ms:
+                is_early &= ~is_far
+        return is_early
 
 
 def _block(result: GetMessageResult) -> RecordBlock:

@@ -25,8 +25,9 @@ from rocketpy_broker.services.config_files.saving import SavePlan
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.delay.timer_position import SavedTimer, TimerPosition, at_start
 from rocketpy_broker.services.delay.tracks import Track
+from rocketpy_broker.store.delay_levels import LEVELS_MAX
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
-from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 
 LOG_OFFSET = "logOffset"
 TIMER = "timer"
@@ -63,6 +64,7 @@ class DeliveryProgress:
         self._timer_saved = SavedTimer(TimerPosition(0, 0, 0), (None,))
         self._is_timer_dirty = False
         self._marked = 0
+        self._kept: dict[int, int] = {}
         self._delivered: NDArray[np.int64] = np.empty(0, np.int64)
 
     def load(self, checkpoint: TimerCheckpoint | None, *, is_timed: bool) -> TimerPosition:
@@ -84,6 +86,8 @@ class DeliveryProgress:
         if is_timed:
             # Until the timer has read on, only the log tells what it has delivered.
             self._timer.begin(self._marked)
+        for level in range(1, LEVELS_MAX + 1):
+            self._levels[level].begin(self._marked)
         found = [*self._store.numbered.origins_from(self._marked)]
         self._delivered = np.sort(np.concatenate([self._delivered, *found]))
         return timer
@@ -105,6 +109,16 @@ class DeliveryProgress:
         """Everything of `level` below `offset` is delivered, and in the log by now."""
         self._next[level] = offset
         self._levels[level].mark(self._store.positions().log_end, offset)
+
+    def stand(self, level: int, offset: int) -> None:
+        """No message of `level` at or behind `offset` is delivered."""
+        if self._levels[level].is_begun:
+            self.move(level, offset)
+
+    def keep(self, track: int, physical_offset: int | None) -> None:
+        """Let cleaning leave the log alone from the first message that waits on a track."""
+        self._kept[track] = NOTHING_NEEDED if physical_offset is None else physical_offset
+        self._store.waiting_from = min(self._kept.values())
 
     def begin_timer(self) -> None:
         """What is appended from now on may be timer messages, until they have moved."""
@@ -148,7 +162,7 @@ class DeliveryProgress:
         begin = flushed
         for level, track in self._levels.items():
             offset = track.flushed(flushed)
-            if offset is not None:
+            if offset is not None and offset != self._offsets.next_offset(level):
                 self._offsets.update(level, offset)
             begin = min(begin, track.scan_begin(flushed))
         position = self._timer.flushed(flushed)

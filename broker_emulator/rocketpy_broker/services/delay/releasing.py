@@ -89,6 +89,12 @@ class Releasing:
             )
             return
         origins = waiting.header["physical_offset"].astype(np.int64)
+        # A topic that was deleted has taken them along, also when there is one of its name again.
+        deleted = origins < self._store.deleted_below(queue.topic)
+        if deleted.any():
+            waiting, origins = waiting.filter(~deleted), origins[~deleted]
+            if len(origins) == 0:
+                return
         header = waiting.header
         fields = {
             "prepared_transaction_offset": origin_fields(origins),

@@ -18,6 +18,7 @@ from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.services.flushing.room import Flushing
 from rocketpy_broker.services.holding.room import Holding
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.delay_levels import LEVELS_MAX, DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpointFile
 from rocketpy_broker.tasks import TaskScope
 
@@ -32,6 +33,12 @@ class Delay:
     recall: RecallService
 
 
+def _delays_ms(levels: DelayLevels) -> list[int]:
+    """Of every queue of the schedule topic: where levels were taken away, some still wait."""
+    missing = LEVELS_MAX - levels.level_max
+    return [*levels.delays_ms, *[levels.delays_ms[-1]] * missing]
+
+
 def build(
     ground: Ground, topics: TopicConfigManager, flushing: Flushing, holding: Holding
 ) -> Delay:
@@ -42,7 +49,7 @@ def build(
     releasing = Releasing(store, topics, flushing.group_commit, progress)
     levels = [
         LevelDelivery(level, delay_ms, store, releasing, progress, holding.tasks, clock)
-        for level, delay_ms in enumerate(config.delay_levels.delays_ms, 1)
+        for level, delay_ms in enumerate(_delays_ms(config.delay_levels), 1)
     ]
     is_timed = config.system_topics.timer_wheel_enable
     delay_ms_max = config.timer_delay_ms_max

@@ -30,11 +30,13 @@ from rocketpy_broker.services.delay.timer_records import (
 )
 from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
-from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
 logger = logging.getLogger(__name__)
+# Among the tracks of progress; delay levels begin with 1.
+TIMER_TRACK = 0
 # A file of the queue ends a read earlier.
 READ_UNITS = TURN_UNITS
 READ_BYTES = 1 << 20
@@ -161,15 +163,17 @@ class TimerDelivery:
             self._marked = position
             self._progress.move_timer(position)
             self._keep_log()
+        elif position is None:
+            self._keep_log()
 
     def _keep_log(self) -> None:
         """Let cleaning leave alone what is pending."""
         begin = self.pending.low_offset(self.read_offset)
         stretch = self._store.queue_lookup.stretch(TIMER_QUEUE, begin, begin + (1 << BUCKET_BITS))
-        self._store.waiting_from = NOTHING_NEEDED
+        kept = None
         if stretch is not None and stretch.sizes.any():
-            first = int(np.argmax(stretch.sizes > 0))
-            self._store.waiting_from = int(stretch.physical_offsets[first])
+            kept = int(stretch.physical_offsets[int(np.argmax(stretch.sizes > 0))])
+        self._progress.keep(TIMER_TRACK, kept)
 
     # --- Reading ---
 
@@ -194,9 +198,9 @@ class TimerDelivery:
         offsets = block.header["queue_offset"].astype(np.int64)
         delivered = self._progress.is_delivered(block.header["physical_offset"].astype(np.int64))
         is_new = offsets >= self._start.read_offset
-        gone = delivered & (times.due_ms <= self._clock.now_ms())
-        if gone.any():
-            self.released_ms = max(self.released_ms, int(times.due_ms[gone].max()))
+        if delivered.any():
+            # Also where a clock that is behind would have them wait.
+            self.released_ms = max(self.released_ms, int(times.due_ms[delivered].max()))
         wanted = (
             times.is_message & ~delivered & (is_new | (times.due_ms > self._start.delivered_ms))
         )

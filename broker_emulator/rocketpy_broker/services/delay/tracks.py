@@ -35,6 +35,11 @@ class Track(Generic[Value]):
         if self._begin is None:
             self._begin = log_end
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there may be deliveries that no mark tells of."""
+        return self._begin is not None
+
     def mark(self, log_end: int, value: Value) -> None:
         """Everything that `value` tells of is in the log by now."""
         begin = log_end if self._begin is None else self._begin

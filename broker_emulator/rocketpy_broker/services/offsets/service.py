@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock, give_way
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.errors import ParameterIllegalError, PermissionDeniedError
 from rocketpy_broker.services.groups.manager import check_group
 from rocketpy_broker.services.groups.retry_topics import RetryTopic
 from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
+from rocketpy_broker.services.offsets.scanning import SYSTEM_GROUP_PREFIX
 from rocketpy_broker.services.pulling.work_time import WorkTime
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
@@ -119,6 +120,8 @@ class OffsetService:
         QueueIdIllegalError, SubscriptionGroupNotExistError, ClientsFullError.
         """
         check_group(group)
+        if group.startswith(SYSTEM_GROUP_PREFIX):
+            raise PermissionDeniedError(f"the progress of group {group!r} is the broker's own")
         for committed in offsets:
             self._topics.check_readable(*committed.queue)
             if committed.offset < 0:

@@ -65,4 +65,6 @@ class Placing:
             )
         if self._reject_transaction_message:
             raise PermissionDeniedError("this broker takes no transaction messages")
+        # What could never be committed is refused now.
+        self._scheduling.placed(queue, block)
         return HALF_QUEUE, half_message(queue, block)

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock, give_way, sleep
 from rocketpy_broker.config import TransactionTimes
-from rocketpy_broker.errors import StoreError
+from rocketpy_broker.errors import RecordIllegalError, StoreError
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.half import HALF_QUEUE
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.transactions.messages import (
-    CHECK_TIMES,
     HalfMessage,
     Operation,
     TransactionMessages,
@@ -31,12 +30,19 @@ from rocketpy_broker.services.transactions.progress import TransactionProgress
 from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import AppendResult
-from rocketpy_proto.record import encode_offset_message_id, encode_record
+from rocketpy_proto.record import (
+    RecordError,
+    encode_offset_message_id,
+    properties_strings,
+    rewritten,
+)
 
 logger = logging.getLogger(__name__)
 CHECK_MAX_TIME_CONFIG = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1)
 # Offsets that are passed over in one turn of the loop.
 TURN_OFFSETS = 1_000
+# So many half messages may lie behind one that is not asked after yet.
+HELD_UP_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +105,7 @@ class CheckService:
         passed = 0
         while offset < end:
             if not self._table.is_over(offset):
-                self._check_at(offset)
+                self._check_or_report(offset)
                 passed = TURN_OFFSETS
             offset += 1
             passed += 1
@@ -108,20 +114,27 @@ class CheckService:
                 await give_way()
                 offset = max(offset, self._table.next_half)
 
+    def _check_or_report(self, offset: int) -> None:
+        """One message that cannot be asked after holds up no other. Raises StoreError."""
+        try:
+            self._check_at(offset)
+        except (RecordIllegalError, RecordError) as error:
+            logger.critical("half message %d cannot be asked after: %s", offset, error)
+
     def _check_at(self, offset: int) -> None:
         half = self._messages.half(offset)
         if half is None:
             logger.critical("half message %d is lost, and its transaction over", offset)
             self._end(offset, Operation.DISCARDED)
             return
-        if self._table.newest(half.transaction_id, offset) > offset:
+        if self._table.newest(half.first_offset, offset) > offset:
             self._end(offset, Operation.COPIED)
             return
         age_ms = self._clock.now_ms() - half.record.born_timestamp_ms
         if half.check_times >= self._times.check_max or age_ms > self._reserved_ms:
             self._topics.note_own(CHECK_MAX_TIME_CONFIG)
             self._messages.append_discarded(half)
-            self._table.finish(half.transaction_id, Operation.DISCARDED)
+            self._table.finish(half.first_offset, Operation.DISCARDED)
             self._end(offset, Operation.DISCARDED)
             logger.warning(
                 "transaction %r of producer group %r was asked after %d times without an answer; "
@@ -132,6 +145,11 @@ class CheckService:
             )
         elif not 0 <= age_ms <= half.immunity_ms(self._times.timeout_ms):
             self._copy_and_ask(half)
+        elif self._store.range_of(HALF_QUEUE).max_offset - offset > HELD_UP_MAX:
+            # It would keep in memory what became of all those behind it.
+            copy = self._messages.append_copy(half, is_counted=False)
+            self._table.copied(half.first_offset, copy.queue_offset)
+            self._end(offset, Operation.COPIED)
 
     def _end(self, offset: int, operation: Operation) -> None:
         self._progress.over(offset, operation)
@@ -139,8 +157,8 @@ class CheckService:
 
     def _copy_and_ask(self, half: HalfMessage) -> None:
         offset = half.record.queue_offset
-        copy = self._messages.append_copy(half, {CHECK_TIMES: str(half.check_times + 1)})
-        self._table.copied(half.transaction_id, copy.queue_offset)
+        copy = self._messages.append_copy(half)
+        self._table.copied(half.first_offset, copy.queue_offset)
         self._end(offset, Operation.COPIED)
         if not self._ask(_check_back(half, copy)):
             logger.warning(
@@ -152,12 +170,14 @@ class CheckService:
 
 def _check_back(half: HalfMessage, copy: AppendResult) -> CheckBack:
     queue = half.real_queue
-    record = replace(half.record, topic=queue.topic, queue_id=queue.queue_id)
+    block = rewritten(
+        half.block, queue.topic, properties_strings(half.block), {"queue_id": queue.queue_id}
+    )
     return CheckBack(
         half.producer_group,
         half.transaction_id,
         encode_offset_message_id(half.record.store_host, copy.physical_offset),
         copy.physical_offset,
         copy.queue_offset,
-        encode_record(record),
+        block.data.tobytes(),
     )

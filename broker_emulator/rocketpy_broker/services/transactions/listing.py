@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import ParameterIllegalError
@@ -13,13 +13,13 @@ from rocketpy_broker.store.message_store import MessageStore
 
 COUNT_MAX = 1_000
 # Half messages that are read, and places that are passed over, in one turn of the loop.
-TURN_READS, TURN_OFFSETS = 50, 5_000
+TURN_READS, TURN_OFFSETS = 5, 5_000
 READS_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactions:
-    """Half messages whose transactions are open; `is_complete`: there are no others."""
+    """Half messages, without bodies, of open transactions; `is_complete`: there are no others."""
 
     halves: list[HalfMessage]
     is_complete: bool
@@ -60,7 +60,7 @@ class TransactionListing:
             if reads % TURN_READS == 0:
                 await give_way()
             if half is not None and self._is_wanted(half, producer_group, transaction_id):
-                found.append(half)
+                found.append(HalfMessage(replace(half.record, body=b""), b""))
         return OpenTransactions(found, is_complete=True)
 
     def _is_wanted(self, half: HalfMessage, producer_group: str, transaction_id: str) -> bool:
@@ -68,5 +68,5 @@ class TransactionListing:
         return (
             producer_group in ("", half.producer_group)
             and transaction_id in ("", half.transaction_id)
-            and self._table.newest(half.transaction_id, offset) == offset
+            and self._table.newest(half.first_offset, offset) == offset
         )

@@ -9,17 +9,27 @@ Source: spec/storage.md sections 14.1 to 14.5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass
 from enum import Enum
 
 from rocketpy_broker.clock import Clock
+from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.sending.half import HALF_QUEUE
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, OP_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import AppendResult, GetMessageStatus, QueueKey, ReadLimits
-from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record
+from rocketpy_proto.record import (
+    Record,
+    RecordBlock,
+    UnencodableRecordError,
+    decode_record,
+    encode_record,
+    properties_strings,
+    rewritten,
+    with_property,
+)
 from rocketpy_proto.record.properties import (
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
@@ -36,7 +46,10 @@ OP_TAG = "d"
 OPERATION = "ROCKETPY_OP"
 CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+# Of a newer half message: the queue offset of the first one of its transaction.
+FIRST_HALF = "ROCKETPY_FIRST_HALF"
 SEPARATOR = ","
+_NUMBER = re.compile("[0-9]{1,10}")
 
 
 class Operation(str, Enum):
@@ -51,12 +64,28 @@ class Operation(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class HalfMessage:
-    """A half message as it is stored."""
+    """A half message as it is stored; `data` are the bytes of `record`."""
 
     record: Record
+    data: bytes
+
+    @classmethod
+    def of(cls, data: bytes) -> HalfMessage:
+        """The half message in these bytes."""
+        return cls(decode_record(data).record, data)
+
+    @property
+    def block(self) -> RecordBlock:
+        """It as a block, in a writable buffer."""
+        return RecordBlock.parse(bytearray(self.data))
 
     def _text(self, name: str) -> str:
         return self.record.properties.get(name, "")
+
+    def _number(self, name: str) -> int | None:
+        """What the property says, if it is a number that fits."""
+        text = self._text(name)
+        return int(text) if _NUMBER.fullmatch(text) else None
 
     @property
     def transaction_id(self) -> str:
@@ -71,19 +100,23 @@ class HalfMessage:
     @property
     def real_queue(self) -> QueueKey:
         """Where its message goes."""
-        queue_id = self._text(REAL_QUEUE_ID)
-        return QueueKey(self._text(REAL_TOPIC), int(queue_id) if queue_id.isdigit() else 0)
+        return QueueKey(self._text(REAL_TOPIC), self._number(REAL_QUEUE_ID) or 0)
+
+    @property
+    def first_offset(self) -> int:
+        """The queue offset of the first half message of its transaction, which tells them apart."""
+        first = self._number(FIRST_HALF)
+        return self.record.queue_offset if first is None else first
 
     @property
     def check_times(self) -> int:
         """How often its producer was asked after it."""
-        times = self._text(CHECK_TIMES)
-        return int(times) if times.isdigit() else 0
+        return self._number(CHECK_TIMES) or 0
 
     def immunity_ms(self, timeout_ms: int) -> int:
         """How long after its birth it is not asked after."""
-        seconds = self._text(IMMUNITY_SECONDS)
-        return int(seconds) * 1_000 if seconds.isdigit() else timeout_ms
+        seconds = self._number(IMMUNITY_SECONDS)
+        return timeout_ms if seconds is None else seconds * 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +155,8 @@ class TransactionMessages:
         found = self._store.messages.at(physical_offset) if physical_offset >= 0 else None
         if found is None:
             return None
-        record = decode_record(found).record
-        return HalfMessage(record) if record.topic == HALF_QUEUE.topic else None
+        half = HalfMessage.of(bytes(found))
+        return half if half.record.topic == HALF_QUEUE.topic else None
 
     def half(self, queue_offset: int) -> HalfMessage | None:
         """The half message at a queue offset; None where it cannot be read."""
@@ -132,29 +165,37 @@ class TransactionMessages:
         )
         if found.status is not GetMessageStatus.FOUND:
             return None
-        return HalfMessage(decode_record(b"".join(bytes(part) for part in found.parts)).record)
+        return HalfMessage.of(b"".join(bytes(part) for part in found.parts))
 
     def append_final(self, half: HalfMessage) -> AppendResult:
         """The message itself, for its readers, or to wait first if it has a delay."""
-        record = half.record
-        final = replace(
-            record,
-            topic=half.real_queue.topic,
-            sys_flag=record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
-            prepared_transaction_offset=record.physical_offset,
-        )
-        queue, block = self._scheduling.placed(half.real_queue, _block(final))
-        return self._store.append(queue, block)
+        record, queue = half.record, half.real_queue
+        fields = {
+            "sys_flag": record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
+            "prepared_transaction_offset": record.physical_offset,
+        }
+        final = rewritten(half.block, queue.topic, properties_strings(half.block), fields)
+        return self._store.append(*self._scheduling.placed(queue, final))
 
-    def append_copy(self, half: HalfMessage, properties: Mapping[str, str]) -> AppendResult:
-        """A newer half message of the same transaction."""
-        changed = {**half.record.properties, **properties}
-        return self._store.append(HALF_QUEUE, _block(replace(half.record, properties=changed)))
+    def append_copy(self, half: HalfMessage, *, is_counted: bool = True) -> AppendResult:
+        """A newer half message of the same transaction, which was asked after once more, or not.
+
+        Raises RecordIllegalError also where its properties would be too long.
+        """
+        times = half.check_times + is_counted
+        strings = with_property(properties_strings(half.block), CHECK_TIMES, str(times))
+        strings = with_property(strings, FIRST_HALF, str(half.first_offset))
+        try:
+            copy = rewritten(half.block, HALF_QUEUE.topic, strings)
+        except UnencodableRecordError as error:
+            raise RecordIllegalError(f"it cannot be counted in it: {error}") from error
+        return self._store.append(HALF_QUEUE, copy)
 
     def append_discarded(self, half: HalfMessage) -> AppendResult:
         """What was asked after too often, for an operator to find."""
-        record = replace(half.record, topic=CHECK_MAX_TIME_TOPIC)
-        return self._store.append(CHECK_MAX_TIME_QUEUE, _block(record))
+        strings = properties_strings(half.block)
+        record = rewritten(half.block, CHECK_MAX_TIME_TOPIC, strings)
+        return self._store.append(CHECK_MAX_TIME_QUEUE, record)
 
     def append_op(self, queue_offset: int, operation: Operation) -> AppendResult:
         """That the half message at `queue_offset` needs nothing any more."""

@@ -8,10 +8,14 @@ whose op message a crash has taken: an old place costs time only.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long
@@ -28,7 +32,7 @@ from rocketpy_broker.services.transactions.messages import (
 from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
-from rocketpy_proto.record import Record, RecordBlock, decode_record
+from rocketpy_proto.record import decode_record
 
 logger = logging.getLogger(__name__)
 GROUP = "CID_RMQ_SYS_TRANS"
@@ -154,15 +158,10 @@ class TransactionProgress:
         positions = self._store.positions()
         first_half = self._begin(HALF_QUEUE)
         self._table.begin(first_half, self._begin(OP_QUEUE))
-        for record in self._records(OP_QUEUE, self._table.next_op):
-            self._table.note(OpMessage.of(record))
-        for record in self._records(HALF_QUEUE, first_half):
-            half = HalfMessage(record)
-            if half.check_times:
-                self._table.copied(half.transaction_id, record.queue_offset)
-                found = self._table.operation(half.transaction_id, record.queue_offset)
-                if found not in (None, Operation.COPIED):
-                    self._table.finish(half.transaction_id, found)
+        for data in self._records(OP_QUEUE, self._table.next_op):
+            self._table.note(OpMessage.of(decode_record(data).record))
+        for data in self._records(HALF_QUEUE, first_half):
+            self._found_half(HalfMessage.of(data))
         begin = self._file.load(lambda content: as_long(content.get(LOG_OFFSET)))
         if begin is None:
             begin = positions.log_end
@@ -173,15 +172,29 @@ class TransactionProgress:
                 self._found_final(physical_offset)
         self._next = _Place(positions.log_end, self._table.next_half, self._table.next_op)
 
+    def _found_half(self, half: HalfMessage) -> None:
+        """In the order of the queue: what was there of its transaction before is older."""
+        offset = half.record.queue_offset
+        if half.first_offset == offset:
+            return
+        older = self._table.newest(half.first_offset, half.first_offset)
+        if not self._table.is_over(older):
+            # A crash came between the copy and the op message of the one before.
+            self.over(older, Operation.COPIED)
+        self._table.copied(half.first_offset, offset)
+        found = self._table.operation(half.first_offset, offset)
+        if found not in (None, Operation.COPIED):
+            self._table.finish(half.first_offset, found)
+
     def _found_final(self, physical_offset: int) -> None:
         half = self._messages.half_at(physical_offset)
         if half is None:
             return
-        offset = self._table.newest(half.transaction_id, half.record.queue_offset)
+        offset = self._table.newest(half.first_offset, half.record.queue_offset)
         if not self._table.is_over(offset):
             logger.info("transaction %s was committed before the start", half.transaction_id)
             self.decided(self._marked, offset)
-            self._table.finish(half.transaction_id, Operation.COMMIT)
+            self._table.finish(half.first_offset, Operation.COMMIT)
 
     def _begin(self, queue: QueueKey) -> int:
         bounds = self._store.range_of(queue)
@@ -190,8 +203,7 @@ class TransactionProgress:
             return bounds.min_offset
         return min(max(committed, bounds.min_offset), bounds.max_offset)
 
-    def _records(self, queue: QueueKey, offset: int) -> list[Record]:
-        records: list[Record] = []
+    def _records(self, queue: QueueKey, offset: int) -> Iterator[bytes]:
         while offset < self._store.range_of(queue).max_offset:
             found = self._store.get_message(
                 queue, offset, offset + 10_000, ReadLimits.of_bytes(READ_BYTES)
@@ -199,6 +211,6 @@ class TransactionProgress:
             offset = max(found.next_offset, offset + 1)
             if found.status is GetMessageStatus.FOUND:
                 data = b"".join(bytes(part) for part in found.parts)
-                block = RecordBlock.parse(data, found.sizes)
-                records += [decode_record(data, int(at)).record for at in block.positions]
-        return records
+                ends = np.cumsum(found.sizes, dtype=np.int64).tolist()
+                for begin, end in itertools.pairwise([0, *ends]):
+                    yield data[begin:end]

@@ -109,8 +109,8 @@ class TransactionService:
 
     def _is_repeated(self, half: HalfMessage, decision: Operation) -> bool:
         """Whether it was decided so before. Raises TransactionEndError if otherwise."""
-        offset = self._table.newest(half.transaction_id, half.record.queue_offset)
-        found = self._table.operation(half.transaction_id, offset)
+        offset = self._table.newest(half.first_offset, half.record.queue_offset)
+        found = self._table.operation(half.first_offset, offset)
         if found is None and not self._table.is_over(offset):
             return False
         if found is decision:
@@ -126,7 +126,7 @@ class TransactionService:
 
     def _decide(self, half: HalfMessage, decision: Operation) -> None:
         begin = self._store.positions().log_end
-        offset = self._table.newest(half.transaction_id, half.record.queue_offset)
+        offset = self._table.newest(half.first_offset, half.record.queue_offset)
         if decision is Operation.COMMIT:
             self._topics.get(half.real_queue.topic)
             self._messages.append_final(half)
@@ -135,4 +135,4 @@ class TransactionService:
         else:
             self._store.check_writable()
             self._progress.rolled_back(offset)
-        self._table.finish(half.transaction_id, decision)
+        self._table.finish(half.first_offset, decision)

@@ -25,11 +25,11 @@ class TransactionTable:
         self._written: set[int] = set()
         self._recent: OrderedDict[int, Operation] = OrderedDict()
         # How those ended that have several half messages.
-        self._copied: OrderedDict[str, Operation] = OrderedDict()
+        self._copied: OrderedDict[int, Operation] = OrderedDict()
         # Op messages by queue offset, with the last half message that each tells of.
         self._ops: deque[tuple[int, int]] = deque()
-        # The newest copy of a half message that was asked after, by its transaction's id.
-        self._newest: dict[str, int] = {}
+        # The newest half message of transactions that were asked after, by their first one.
+        self._newest: dict[int, int] = {}
 
     def begin(self, next_half: int, next_op: int) -> None:
         """Everything below is over."""
@@ -49,31 +49,31 @@ class TransactionTable:
             self._ops.append((op.queue_offset, max(op.offsets)))
         self._advance()
 
-    def operation(self, transaction_id: str, queue_offset: int) -> Operation | None:
+    def operation(self, first_offset: int, queue_offset: int) -> Operation | None:
         """What has become of a transaction, of which one half message lies at `queue_offset`.
 
         None: nothing yet, or it is not known any more.
         """
-        offset = self.newest(transaction_id, queue_offset)
+        offset = self.newest(first_offset, queue_offset)
         found = self._ended.get(offset, self._recent.get(offset))
-        return self._copied.get(transaction_id) if found is Operation.COPIED else found
+        return self._copied.get(first_offset) if found is Operation.COPIED else found
 
     def is_over(self, queue_offset: int) -> bool:
         """Whether a half message needs nothing any more."""
         return queue_offset < self.next_half or queue_offset in self._ended
 
-    def copied(self, transaction_id: str, queue_offset: int) -> None:
+    def copied(self, first_offset: int, queue_offset: int) -> None:
         """A transaction has a newer half message."""
-        self._newest[transaction_id] = queue_offset
+        self._newest[first_offset] = queue_offset
 
-    def newest(self, transaction_id: str, queue_offset: int) -> int:
+    def newest(self, first_offset: int, queue_offset: int) -> int:
         """The newest half message of a transaction, of which one lies at `queue_offset`."""
-        return max(queue_offset, self._newest.get(transaction_id, -1))
+        return max(queue_offset, self._newest.get(first_offset, -1))
 
-    def finish(self, transaction_id: str, operation: Operation) -> None:
+    def finish(self, first_offset: int, operation: Operation) -> None:
         """A transaction has ended, by its newest half message; older ones may be named yet."""
-        if self._newest.pop(transaction_id, None) is not None:
-            self._copied[transaction_id] = operation
+        if self._newest.pop(first_offset, None) is not None:
+            self._copied[first_offset] = operation
             if len(self._copied) > RECENT_MAX:
                 self._copied.popitem(last=False)
 

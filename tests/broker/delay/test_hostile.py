@@ -1,0 +1,202 @@
+"""Delayed messages under attack: crashes in a row, clocks set back, other levels."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.flushing.group_commit import flush_now
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.delay_levels import DelayLevels
+from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+from tests.blocks import wire_block
+from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.broker.delay.test_crash import refusing
+from tests.broker.delay.test_levels import advance, bodies, send, turns, visible
+
+both = pytest.mark.parametrize("flush", list(FlushDiskType))
+
+
+async def send_at(running: RunningBroker, at_ms: int, body: bytes, queue_id: int = 1) -> None:
+    block = wire_block("T", [body], properties={"TIMER_DELIVER_MS": [str(at_ms)]})
+    answer = await running.append_block("T", queue_id, block)
+    assert answer.status.code == 0, answer.status.remark
+
+
+@both
+async def test_d04_a_save_of_another_level_after_a_crash_hides_no_delivery(
+    start_broker: StartBroker,
+    start_crashed: StartBroker,
+    flush: FlushDiskType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Level 1 stands half way in two runs; level 2 makes the second run save."""
+    with monkeypatch.context() as patch:
+        patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
+        async with start_crashed(flush) as running:
+            await running.create_topic("T")
+            for queue_id in (1, 2):
+                await send(running, 1, b"%d" % queue_id, queue_id=queue_id)
+            await advance(running, 1_200)
+            await until(lambda: visible(running) == 1)
+            flush_now(running.broker.store)
+        async with start_crashed(flush) as running:
+            running.clock.advance(1_200)
+            await send(running, 2, b"another level", queue_id=3)
+            await advance(running, 6_000)
+            await until(lambda: visible(running, queue_id=3) == 1)
+            assert visible(running) == 1
+            flush_now(running.broker.store)
+            save_now(running.broker.rooms.delay.progress)
+    async with start_broker(flush) as running:
+        running.clock.advance(10_000)
+        await until(lambda: visible(running, queue_id=2) == 1)
+        await advance(running, 1_000)
+        assert [visible(running, queue_id=queue_id) for queue_id in (1, 2)] == [1, 1]
+
+
+async def test_d04_a_clock_behind_after_a_crash_and_a_save_of_another_level(
+    start_broker: StartBroker, start_crashed: StartBroker
+) -> None:
+    """The second run finds the delivered message not due yet, for its clock was set back."""
+    flush = FlushDiskType.ASYNC_FLUSH
+    async with start_crashed(flush) as running:
+        await running.create_topic("T")
+        await send(running, 2, b"a")
+        await advance(running, 5_200)
+        await until(lambda: visible(running) == 1)
+        flush_now(running.broker.store)
+    async with start_crashed(flush) as running:
+        await send(running, 1, b"b", queue_id=3)
+        await advance(running, 1_500)
+        await until(lambda: visible(running, queue_id=3) == 1)
+        assert visible(running) == 1
+        flush_now(running.broker.store)
+        save_now(running.broker.rooms.delay.progress)
+    async with start_broker(flush) as running:
+        await advance(running, 10_000)
+        assert visible(running) == 1
+
+
+async def test_d03_messages_of_a_level_that_is_no_more_are_delivered(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send(running, 3, b"a")
+    async with start_broker(delay_levels=DelayLevels.parse("1s 5s")) as running:
+        await advance(running, 15_000)
+        assert await bodies(running) == [b"a"]
+
+
+async def test_d03_shorter_levels_make_no_waiting_message_early(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(delay_levels=DelayLevels.parse("1m")) as running:
+        await running.create_topic("T")
+        await send(running, 1, b"a")
+    async with start_broker(delay_levels=DelayLevels.parse("1s")) as running:
+        await advance(running, 1_000)
+        assert visible(running) == 0
+
+
+async def test_d03_a_topic_that_is_made_again_gets_nothing_of_the_deleted_one(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send(running, 2, b"old")
+        await send_at(running, running.clock.now_ms() + 5_000, b"old timer")
+        await turns()
+        answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+        assert answer.status.code == 0
+        await advance(running, 1_000)
+        await running.create_topic("T")
+        await running.append("T", 1, b"new")
+        await advance(running, 6_000)
+        assert await bodies(running) == [b"new"]
+
+
+async def test_d03_cleaning_spares_what_waits_while_a_clock_was_set_back(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send_at(running, running.clock.now_ms() + 3_600_000, b"a")
+        await turns()
+        running.clock.jump(3_600_000)
+        await advance(running, 2_000)
+        await until(lambda: visible(running) == 1)
+        assert running.broker.store.waiting_from == NOTHING_NEEDED
+        running.clock.jump(-3_600_000)
+        await send_at(running, running.clock.now_ms() + 600_000, b"b")
+        await advance(running, 2_000)
+        assert visible(running) == 1
+        assert running.broker.store.waiting_from != NOTHING_NEEDED
+
+
+async def test_d03_cleaning_spares_what_waits_for_a_long_level(
+    start_broker: StartBroker,
+) -> None:
+    clock = ManualClock(int(time.time() * 1_000))  # Files have the machine's time.
+    async with start_broker(clock=clock, delay_levels=DelayLevels.parse("4d")) as running:
+        await running.create_topic("T")
+        await send(running, 1, b"a")
+        for _ in range(3):
+            await running.append("T", 2, b"x" * 600_000)
+        flush_now(running.broker.store)
+        await turns()
+        running.clock.jump(74 * 3_600_000)
+        running.broker.store.expired_segment_count(manual=True)
+        running.clock.advance(2 * 3_600_000)
+        await turns()
+        assert visible(running) == 0
+        removable = running.broker.store.expired_segment_count(manual=True)
+        assert removable == 0
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xfe", b"a\x02", b"\x02\x02", b"\x01b", b"\x02\x01"])
+@pytest.mark.parametrize("name", ["DELAY", "TIMER_DELAY_MS"])
+async def test_d03_strange_properties_stop_no_delivery(
+    start_broker: StartBroker, name: str, bad: bytes
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        value = {"DELAY": "1", "TIMER_DELAY_MS": "1000"}[name]
+        filler = "Q" * len(bad)
+        block = wire_block("T", [b"a"], properties={name: [value], "p": [filler], "q": ["1"]})
+        block = type(block)(block.records.replace(filler.encode(), bad), block.record_sizes)
+        answer = await running.append_block("T", 1, block)
+        await send(running, 1, b"b")
+        await advance(running, 3_000)
+        expected = [b"a", b"b"] if answer.status.code == 0 else [b"b"]
+        assert sorted(await bodies(running)) == expected
+
+
+@both
+async def test_d04_timer_messages_stay_delivered_after_a_start_with_a_clock_behind(
+    start_broker: StartBroker, start_crashed: StartBroker, flush: FlushDiskType
+) -> None:
+    """The second run marks its progress below the time of what the first has delivered."""
+    async with start_crashed(flush) as running:
+        await running.create_topic("T")
+        # Keeps what lies beside it in reach of the next starts.
+        await send_at(running, running.clock.now_ms() + 60_000, b"waits", queue_id=3)
+        await send_at(running, running.clock.now_ms() + 5_000, b"a")
+        await advance(running, 5_200)
+        await until(lambda: visible(running) == 1)
+        flush_now(running.broker.store)
+    async with start_crashed(flush) as running:
+        await send_at(running, running.clock.now_ms() + 1_000, b"b", queue_id=2)
+        await advance(running, 1_500)
+        await until(lambda: visible(running, queue_id=2) == 1)
+        flush_now(running.broker.store)
+        save_now(running.broker.rooms.delay.progress)
+    async with start_broker(flush) as running:
+        await advance(running, 10_000)
+        assert visible(running) == 1

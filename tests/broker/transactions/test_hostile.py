@@ -1,0 +1,218 @@
+"""Transactions under attack: properties that clients choose, ids that are used twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.transactions import checking
+from rocketpy_broker.services.transactions.messages import OP_QUEUE
+from rocketpy_broker.services.transactions.progress import GROUP as CHECKERS
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.blocks import wire_block
+from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.delay.test_crash import refusing
+from tests.broker.delay.test_levels import advance
+from tests.broker.transactions.conftest import (
+    COMMIT,
+    GROUP,
+    Half,
+    Producer,
+    bodies,
+    count,
+    end,
+    ended,
+    prepare,
+    rounds,
+)
+
+
+async def prepare_as(running: RunningBroker, group: str, key: str, body: bytes) -> Half:
+    properties = {"TRAN_MSG": ["true"], "PGROUP": [group], "UNIQ_KEY": [key]}
+    answer = await running.append_block("T", 1, wire_block("T", [body], properties=properties))
+    assert answer.status.code == 0
+    return Half(key, answer.physical_offset, answer.queue_offset)
+
+
+async def test_t04_two_groups_with_one_id_are_two_transactions(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        first = await prepare_as(running, "one", "x", b"of one")
+        second = await prepare_as(running, "two", "x", b"of two")
+        await rounds(running)
+        assert sorted(one.producer_group for one in producer.asked) == ["one", "two"]
+        assert await end(running, first, COMMIT, group="one") == ResponseCode.SUCCESS
+        assert await end(running, second, COMMIT, group="two") == ResponseCode.SUCCESS
+        assert sorted(await bodies(running)) == [b"of one", b"of two"]
+
+
+async def test_t02_a_commit_that_was_answered_with_success_is_in_the_topic(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    """The second half message with an id comes after the first was asked after."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        first = await prepare_as(running, "one", "x", b"of one")
+        await rounds(running)
+        second = await prepare_as(running, "two", "x", b"of two")
+        await rounds(running)
+        done = [
+            body
+            for half, group, body in ((first, "one", b"of one"), (second, "two", b"of two"))
+            if await end(running, half, COMMIT, group=group) == ResponseCode.SUCCESS
+        ]
+        assert sorted(await bodies(running)) == sorted(done)
+
+
+@pytest.mark.parametrize("text", ["²", "9" * 5_000])
+async def test_t01_a_count_of_checks_that_is_no_number_stops_no_start(
+    start_broker: StartBroker, text: str
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await prepare(running, "a", TRANSACTION_CHECK_TIMES=text)
+    async with start_broker() as running:
+        assert count(running, *HALF_QUEUE) == 1
+
+
+@pytest.mark.parametrize("text", ["²", "9" * 5_000])
+async def test_t04_a_time_of_immunity_that_is_no_number_ends_no_broker(
+    start_broker: StartBroker, producer: Producer, text: str
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await prepare(running, "a", CHECK_IMMUNITY_TIME_IN_SECONDS=text)
+        await prepare(running, "b")
+        await advance(running, 31_000)
+        assert "b" in [one.transaction_id for one in producer.asked]
+
+
+async def test_t04_a_half_message_without_room_for_a_count_holds_up_no_others(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        code, length = -1, 32_767
+        while code != ResponseCode.SUCCESS:
+            length -= 1
+            properties = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a", "p": "x" * length}
+            given = {name: [value] for name, value in properties.items()}
+            if sum(len(name) + len(value) + 2 for name, value in properties.items()) < 32_767:
+                block = wire_block("T", [b"a"], properties=given)
+                code = (await running.append_block("T", 1, block)).status.code
+        await prepare(running, "b")
+        await advance(running, 61_000)
+        assert "b" in [one.transaction_id for one in producer.asked]
+
+
+@pytest.mark.parametrize("at", ["x", str(1_700_000_000_000 + 100 * 3_600_000)])
+async def test_t02_what_could_be_prepared_can_be_committed(
+    start_broker: StartBroker, at: str
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a", "TIMER_DELIVER_MS": at}
+        named = {name: [value] for name, value in given.items()}
+        answer = await running.append_block("T", 1, wire_block("T", [b"a"], properties=named))
+        if answer.status.code == ResponseCode.SUCCESS:
+            half = Half("a", answer.physical_offset, answer.queue_offset)
+            status = await ended(running, half, COMMIT)
+            assert status.code == ResponseCode.SUCCESS, status.remark
+
+
+async def test_t04_one_message_that_is_not_asked_after_holds_no_memory_of_others(
+    start_broker: StartBroker, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "HELD_UP_MAX", 20)
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await prepare(running, "patient", CHECK_IMMUNITY_TIME_IN_SECONDS="200000")
+        for number in range(50):
+            await end(running, await prepare(running, f"{number}"), COMMIT)
+        await rounds(running, 3)
+        table = running.broker.rooms.transactions.service._table
+        assert len(table._ended) < 10
+
+
+async def test_n11_a_client_cannot_move_the_progress_of_transactions(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await prepare(running, "a")
+        code = await commit_offset(running, 1)
+    async with start_broker() as running:
+        await rounds(running)
+        assert [one.transaction_id for one in producer.asked] == ["a"], code
+
+
+async def commit_offset(running: RunningBroker, offset: int) -> int:
+    one = broker_pb2.CommittedOffset(
+        topic=HALF_QUEUE.topic, queue_id=HALF_QUEUE.queue_id, offset=offset
+    )
+    request = broker_pb2.CommitOffsetsRequest(consumer_group=CHECKERS, offsets=[one])
+    response: broker_pb2.CommitOffsetsResponse = await running.data.CommitOffsets(request)
+    return response.status.code
+
+
+async def test_n11_a_list_of_open_transactions_does_not_hold_their_bodies(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        for number in range(40):
+            await prepare_as(running, GROUP, f"{number}", b"x" * (1 << 19))
+        listing = running.broker.rooms.transactions.listing
+        found = await listing.open("", "", 0)
+        assert sum(len(half.record.body) for half in found.halves) < 8 << 20
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xfe", b"a\x02", b"\x02\x02", b"\x01b", b"\x02\x01"])
+async def test_t04_strange_properties_end_no_broker(
+    start_broker: StartBroker, producer: Producer, bad: bytes
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        filler = "Q" * len(bad)
+        given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a", "p": filler, "q": "1"}
+        block = wire_block("T", [b"a"], properties={n: [value] for n, value in given.items()})
+        block = type(block)(block.records.replace(filler.encode(), bad), block.record_sizes)
+        answer = await running.append_block("T", 1, block)
+        await prepare(running, "b")
+        await advance(running, 31_000)
+        asked = [one.transaction_id for one in producer.asked]
+        assert asked == (["a", "b"] if answer.status.code == 0 else ["b"])
+        for half in producer.halves:
+            assert await end(running, half, COMMIT) == 0
+    async with start_broker() as running:
+        assert len(await bodies(running)) == len(asked)
+
+
+async def test_t05_what_is_committed_before_the_next_round_is_not_asked_after_again(
+    start_broker: StartBroker,
+    start_crashed: StartBroker,
+    producer: Producer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A crash leaves a half message and its copy; the producer answers before a round runs."""
+    flush = FlushDiskType.ASYNC_FLUSH
+    with monkeypatch.context() as patch:
+        async with start_crashed(flush) as running:
+            await running.create_topic("T")
+            half = await prepare(running, "a")
+            patch.setattr(MessageStore, "append", refusing(OP_QUEUE))
+            running.clock.jump(30_000)
+            with pytest.raises(Exception, match="busy"):
+                await running.broker.rooms.transactions.checks.check_all()
+    async with start_broker(flush) as running:
+        assert await end(running, half, COMMIT) == ResponseCode.SUCCESS
+        await rounds(running)
+        for again in producer.halves:
+            await end(running, again, COMMIT, from_check=True)
+        assert await bodies(running) == [b"a"]
+        assert producer.asked == []
