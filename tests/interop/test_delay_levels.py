@@ -58,7 +58,8 @@ async def test_d04_what_waits_in_rocketmqs_directory_is_delivered_and_nothing_re
 ) -> None:
     with rocketmq as theirs:
         theirs.ask("startBroker", folder=str(tmp_path), port=two_free_ports())
-        for body, level in ((b"for RocketMQ", "1"), (b"for ours", "3"), (b"last", "99")):
+        # RocketMQ may take more than ten seconds to stop, so ours waits for two minutes.
+        for body, level in ((b"for RocketMQ", "1"), (b"for ours", "6"), (b"last", "99")):
             (result,) = theirs.put(T1, [Message(body, {"DELAY": level})])
             assert result["status"] == "PUT_OK"
         assert until_stored(theirs, 1) == [b"for RocketMQ"]
@@ -69,7 +70,7 @@ async def test_d04_what_waits_in_rocketmqs_directory_is_delivered_and_nothing_re
         await running.create_topic("T")
         await advance(running, 100)
         assert await bodies(running) == [b"for RocketMQ"]
-        clock.advance(10_000)
+        clock.advance(120_000)
         await until(lambda: visible(running) == 2)
         clock.advance(7_200_000)
         await until(lambda: visible(running) == 3)
