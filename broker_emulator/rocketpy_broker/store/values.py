@@ -57,6 +57,11 @@ class GetMessageResult:
     sizes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     is_cold: bool = False
 
+    @property
+    def data(self) -> bytes:
+        """The records' bytes as one copy."""
+        return b"".join(self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:

@@ -8,13 +8,14 @@ from typing import Any, cast
 import pytest
 
 from rocketpy_broker.services.transactions.checking import CheckBack, CheckService
-from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import common_pb2, transactions_pb2, transactions_pb2_grpc
-from tests.blocks import bodies_of, wire_block
+from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, until
 from tests.broker.delay.conftest import start_crashed
+from tests.broker.delay.test_levels import bodies
+from tests.broker.delay.test_levels import visible as count
 
-__all__ = ["start_crashed"]
+__all__ = ["bodies", "count", "start_crashed"]
 COMMIT, ROLLBACK = transactions_pb2.COMMIT, transactions_pb2.ROLLBACK
 GROUP = "producers"
 
@@ -72,22 +73,6 @@ async def ended(
     )
     response: transactions_pb2.EndTransactionResponse = await stub.EndTransaction(request)
     return response.status
-
-
-def count(running: RunningBroker, topic: str = "T", queue_id: int = 1) -> int:
-    return running.broker.store.range_of(QueueKey(topic, queue_id)).max_offset
-
-
-async def bodies(running: RunningBroker, topic: str = "T", queue_id: int = 1) -> list[bytes]:
-    """All that readers see."""
-    if count(running, topic, queue_id) == 0:
-        return []
-    responses = await running.pull(topic=topic, queue_id=queue_id, offset=0)
-    return [
-        body
-        for response in responses
-        for body in bodies_of(response.records, response.record_sizes)
-    ]
 
 
 @dataclass

@@ -152,7 +152,7 @@ class BatchLog:
                 BATCHES_QUEUE, offset, bounds.max_offset, ReadLimits.of_bytes(_READ_BYTES)
             )
             if found.status is GetMessageStatus.FOUND:
-                data = b"".join(bytes(part) for part in found.parts)
+                data = found.data
                 position = 0
                 for size in found.sizes.tolist():
                     yield _of_record(decode_record(data, position).record)

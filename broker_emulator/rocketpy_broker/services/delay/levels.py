@@ -21,7 +21,7 @@ from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.lookup import Stretch
-from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,9 @@ class LevelDelivery:
         )
         if result.status is GetMessageStatus.FOUND:
             self._progress.begin(self._level)
-            await self._releasing.release(_block(result), self._released)
+            await self._releasing.release(
+                RecordBlock.parse(result.data, result.sizes), self._released
+            )
         self._released.clear()
         self._progress.move(self._level, max(result.next_offset, stretch.begin + 1))
         return 0
@@ -111,7 +113,3 @@ class LevelDelivery:
             if stored_ms is not None and stored_ms > now_ms:
                 is_early &= ~is_far
         return is_early
-
-
-def _block(result: GetMessageResult) -> RecordBlock:
-    return RecordBlock.parse(b"".join(bytes(part) for part in result.parts), result.sizes)

@@ -95,7 +95,7 @@ class Scheduling:
         self, queue: QueueKey, block: RecordBlock, level: int
     ) -> tuple[QueueKey, RecordBlock]:
         strings = without_properties(properties_strings(block), TIMER_NAMES)
-        strings = _with_real(with_property(strings, DELAY, str(level)), queue)
+        strings = with_real_queue(with_property(strings, DELAY, str(level)), queue)
         return QueueKey(SCHEDULE_TOPIC, level - 1), rewritten(block, SCHEDULE_TOPIC, strings)
 
     def _of_times(self, queue: QueueKey, block: RecordBlock) -> tuple[QueueKey, RecordBlock]:
@@ -124,7 +124,7 @@ class Scheduling:
         out_ms = deliver_ms - np.where(rest_ms == 0, PRECISION_MS, rest_ms)
         texts = pa.array(out_ms).cast(pa.string())
         strings = with_property(properties_strings(block), TIMER_OUT_MS, texts)
-        return TIMER_QUEUE, rewritten(block, TIMER_QUEUE.topic, _with_real(strings, queue))
+        return TIMER_QUEUE, rewritten(block, TIMER_QUEUE.topic, with_real_queue(strings, queue))
 
     def _check_enabled(self) -> None:
         if not self._timer.is_enabled:
@@ -143,7 +143,8 @@ def _refuse_cancels(block: RecordBlock, latest_ms: int) -> None:
         )
 
 
-def _with_real(strings: pa.BinaryArray, queue: QueueKey) -> pa.BinaryArray:
+def with_real_queue(strings: pa.BinaryArray, queue: QueueKey) -> pa.BinaryArray:
+    """Properties that tell where waiting messages go in the end."""
     strings = with_property(strings, REAL_TOPIC, queue.topic)
     return with_property(strings, REAL_QUEUE_ID, str(queue.queue_id))
 

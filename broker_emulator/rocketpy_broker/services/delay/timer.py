@@ -187,8 +187,7 @@ class TimerDelivery:
             TIMER_QUEUE, stretch.begin, stretch.end, ReadLimits.of_bytes(READ_BYTES)
         )
         if result.status is GetMessageStatus.FOUND:
-            parts = b"".join(bytes(part) for part in result.parts)
-            self._take(RecordBlock.parse(parts, result.sizes))
+            self._take(RecordBlock.parse(result.data, result.sizes))
         self.read_offset = max(result.next_offset, stretch.begin + 1)
         return True
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import MessageFileError, StoreClosedError, TopicNotExistError
+from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.services.operations.message_files import MessageFile
 from rocketpy_broker.services.operations.message_rows import by_queue
 from rocketpy_broker.services.topics.config import TopicConfig
@@ -153,10 +154,8 @@ class StoreImport:
 
 
 def _flush(store: MessageStore) -> None:
-    plan = store.plan_flush()
     try:
-        plan.run()
-        store.flushed(plan)
+        flush_now(store)
     except OSError as error:
         store.flush_failed(error)
         raise

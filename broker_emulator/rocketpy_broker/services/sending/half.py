@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.services.delay.scheduling import with_real_queue
 from rocketpy_broker.services.topics.system import HALF_TOPIC
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import (
     RecordBlock,
@@ -22,10 +24,7 @@ from rocketpy_proto.record import (
     with_property,
 )
 from rocketpy_proto.record.properties import (
-    DELAY,
     PRODUCER_GROUP,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
     TRAN_MSG,
     TRANSACTION_ID,
     UNIQ_KEY,
@@ -34,7 +33,7 @@ from rocketpy_proto.record.properties import (
 HALF_QUEUE = QueueKey(HALF_TOPIC, 0)
 
 
-def is_half(block: RecordBlock) -> bool:
+def is_half(block: RecordBlock, levels: DelayLevels) -> bool:
     """Whether the block is a half message. Raises RecordIllegalError for several in a block."""
     found = pc.equal(pc.utf8_lower(property_column(block, TRAN_MSG)), "true").fill_null(False)
     if not pc.any(found).as_py():
@@ -44,24 +43,17 @@ def is_half(block: RecordBlock) -> bool:
             f"a block of {len(block)} messages holds a half message; send each in its own block"
         )
     # Old clients publish a message that failed again, with all its properties: it is no half one.
-    delay = property_column(block, DELAY)[0].as_py() or ""
-    is_retry = int(block.header["reconsume_times"][0]) > 0 and delay.isdigit() and int(delay) > 0
+    is_retry = block.header["reconsume_times"][0] > 0 and levels.of(block)[0] > 0
     return not is_retry
 
 
 def half_message(queue: QueueKey, block: RecordBlock) -> RecordBlock:
     """The block of one half message for `queue`, as it is stored. Raises RecordIllegalError."""
-    strings = properties_strings(block)
     unique_key = _value(block, UNIQ_KEY)
     _value(block, PRODUCER_GROUP)
-    for name, value in (
-        (TRANSACTION_ID, unique_key),
-        (REAL_TOPIC, queue.topic),
-        (REAL_QUEUE_ID, str(queue.queue_id)),
-    ):
-        strings = with_property(strings, name, value)
+    strings = with_property(properties_strings(block), TRANSACTION_ID, unique_key)
     try:
-        return rewritten(block, HALF_TOPIC, strings)
+        return rewritten(block, HALF_TOPIC, with_real_queue(strings, queue))
     except UnencodableRecordError as error:
         raise RecordIllegalError(f"with its real topic and queue {error}") from error
 

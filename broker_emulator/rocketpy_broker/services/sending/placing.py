@@ -57,7 +57,7 @@ class Placing:
     def _waiting(
         self, queue: QueueKey, block: RecordBlock, *, in_batch: bool
     ) -> tuple[QueueKey, RecordBlock]:
-        if not is_half(block):
+        if not is_half(block, self._config.delay_levels):
             return self._scheduling.placed(queue, block)
         if in_batch:
             raise RecordIllegalError(

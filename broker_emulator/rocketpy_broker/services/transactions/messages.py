@@ -165,7 +165,7 @@ class TransactionMessages:
         )
         if found.status is not GetMessageStatus.FOUND:
             return None
-        return HalfMessage.of(b"".join(bytes(part) for part in found.parts))
+        return HalfMessage.of(found.data)
 
     def append_final(self, half: HalfMessage) -> AppendResult:
         """The message itself, for its readers, or to wait first if it has a delay."""

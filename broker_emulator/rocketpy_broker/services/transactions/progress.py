@@ -210,7 +210,7 @@ class TransactionProgress:
             )
             offset = max(found.next_offset, offset + 1)
             if found.status is GetMessageStatus.FOUND:
-                data = b"".join(bytes(part) for part in found.parts)
+                data = found.data
                 ends = np.cumsum(found.sizes, dtype=np.int64).tolist()
                 for begin, end in itertools.pairwise([0, *ends]):
                     yield data[begin:end]
