@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import BlockColumns, Host, RecordBlock, encode_block
 
 BORN_HOST = Host.parse("10.0.0.1:54321")
@@ -34,13 +35,14 @@ def wire_block(
     tags: str | None = None,
     keys: Sequence[str] | None = None,
     properties: Mapping[str, Sequence[str]] | None = None,
+    queue_ids: Sequence[int] | None = None,
 ) -> WireBlock:
-    """Records of one topic with the given bodies; keys and properties have one value a record."""
+    """Records of one topic with the given bodies; the other columns have one value a record."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array(bodies, pa.binary()),
             topic=topic,
-            queue_id=0,
+            queue_id=0 if queue_ids is None else pa.array(queue_ids, pa.int32()),
             tags=None if tags is None else pa.array([tags] * len(bodies), pa.string()),
             keys=None if keys is None else pa.array(keys, pa.string()),
             properties=None,
@@ -52,6 +54,22 @@ def wire_block(
         )
     )
     return WireBlock(bytes(encoded.data), encoded.sizes.astype(">i4").tobytes())
+
+
+def by_queue(queue_id: int, records: bytes, record_sizes: bytes) -> dict[int, WireBlock]:
+    """A block that was sent to a queue; with OWN_QUEUES as one of each queue that it names."""
+    if queue_id != OWN_QUEUES:
+        return {queue_id: WireBlock(records, record_sizes)}
+    sizes = np.frombuffer(record_sizes, ">i4").astype(np.int32)
+    queue_ids = RecordBlock.parse(records, sizes).header["queue_id"].tolist()
+    ends = np.cumsum(sizes).tolist()
+    blocks: dict[int, WireBlock] = {}
+    for row, queue in enumerate(queue_ids):
+        known = blocks.get(queue, WireBlock(b"", b""))
+        record = records[ends[row] - int(sizes[row]) : ends[row]]
+        size = record_sizes[4 * row : 4 * row + 4]
+        blocks[queue] = WireBlock(known.records + record, known.record_sizes + size)
+    return blocks
 
 
 def bodies_of(records: bytes, sizes: bytes | np.ndarray) -> list[bytes]:

@@ -7,3 +7,7 @@ ENTRIES_MAX = 1_000
 WORK_MS_MAX = 500
 # Keys of one call that are looked up; with more of them whole ranges come back.
 KEYS_MAX = 1_000
+# Stands for a queue id: the broker picks a queue for the block, or each record says its own.
+ANY_QUEUE, OWN_QUEUES = -1, -2
+# Queues that a block may have records of.
+BLOCK_QUEUES_MAX = 100

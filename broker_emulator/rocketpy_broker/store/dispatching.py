@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rocketpy_broker.store.index.dispatch import IndexDispatch
-from rocketpy_broker.store.queues.dispatch import Written
+from rocketpy_broker.store.queues.dispatch import DispatchRequest, Written
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
@@ -37,9 +37,13 @@ class Dispatcher:
         """Whether something waits."""
         return bool(self._waiting)
 
-    def add(self, written: Written) -> None:
-        """An append, which waits until its turn has come."""
-        self._waiting.append(written)
+    def add(self, requests: Sequence[DispatchRequest], end: int, store_timestamp_ms: int) -> None:
+        """An append that ends at `end` in the log, which waits until its turn has come."""
+        for request in requests[:-1]:
+            last = request.units[-1]
+            end_of_run = int(last["physical_offset"]) + int(last["size"])
+            self._waiting.append(Written(end_of_run, store_timestamp_ms, request))
+        self._waiting.append(Written(end, store_timestamp_ms, requests[-1]))
 
     def dispatch(self, end: int) -> None:
         """Dispatch appends up to `end`; one that fails waits, and those behind it."""

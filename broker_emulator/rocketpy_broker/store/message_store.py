@@ -28,10 +28,11 @@ from rocketpy_broker.store.files.directory import StoreDirectory
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.numbered import NumberedRecords, number
 from rocketpy_broker.store.prepared import PreparedRecords
-from rocketpy_broker.store.queues.dispatch import Known, Written, block_request
+from rocketpy_broker.store.queues.dispatch import Known, block_requests
 from rocketpy_broker.store.queues.lookup import QueueLookup
 from rocketpy_broker.store.queues.messages import MessageLookup
 from rocketpy_broker.store.queues.reader import Reader
+from rocketpy_broker.store.queues.runs import offset_bases, runs_of
 from rocketpy_broker.store.queues.scattered import ScatteredReader
 from rocketpy_broker.store.recovery.opening import ManifestPlan, make_parts, recover
 from rocketpy_broker.store.recovery.passes import RecoveryResult
@@ -49,6 +50,7 @@ from rocketpy_broker.store.values import (
     QueueRange,
     ReadLimits,
 )
+from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import BLANK_BYTES, Host, RecordBlock
 
 logger = logging.getLogger(__name__)
@@ -178,15 +180,13 @@ class MessageStore:
         """Why the store takes no writes; None while it takes them."""
         if self._refusal is None and self._disk_full:
             ratio = self.config.clean_policy.warning_level_ratio
-            return (
-                f"the disk is used to more than {ratio:.0%}; free some space, or raise that ratio"
-            )
+            return f"the disk is used to more than {ratio:.0%}; free space, or raise that ratio"
         return self._refusal
 
     def append(
         self, queue: QueueKey, block: RecordBlock, known: Known | None = None
     ) -> AppendResult:
-        """Write a block of records of one queue. `block` lies in a writable buffer and is patched.
+        """Write a block of records, of one queue or of their OWN_QUEUES. Its buffer is patched.
 
         The records are neither durable nor visible yet: see `plan_flush` and `flushed`. `known`
         spares a look into their properties, and numbers them.
@@ -214,36 +214,36 @@ class MessageStore:
 
     def _append(self, queue: QueueKey, block: RecordBlock, known: Known | None) -> AppendResult:
         begin_ms = self._clock.monotonic_ms()
-        queue_offset = self.next_offset(queue)
+        runs = runs_of(queue, block, self.next_offset)
         # Store times never fall, even where the clock does.
         now_ms = max(self._clock.now_ms(), self._last_store_timestamp_ms)
         try:
             offset = self._log.prepare(len(block.data), len(block))
             number(block, 0 if known is None else known.first_number)
             block.patch_stored(
-                queue_offset_first=queue_offset,
+                queue_offset_first=offset_bases(runs),
                 physical_offset_first=offset,
                 store_timestamp_ms=now_ms,
                 store_host=self.store_host,
-                queue_id=queue.queue_id,
+                queue_id=None if queue.queue_id == OWN_QUEUES else queue.queue_id,
             )
             found = tags_and_keys(queue, block, self.config) if known is None else known.found
-            levels = self.config.delay_levels
-            request = block_request(queue, queue_offset, block, offset, found, levels)
+            requests = block_requests(runs, block, offset, found, self.config.delay_levels)
             self._log.append(block)
         except OSError as error:
             raise StoreClosedError(
                 f"the commit log cannot be written ({error.strerror}); nothing was stored"
             ) from error
         self._last_store_timestamp_ms = now_ms
-        self._next_offsets[queue] = queue_offset + len(request.units)
+        for run, request in zip(runs, requests, strict=True):
+            self._next_offsets[run.queue] = run.queue_offset + len(request.units)
         end = self._log.end
-        self._dispatcher.add(Written(end, now_ms, request))
+        self._dispatcher.add(requests, end, now_ms)
         if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
             self._dispatcher.dispatch(end)
         took_ms = self._clock.monotonic_ms() - begin_ms
         self.statistics.put(queue.topic, len(block), len(block.data), took_ms)
-        return AppendResult(queue, queue_offset, offset, end, len(block), now_ms)
+        return AppendResult(queue, runs[0].queue_offset, offset, end, len(block), now_ms)
 
     def next_offset(self, queue: QueueKey) -> int:
         """The queue offset that the next record of `queue` gets."""

@@ -16,7 +16,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from pyspark_rocketpy.sink.blocks import BlockForm
-from pyspark_rocketpy.sink.gathering import Gathering
+from pyspark_rocketpy.sink.gathering import Gathering, packed
 from pyspark_rocketpy.sink.routing import QueueNums, Spread, routes_of
 from pyspark_rocketpy.sink.rows import Rows
 from pyspark_rocketpy.transport.interface import SinkTransport
@@ -117,13 +117,18 @@ class _Task:
     def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
         """All rows as blocks; whatever is wrong in an Arrow batch is found before it is sent."""
         for lot in lots(batches):
-            form = BlockForm.within(self._limits, self._config.batch_bytes_max, self._origin)
-            yield from self._gathering.joined(self._parts(lot, form), form.block_bytes_max)
-        yield from self._gathering.rest()
+            gathered = self._gathering.joined(self._parts(lot), self._form.block_bytes_max)
+            yield from packed(gathered, self._form.block_bytes_max)
+        if self.rows:
+            yield from packed(self._gathering.rest(), self._form.block_bytes_max)
 
-    def _parts(self, lot: pa.RecordBatch, form: BlockForm) -> Iterator[Block]:
+    @cached_property
+    def _form(self) -> BlockForm:
+        return BlockForm.within(self._limits, self._config.batch_bytes_max, self._origin)
+
+    def _parts(self, lot: pa.RecordBatch) -> Iterator[Block]:
         rows = Rows.of(lot, self._config.columns, self.rows, self._partition)
         self.rows += len(rows)
         rows.check_bodies(self._limits.body_bytes_max)
         routes = routes_of(rows, self._config.topic, self._queue_nums, self._spread)
-        return form.blocks(rows, routes)
+        return self._form.blocks(rows, routes)

@@ -78,7 +78,7 @@ class PullOptions:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records of one queue, back to back, with their sizes as big-endian int32.
+    """Records of one queue, or of their OWN_QUEUES, back to back; sizes are big-endian int32.
 
     `delay` is the level by which all of them wait; 0 for none, and the highest for times.
     """

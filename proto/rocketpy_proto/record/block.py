@@ -187,23 +187,26 @@ class RecordBlock:
     def patch_stored(
         self,
         *,
-        queue_offset_first: int,
+        queue_offset_first: int | NDArray[np.int64],
         physical_offset_first: int,
         store_timestamp_ms: int,
         store_host: Host,
-        queue_id: int,
+        queue_id: int | None,
     ) -> None:
         """Write the fields that the broker assigns, into the block's own (writable) buffer.
 
-        Prepared and rolled back records get queue offset 0 and take no number (2.3). Raises
-        UnencodableRecordError where `store_host` takes another size than the records left room for.
+        Prepared and rolled back records get queue offset 0 and take no number (2.3). Where records
+        keep their queue ids, `queue_id` is None, and `queue_offset_first` has a number for each:
+        its offset less its place in the block. Raises UnencodableRecordError where `store_host`
+        takes another size than the records left room for.
         """
         header = self.header
         if ((header["sys_flag"] & STORE_HOST_V6 != 0) != store_host.is_v6).any():
             raise UnencodableRecordError(
                 "store host", str(store_host), "is of the other IP version"
             )
-        header["queue_id"] = queue_id
+        if queue_id is not None:
+            header["queue_id"] = queue_id
         numbered = has_queue_offset(header["sys_flag"])
         offsets = queue_offset_first + np.cumsum(numbered) - 1
         header["queue_offset"] = np.where(numbered, offsets, 0)

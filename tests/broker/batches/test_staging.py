@@ -88,7 +88,7 @@ async def test_s10_one_stream_stages_block_after_block_and_a_refused_one_does_no
         ({"topic": "Missing"}, ResponseCode.TOPIC_NOT_EXIST),
         ({"topic": "SELF_TEST_TOPIC"}, None),
         ({"queue_id": 4}, ResponseCode.INVALID_PARAMETER),
-        ({"queue_id": -2}, ResponseCode.INVALID_PARAMETER),
+        ({"queue_id": -3}, ResponseCode.INVALID_PARAMETER),
         ({"record_sizes": b"\0\0\0"}, ILLEGAL),
         ({"record_sizes": b""}, ILLEGAL),
         ({"records": b"x"}, ILLEGAL),

@@ -31,7 +31,7 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.services.batches.jobs import Attempt, Job, JobTable
 from rocketpy_broker.services.batches.ledger import BatchLedger
-from rocketpy_broker.services.sending.appending import AppendService, checked_block
+from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.store.blocks import check_fits
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
@@ -84,7 +84,6 @@ class StagingService:
         self._store = store
         self._appends = appends
         self._ledger = ledger
-        self._body_bytes_max = config.limits.body_bytes_max
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._jobs = JobTable(clock, config.staging_idle_ms_max)
         # Put away, and perhaps still there.
@@ -215,9 +214,7 @@ class StagingService:
         self, staged: StagedAttempt, queue: QueueKey, command: StageCommand
     ) -> BlockFrames:
         """On a thread."""
-        block = checked_block(
-            command.topic, command.records, command.record_sizes, self._body_bytes_max
-        )
+        block = self._appends.checked(queue, command.records, command.record_sizes)
         store = self._store
         placed = self._appends.placing.placed(queue, block, in_batch=True)
         check_fits(placed.block, store.config, store.store_host)

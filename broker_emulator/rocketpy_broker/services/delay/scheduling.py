@@ -25,6 +25,7 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import (
     RecordBlock,
     UnencodableRecordError,
@@ -95,7 +96,7 @@ class Scheduling:
         self, queue: QueueKey, block: RecordBlock, level: int
     ) -> tuple[QueueKey, RecordBlock]:
         strings = without_properties(properties_strings(block), TIMER_NAMES)
-        strings = with_real_queue(with_property(strings, DELAY, str(level)), queue)
+        strings = with_real_queue(with_property(strings, DELAY, str(level)), queue, block)
         return QueueKey(SCHEDULE_TOPIC, level - 1), rewritten(block, SCHEDULE_TOPIC, strings)
 
     def _of_times(self, queue: QueueKey, block: RecordBlock) -> tuple[QueueKey, RecordBlock]:
@@ -124,7 +125,8 @@ class Scheduling:
         out_ms = deliver_ms - np.where(rest_ms == 0, PRECISION_MS, rest_ms)
         texts = pa.array(out_ms).cast(pa.string())
         strings = with_property(properties_strings(block), TIMER_OUT_MS, texts)
-        return TIMER_QUEUE, rewritten(block, TIMER_QUEUE.topic, with_real_queue(strings, queue))
+        strings = with_real_queue(strings, queue, block)
+        return TIMER_QUEUE, rewritten(block, TIMER_QUEUE.topic, strings)
 
     def _check_enabled(self) -> None:
         if not self._timer.is_enabled:
@@ -143,10 +145,13 @@ def _refuse_cancels(block: RecordBlock, latest_ms: int) -> None:
         )
 
 
-def with_real_queue(strings: pa.BinaryArray, queue: QueueKey) -> pa.BinaryArray:
-    """Properties that tell where waiting messages go in the end."""
+def with_real_queue(strings: pa.BinaryArray, queue: QueueKey, block: RecordBlock) -> pa.BinaryArray:
+    """Properties that tell where the block's messages, which wait, go in the end."""
     strings = with_property(strings, REAL_TOPIC, queue.topic)
-    return with_property(strings, REAL_QUEUE_ID, str(queue.queue_id))
+    if queue.queue_id != OWN_QUEUES:
+        return with_property(strings, REAL_QUEUE_ID, str(queue.queue_id))
+    own = pa.array(block.header["queue_id"].astype(np.int32)).cast(pa.string())
+    return with_property(strings, REAL_QUEUE_ID, own)
 
 
 def _delivery_times(block: RecordBlock, now_ms: int) -> NDArray[np.int64]:

@@ -44,7 +44,7 @@ class SendService:
     async def append(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
     ) -> Stored:
-        """Store a block of one queue, as AppendService does, when there is room for it.
+        """Store a block, as AppendService does, when there is room for it.
 
         Raises what it raises, and for a retry topic SubscriptionGroupNotExistError,
         ParameterIllegalError, ClientsFullError, SendBackError.
@@ -57,7 +57,7 @@ class SendService:
         group = await self._targets.group(name)
         await self._targets.sent_to(group)
         queue = self._appends.queue_of(topic, queue_id)
-        block = self._appends.checked(topic, records, record_sizes)
+        block = self._appends.checked(queue, records, record_sizes)
         is_dead = _is_beyond(block, group.retry_max_times)
         if self._locks.is_locked(name):
             is_dead[:] = True

@@ -16,6 +16,7 @@ import numpy as np
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import (
     FlushTimeoutError,
+    QueueIdIllegalError,
     RecordIllegalError,
     StoreClosedError,
     StoreError,
@@ -29,11 +30,12 @@ from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.runs import run_starts
 from rocketpy_broker.store.values import AppendResult, QueueKey
+from rocketpy_proto.call_limits import ANY_QUEUE, OWN_QUEUES
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, RecordError, property_column
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
-ANY_QUEUE = -1
 WAIT = "WAIT"
 NO_WAIT = b"WAIT\x01false"
 
@@ -79,7 +81,7 @@ class AppendService:
         records: bytes,
         record_sizes: bytes,
     ) -> Stored:
-        """Store a block of one queue; queue id -1 lets the broker choose.
+        """Store a block of one queue; ANY_QUEUE lets the broker choose, OWN_QUEUES the records.
 
         The result is no acknowledgement yet: that is `acknowledged`. Raises TopicNotExistError,
         PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
@@ -107,11 +109,22 @@ class AppendService:
 
     def _append(self, topic: str, queue_id: int, records: bytes, record_sizes: bytes) -> Stored:
         queue = self.queue_of(topic, queue_id)
-        return self.store(queue, self.checked(topic, records, record_sizes))
+        return self.store(queue, self.checked(queue, records, record_sizes))
 
-    def checked(self, topic: str, records: bytes, record_sizes: bytes) -> RecordBlock:
-        """A client's block in a writable buffer, if it may be stored. Raises RecordIllegalError."""
-        return checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
+    def checked(self, queue: QueueKey, records: bytes, record_sizes: bytes) -> RecordBlock:
+        """A client's block in a writable buffer, if it may be stored. Any thread may call it.
+
+        Raises RecordIllegalError, TopicNotExistError, QueueIdIllegalError.
+        """
+        topic, queue_id = queue
+        block = checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
+        if queue_id == OWN_QUEUES:
+            ids = block.header["queue_id"][run_starts(block)]
+            queue_nums = self._topics.get(topic).write_queue_nums
+            wrong = ids[(ids < 0) | (ids >= queue_nums)]
+            if len(wrong):
+                raise QueueIdIllegalError(topic, int(wrong[0]), queue_nums)
+        return block
 
     def store(self, queue: QueueKey, block: RecordBlock) -> Stored:
         """Store a checked block, as `append`. Raises RecordIllegalError, PermissionDeniedError,
@@ -126,13 +139,16 @@ class AppendService:
             raise RecordIllegalError(str(error)) from error
 
     def queue_of(self, topic: str, queue_id: int) -> QueueKey:
-        """The queue that a block goes to; -1 stands for the topic's next one.
+        """The queue that a block goes to: with ANY_QUEUE the topic's next one.
+
+        OWN_QUEUES stays; then `checked` looks at the records' queue ids.
 
         Raises TopicNotExistError, TopicIllegalError, PermissionDeniedError, QueueIdIllegalError,
         NotServingYetError.
         """
         self.gate.check(topic)
-        config = self._topics.check_writable(topic, queue_id)
+        is_own = queue_id == OWN_QUEUES
+        config = self._topics.check_writable(topic, ANY_QUEUE if is_own else queue_id)
         if queue_id == ANY_QUEUE:
             self._turn += 1
             queue_id = self._turn % config.write_queue_nums

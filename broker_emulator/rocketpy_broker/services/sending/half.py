@@ -53,7 +53,7 @@ def half_message(queue: QueueKey, block: RecordBlock) -> RecordBlock:
     _value(block, PRODUCER_GROUP)
     strings = with_property(properties_strings(block), TRANSACTION_ID, unique_key)
     try:
-        return rewritten(block, HALF_TOPIC, with_real_queue(strings, queue))
+        return rewritten(block, HALF_TOPIC, with_real_queue(strings, queue, block))
     except UnencodableRecordError as error:
         raise RecordIllegalError(f"with its real topic and queue {error}") from error
 

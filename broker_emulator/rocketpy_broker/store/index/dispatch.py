@@ -26,6 +26,8 @@ from rocketpy_proto.record.index_keys import IndexKeys
 
 logger = logging.getLogger(__name__)
 WAITING_KEYS_MAX = 8192
+# Joining the keys of so many blocks takes a few milliseconds.
+WAITING_BLOCKS_MAX = 1024
 NO_END_MS = (1 << 63) - 1
 
 Numbers = NDArray[np.int64]
@@ -68,7 +70,7 @@ class IndexDispatch:
         times = np.full(len(offsets), store_timestamp_ms)
         self._waiting.append((keys, offsets, times))
         self._waiting_count += len(keys)
-        if self._waiting_count >= WAITING_KEYS_MAX:
+        if self._waiting_count >= WAITING_KEYS_MAX or len(self._waiting) % WAITING_BLOCKS_MAX == 0:
             self.drain()
 
     def drain(self) -> None:

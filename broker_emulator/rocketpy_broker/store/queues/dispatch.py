@@ -8,7 +8,7 @@ Source: spec/storage.md sections 6.1 and 10.4; row S06.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.queues.consume_queue import UNIT, Units
+from rocketpy_broker.store.queues.runs import Run
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
 from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
@@ -65,23 +66,28 @@ class Written:
     request: DispatchRequest
 
 
-def block_request(
-    queue: QueueKey,
-    queue_offset: int,
+def block_requests(
+    runs: Sequence[Run],
     block: RecordBlock,
     physical_offset: int,
     found: TagsAndKeys,
     levels: DelayLevels,
-) -> DispatchRequest:
-    """The request for a block of one queue that lies at `physical_offset`."""
+) -> list[DispatchRequest]:
+    """A request for each run of a block that lies at `physical_offset`; the last has all keys."""
     codes = found.tags_codes
-    if queue.topic == SCHEDULE_TOPIC:
+    if runs[0].queue.topic == SCHEDULE_TOPIC:
         codes = levels.due_codes(block, codes)
     units = _units(block, physical_offset, codes)
     offsets = units["physical_offset"].astype(np.int64)
+    last = runs[-1]
+    requests = [
+        DispatchRequest(run.queue, run.queue_offset, units[run.begin : run.end])
+        for run in runs[:-1]
+    ]
     listed = has_queue_offset(block.header["sys_flag"])
-    units = units if listed.all() else units[listed]
-    return DispatchRequest(queue, queue_offset, units, found.index_keys, offsets)
+    units = units[last.begin :] if listed.all() else units[listed]
+    keys = found.index_keys
+    return [*requests, DispatchRequest(last.queue, last.queue_offset, units, keys, offsets)]
 
 
 def _units(block: RecordBlock, physical_offset: int, tags_codes: NDArray[np.int64]) -> Units:

@@ -60,7 +60,7 @@ class TaskAttempt:
 
 @dataclass(frozen=True, slots=True)
 class BlockFrames:
-    """A block's frames, and what its attempt has staged with it."""
+    """A block's frames, the highest queue in them, and what its attempt has staged with them."""
 
     queue: QueueKey
     frames: list[Frame]
@@ -131,7 +131,7 @@ class StagedAttempt:
             counts.record_count + len(block),
             counts.bytes + len(block.data),
         )
-        return BlockFrames(records.queue, frames, after)
+        return BlockFrames(QueueKey(records.queue.topic, records.queue_id_max), frames, after)
 
     def write(self, block: BlockFrames) -> None:
         """Add a block. Blocks. Raises OSError and adds nothing."""

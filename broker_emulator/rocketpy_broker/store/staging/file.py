@@ -56,8 +56,8 @@ class Survey:
 
     def add(self, records: StagedRecords) -> None:
         """Note a topic and queue."""
-        topic, queue_id = records.queue
-        self.queue_ids[topic] = max(queue_id, self.queue_ids.get(topic, 0))
+        topic = records.queue.topic
+        self.queue_ids[topic] = max(records.queue_id_max, self.queue_ids.get(topic, 0))
 
 
 @dataclass(frozen=True, slots=True)

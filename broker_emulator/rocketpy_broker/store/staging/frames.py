@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.record.crc import body_crc
 from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
@@ -113,15 +114,23 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class StagedRecords:
-    """Records of one queue, in a writable buffer, with what their properties say.
+    """Records of one queue, or of their OWN_QUEUES, with what their properties say.
 
-    Those that have to wait take `stored_sizes` in the log, where these are other sizes.
+    They lie in a writable buffer. Those that have to wait take `stored_sizes` in the log, where
+    these are other sizes.
     """
 
     queue: QueueKey
     block: RecordBlock
     found: TagsAndKeys
     stored_sizes: NDArray[np.int32] | None = None
+
+    @property
+    def queue_id_max(self) -> int:
+        """The highest queue that has some of them."""
+        if self.queue.queue_id == OWN_QUEUES:
+            return int(self.block.header["queue_id"].max())
+        return self.queue.queue_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketpy.sink.gathering import KEPT_SHARE, OVERHEAD_BYTES, Gathering
+from pyspark_rocketpy.sink.gathering import KEPT_SHARE, OVERHEAD_BYTES, Gathering, packed
 from pyspark_rocketpy.transport.values import Block
+from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 
 BIG = 1 << 30
 
@@ -100,6 +102,45 @@ def test_blocks_are_taken_as_they_come() -> None:
             yield block(0, b"a" * 60)
 
     assert next(Gathering(BIG).joined(endless(), 100)) == block(0, b"a" * 60)
+
+
+@given(small_blocks, st.integers(1, 300))
+def test_packing_keeps_all_records_in_their_order(blocks: list[Block], bytes_max: int) -> None:
+    """Blocks come out as runs of a queue; a packed one has each queue once, and is no larger."""
+    left = list(packed(blocks, bytes_max))
+    count = 0
+    for one in left:
+        number = 0
+        while size_of(joined_up(blocks[count : count + number])) < size_of(one):
+            number += 1
+        taken = blocks[count : count + number]
+        assert joined_up(taken) == replace(one, queue_id=taken[0].queue_id)
+        assert (one.queue_id == OWN_QUEUES) == (number > 1)
+        assert len({each.queue_id for each in taken}) == number
+        assert len({each.topic for each in taken}) == 1
+        assert number == 1 or size_of(one) <= bytes_max
+        count += number
+    assert count == len(blocks)
+
+
+def joined_up(blocks: list[Block]) -> Block:
+    """Back to back, as of the first one's topic and queue."""
+    records = b"".join(one.records for one in blocks)
+    sizes = b"".join(one.record_sizes for one in blocks)
+    first = blocks[0] if blocks else block(0, b"")
+    return Block(first.topic, first.queue_id, sizes, records)
+
+
+def test_a_packed_block_has_no_more_queues_than_a_broker_takes() -> None:
+    blocks = [block(number, b"a") for number in range(BLOCK_QUEUES_MAX + 1)]
+    left = list(packed(blocks, BIG))
+    assert [one.queue_id for one in left] == [OWN_QUEUES, BLOCK_QUEUES_MAX]
+
+
+def test_messages_of_one_delay_are_packed_alone() -> None:
+    waiting = [replace(block(number, b"a"), delay=number // 2) for number in range(4)]
+    left = list(packed(waiting, BIG))
+    assert [(one.queue_id, one.delay) for one in left] == [(OWN_QUEUES, 0), (OWN_QUEUES, 1)]
 
 
 @pytest.mark.parametrize("count", [1, 100])

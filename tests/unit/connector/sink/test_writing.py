@@ -18,6 +18,7 @@ from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.grpc_v1.writing import GrpcStagingWriter
 from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.values import Attempt, BatchName, Block, RetryPolicy
+from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import BLANK_BYTES, RecordBlock, decode_record, property_column
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import bodies_of
@@ -27,6 +28,7 @@ from tests.unit.connector.transport.grpc_v1.scripted_broker import (
     QUEUES,
     STORE,
     ScriptedBroker,
+    parts_of,
 )
 from tests.unit.connector.transport.scripted import MemoryBroker, ScriptedTransport
 
@@ -228,7 +230,7 @@ def stored_queues(
     }
 
 
-def test_rows_over_many_queues_make_a_block_a_queue_however_they_come() -> None:
+def test_rows_over_many_queues_make_few_blocks_however_they_come() -> None:
     """Not one for each queue and Arrow batch."""
     batch = pa.record_batch(
         {
@@ -238,8 +240,8 @@ def test_rows_over_many_queues_make_a_block_a_queue_however_they_come() -> None:
     )
     with ScriptedBroker() as broker:
         write(broker, [batch] * 50)
-        assert sorted(block.queue_id for block in broker.stored) == list(range(QUEUES))
-        assert len(broker.bodies()) == 5_000
+        assert [block.queue_id for block in broker.stored] == [OWN_QUEUES]
+        assert [len(broker.bodies(queue_id)) for queue_id in range(QUEUES)] == [1_250] * QUEUES
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 128, "caf\u00e9"])
@@ -293,10 +295,10 @@ def test_p06_a_task_s_rows_go_over_all_queues(topic: str | None, count: int) -> 
     with ScriptedBroker() as broker:
         write(broker, [pa.record_batch(columns)], topic=topic)
         for name in {block.topic for block in broker.stored}:
-            blocks = [block for block in broker.stored if block.topic == name]
-            rows = [len(bodies_of(block.records, block.record_sizes)) for block in blocks]
-            wanted = min(QUEUES, sum(rows))
-            assert len({block.queue_id for block in blocks}) == len(rows) == wanted
+            (block,) = [block for block in broker.stored if block.topic == name]
+            parts = parts_of(block)
+            rows = [len(bodies_of(part.records, part.record_sizes)) for part in parts.values()]
+            assert len(parts) == min(QUEUES, sum(rows))
             assert max(rows) - min(rows) <= 1
 
 

@@ -38,7 +38,9 @@ from pyspark_rocketpy.transport.values import (
 )
 from rocketpy_broker.services.filters.parsing import ExpressionError, parse
 from rocketpy_broker.services.filters.service import FilterService, FilterText
+from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import Host, RecordBlock, decode_record, java_hash
+from tests.blocks import by_queue
 
 # A record's size, which travels beside it.
 SIZE_BYTES = 4
@@ -97,7 +99,12 @@ class MemoryBroker:
         self.topics[topic] = [[] for _ in range(queues)]
 
     def store(self, block: Block) -> None:
-        """Append the records of a block to its queue."""
+        """Append the records of a block to its queue, or to those that they name."""
+        if block.queue_id == OWN_QUEUES:
+            parts = by_queue(block.queue_id, block.records, block.record_sizes)
+            for queue_id, part in parts.items():
+                self.store(Block(block.topic, queue_id, part.record_sizes, part.records))
+            return
         queue = self.queue(block.topic, block.queue_id)
         sizes = np.frombuffer(block.record_sizes, ">i4").astype(np.int32)
         parsed = RecordBlock.parse(bytearray(block.records), sizes)

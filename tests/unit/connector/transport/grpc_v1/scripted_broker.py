@@ -23,7 +23,7 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2_grpc,
     common_pb2,
 )
-from tests.blocks import bodies_of
+from tests.blocks import WireBlock, bodies_of, by_queue
 
 # What may happen to a block, or to a call about a batch.
 STORE, BUSY, FLUSH_TIMEOUT, REFUSE = "store", "busy", "flush timeout", "refuse"
@@ -36,6 +36,11 @@ StagedBlock: TypeAlias = broker_pb2.StageBlocksRequest
 BatchCall: TypeAlias = (
     broker_pb2.CommitBatchRequest | broker_pb2.QueryBatchRequest | broker_pb2.AbortBatchRequest
 )
+
+
+def parts_of(block: broker_pb2.AppendRequest | StagedBlock) -> dict[int, WireBlock]:
+    """The records of a block, by queue."""
+    return by_queue(block.queue_id, block.records, block.record_sizes)
 
 
 class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer):
@@ -109,8 +114,9 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
         return [
             body
             for block in self.stored
-            if queue_id is None or block.queue_id == queue_id
-            for body in bodies_of(block.records, block.record_sizes)
+            for queue, part in parts_of(block).items()
+            if queue_id is None or queue == queue_id
+            for body in bodies_of(part.records, part.record_sizes)
         ]
 
     def _next(self) -> str:

@@ -1,0 +1,158 @@
+"""Blocks of several queues: each record in its queue, as if every queue had got a block."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.runs import run_starts
+from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
+from rocketpy_proto.record import decode_record
+from tests.blocks import WireBlock, wire_block
+from tests.store.conftest import OpenStore, crash
+from tests.store.messages import flush_log, read_all
+
+TOPIC = "TopicA"
+OWN = QueueKey(TOPIC, OWN_QUEUES)
+
+
+def block_of(*runs: tuple[int, Sequence[bytes]]) -> WireBlock:
+    """Records of these queues, one run after the other; each body is a key, too."""
+    bodies = [body for _, run in runs for body in run]
+    queue_ids = [queue_id for queue_id, run in runs for _ in run]
+    keys = [body.decode() for body in bodies]
+    return wire_block(TOPIC, bodies, tags="TagA", keys=keys, queue_ids=queue_ids)
+
+
+def put_runs(store: MessageStore, *runs: tuple[int, Sequence[bytes]]) -> int:
+    """The physical offset of the first record."""
+    return store.append(OWN, block_of(*runs).parsed()).physical_offset
+
+
+def queue(store: MessageStore, queue_id: int) -> list[bytes]:
+    return read_all(store, QueueKey(TOPIC, queue_id))
+
+
+def test_s03_each_record_gets_the_next_offset_of_its_own_queue(new_store: OpenStore) -> None:
+    store = new_store()
+    store.open()
+    put_runs(store, (3, [b"a"]), (0, [b"b", b"c"]), (7, [b"d"]))
+    put_runs(store, (0, [b"e"]), (3, [b"f", b"g"]))
+    assert [queue(store, number) for number in (0, 3, 7)] == [
+        [b"b", b"c", b"e"],
+        [b"a", b"f", b"g"],
+        [b"d"],
+    ]
+
+
+def test_s01_records_say_their_queue_and_lie_back_to_back(
+    new_store: OpenStore, clock: ManualClock
+) -> None:
+    store = new_store()
+    store.open()
+    result = store.append(OWN, block_of((3, [b"a"]), (0, [b"b", b"c"])).parsed())
+    assert (result.queue_offset, result.record_count) == (0, 3)
+    store.close()
+    log = (store.config.folder / "commitlog" / "0".zfill(20)).read_bytes()
+    position = 0
+    for queue_id, queue_offset, body in ((3, 0, b"a"), (0, 0, b"b"), (0, 1, b"c")):
+        decoded = decode_record(log, position)
+        record = decoded.record
+        assert (record.queue_id, record.queue_offset, record.body) == (queue_id, queue_offset, body)
+        assert record.physical_offset == position
+        assert record.store_timestamp_ms == clock.now_ms()
+        position += decoded.size
+    assert position == result.end_offset
+
+
+def test_s05_every_record_is_found_by_its_key(new_store: OpenStore) -> None:
+    store = new_store()
+    store.open()
+    put_runs(store, (3, [b"a"]), (0, [b"b", b"c"]))
+    for body in (b"a", b"b", b"c"):
+        (found,) = store.messages.by_key(TOPIC, body.decode(), 0, 1 << 50, 10)
+        assert decode_record(found, 0).record.body == body
+
+
+@pytest.mark.parametrize("flush", list(FlushDiskType))
+def test_s09_a_crash_loses_none_of_the_queues(new_store: OpenStore, flush: FlushDiskType) -> None:
+    store = new_store(flush)
+    store.open()
+    put_runs(store, (1, [b"a", b"b"]), (0, [b"c"]))
+    if flush is FlushDiskType.SYNC_FLUSH:
+        assert queue(store, 0) == []
+        flush_log(store)
+    crash(store)
+    again = new_store(flush)
+    again.open()
+    assert (queue(again, 0), queue(again, 1)) == ([b"c"], [b"a", b"b"])
+    put_runs(again, (0, [b"d"]))
+    flush_log(again)
+    assert queue(again, 0) == [b"c", b"d"]
+
+
+def test_s06_a_queue_that_cannot_grow_holds_up_what_is_behind_and_nothing_more(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is visible ends before its first record, and goes on once there is room."""
+    store = new_store()
+    store.open()
+    grown = store._queues.grown
+
+    def full(key: QueueKey) -> Any:
+        if key.queue_id == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return grown(key)
+
+    monkeypatch.setattr(store._queues, "grown", full)
+    result = store.append(OWN, block_of((0, [b"a"]), (1, [b"b"]), (2, [b"c"])).parsed())
+    assert [queue(store, number) for number in range(3)] == [[b"a"], [], []]
+    first_end = len(block_of((0, [b"a"])).records)
+    assert store.positions().dispatched_end == first_end
+    assert store.is_dispatched(first_end)
+    assert not store.is_dispatched(result.end_offset)
+    monkeypatch.setattr(store._queues, "grown", grown)
+    store.dispatch()
+    assert [queue(store, number) for number in range(3)] == [[b"a"], [b"b"], [b"c"]]
+    assert store.positions().dispatched_end == result.end_offset
+
+
+def test_s02_a_queue_that_comes_again_is_refused_and_nothing_is_stored(
+    new_store: OpenStore,
+) -> None:
+    store = new_store()
+    store.open()
+    with pytest.raises(RecordIllegalError, match="sort its records by queue"):
+        put_runs(store, (0, [b"a"]), (1, [b"b"]), (0, [b"c"]))
+    assert store.positions().log_end == 0
+    assert store.range_of(QueueKey(TOPIC, 0)) == QueueRange(0, 0)
+
+
+def test_s02_a_block_has_so_many_queues_at_most() -> None:
+    runs = [(number, [b"x"]) for number in range(BLOCK_QUEUES_MAX + 1)]
+    assert len(run_starts(block_of(*runs[:-1]).parsed())) == BLOCK_QUEUES_MAX
+    with pytest.raises(RecordIllegalError, match=r"of 101 queues; send 100 at most"):
+        run_starts(block_of(*runs).parsed())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4)), min_size=1, max_size=6))
+def test_runs_begin_where_the_queue_changes(runs: list[tuple[int, int]]) -> None:
+    block = block_of(*((number, [b"x"] * count) for number, count in runs)).parsed()
+    ids = block.header["queue_id"].tolist()
+    wanted = [row for row in range(len(ids)) if row == 0 or ids[row] != ids[row - 1]]
+    if len({ids[row] for row in wanted}) < len(wanted):
+        with pytest.raises(RecordIllegalError):
+            run_starts(block)
+    else:
+        assert np.array_equal(run_starts(block), wanted)
