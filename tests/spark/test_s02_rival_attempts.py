@@ -30,6 +30,23 @@ ROLES = [
 def test_s2_of_two_attempts_at_once_one_shows_also_when_an_executor_dies(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    run_and_check(spark, tmp_path)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(24 * 3600)
+@pytest.mark.parametrize("rounds", [20, 200])
+def test_s2_of_two_attempts_one_shows_each_time(
+    spark: SparkSession, tmp_path: Path, rounds: int
+) -> None:
+    for number in range(rounds):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run_and_check(spark, folder)
+
+
+def run_and_check(spark: SparkSession, tmp_path: Path) -> None:
+    """All jobs once, over a new broker."""
     jobs = {job for job, *_ in ROLES}
     with LocalBroker() as broker:
         for job in jobs:
