@@ -21,6 +21,7 @@ from rocketpy_broker.services.delay.scheduling import Scheduling, TimerLimits
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.services.sending.gate import SendGate
+from rocketpy_broker.services.sending.message_types import MessageTypes
 from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -73,6 +74,7 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     timer = TimerLimits(True, 3 * DAY_MS, 0, lambda: 0)
     placing = Placing(
         Scheduling(store.config.delay_levels, clock, timer),
+        MessageTypes(topics, is_checking=True),
         store.config,
         reject_transaction_message=False,
     )

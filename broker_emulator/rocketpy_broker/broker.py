@@ -130,9 +130,10 @@ class Rooms:
             self.delay.recall,
             config.limits.appends_in_flight_max,
         )
-        admin = AdminServices(self.operations.admin, self.operations.store_admin)
+        requests_max = config.limits.clients.request_bytes_max
+        admin = AdminServices(self.operations.admin, self.operations.store_admin, requests_max)
         groups = GroupServices(self.groups.clients, self.groups.locks, config.limits.clients)
-        retry = RetryServices(self.retry.send_backs, config.limits.clients.request_bytes_max)
+        retry = RetryServices(self.retry.send_backs, requests_max)
         return [RocketpyV1Door(broker, admin, self.transactions, groups, retry)]
 
 

@@ -91,7 +91,8 @@ class BrokerConfig:
     space of all that is staged. `delay_levels` and `timer_delay_ms_max` are RocketMQ's
     messageDelayLevel and timerMaxDelaySec. Of messages with a delivery time at most
     `timer_pending_max` wait, about 50 bytes of memory each. `recall_message_enable` lets senders
-    take them back.
+    take them back. `enable_mixed_message_type` lets topics have the message type MIXED;
+    `enable_topic_message_type_check` refuses messages of another type than their topic has.
     """
 
     data: Path
@@ -121,6 +122,8 @@ class BrokerConfig:
     timer_delay_ms_max: int = 3 * DAY_MS
     timer_pending_max: int = 2_000_000
     recall_message_enable: bool = True
+    enable_mixed_message_type: bool = False
+    enable_topic_message_type_check: bool = True
     single_writer_idle_ms_max: int = 10 * MINUTE_MS
     system_topics: SystemTopicOptions = field(default_factory=SystemTopicOptions)
     limits: Limits = field(default_factory=Limits)

@@ -16,6 +16,7 @@
     ├── TopicNotExistError
     ├── MessageNotExistError          no message has that id
     ├── TopicIllegalError             a topic name or configuration that cannot be
+    ├── TopicAttributeError           an attribute that a topic cannot have, or not be rid of
     ├── SubscriptionGroupNotExistError
     ├── SubscriptionParseError        a filter's expression that cannot be read
     ├── QueueIdIllegalError
@@ -225,6 +226,10 @@ class TopicIllegalError(BrokerError):
     """A topic name or a topic configuration that cannot be."""
 
     code = ResponseCode.INVALID_PARAMETER
+
+
+class TopicAttributeError(BrokerError):
+    """Attributes that a topic cannot have, or that cannot be changed; nothing was."""
 
 
 class QueueIdIllegalError(BrokerError):

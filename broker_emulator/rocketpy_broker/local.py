@@ -24,6 +24,7 @@ from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessag
 from rocketpy_broker.client.offsets import GroupLag, query_lag
 from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.sending import MessageSender
+from rocketpy_broker.client.topics import Topic
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.local_process import (
     START_SECONDS_MAX,
@@ -207,12 +208,43 @@ class LocalBroker:
     # --- Topics and messages ---
 
     def create_topic(
-        self, topic: str, queues: int = topics.QUEUES_DEFAULT, *, exist_ok: bool = False
+        self,
+        topic: str,
+        queues: int = topics.QUEUES_DEFAULT,
+        *,
+        exist_ok: bool = False,
+        attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Create `topic`; one that exists is refused, or with `exist_ok` left as it is."""
+        """Create `topic`; one that exists is refused, or with `exist_ok` left as it is.
+
+        `attributes` are RocketMQ's, such as `message.type`.
+        """
+        settings = topics.TopicSettings(attributes=attributes or {})
         with self._connection() as connection:
             if not (exist_ok and topics.topic_exists(connection, topic)):
-                topics.create_topic(connection, topic, queues)
+                topics.create_topic(connection, topic, queues, settings)
+
+    def update_topic(
+        self,
+        topic: str,
+        *,
+        queues: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+        removed_attributes: Sequence[str] = (),
+    ) -> Topic:
+        """Change what is named of `topic`, and leave the rest; return what it is now."""
+        settings = topics.TopicSettings(
+            queues, queues, perm, order, attributes or {}, removed_attributes
+        )
+        with self._connection() as connection:
+            return topics.update_topic(connection, topic, settings)
+
+    def topic(self, topic: str) -> Topic:
+        """The topic with all its settings."""
+        with self._connection() as connection:
+            return topics.get_topic(connection, topic)
 
     def delete_topic(self, topic: str) -> None:
         """Delete `topic` with all its messages and all progress in it."""

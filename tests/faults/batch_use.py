@@ -31,6 +31,7 @@ from rocketpy_broker.services.delay.scheduling import Scheduling, TimerLimits
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.services.sending.gate import SendGate
+from rocketpy_broker.services.sending.message_types import MessageTypes
 from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -109,7 +110,8 @@ class Desk:
         flushes = FlushWhenAsked(store, clock, self.flush, FlushTimes())
         timer = TimerLimits(True, config.timer_delay_ms_max, config.timer_pending_max, lambda: 0)
         scheduling = Scheduling(store.config.delay_levels, clock, timer)
-        placing = Placing(scheduling, store.config, reject_transaction_message=False)
+        types = MessageTypes(self._topics, is_checking=True)
+        placing = Placing(scheduling, types, store.config, reject_transaction_message=False)
         gate = SendGate(self._topics, clock, config)
         appends = AppendService(store, self._topics, flushes, placing, gate, limits)
         self.staging = StagingService(store, appends, self.ledger, clock, config)

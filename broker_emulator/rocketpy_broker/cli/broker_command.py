@@ -113,6 +113,20 @@ CleanForcibly = Annotated[
         "used to 5 % less than that.",
     ),
 ]
+EnableMixed = Annotated[
+    bool,
+    typer.Option(
+        "--enable-mixed-message-type",
+        help="enableMixedMessageType: a topic may have the message type MIXED.",
+    ),
+]
+CheckTypes = Annotated[
+    bool,
+    typer.Option(
+        "--topic-message-type-check/--no-topic-message-type-check",
+        help="enableTopicMessageTypeCheck: refuse messages of another type than their topic has.",
+    ),
+]
 # The token of a LocalBroker's temporary store; see there.
 Temporary = Annotated[str | None, typer.Option(hidden=True)]
 
@@ -138,6 +152,8 @@ def broker(
     message_delay_level: MessageDelayLevel = DEFAULT_LEVELS,
     timer_pending_max: TimerPendingMax = 2_000_000,
     timer_delay_max_hours: TimerDelayMaxHours = 72,
+    enable_mixed_message_type: EnableMixed = False,
+    topic_message_type_check: CheckTypes = True,
     stop_at_eof: StopAtEof = False,
     temporary: Temporary = None,
 ) -> None:
@@ -148,7 +164,6 @@ def broker(
     delay_levels = _delay_levels(message_delay_level)
     process.raise_descriptor_limit()
     process.keep_freed_memory()
-    default_flush = FlushDiskType.SYNC_FLUSH if data else FlushDiskType.ASYNC_FLUSH
     try:
         with _store_directory(data, temporary) as folder:
             config = BrokerConfig(
@@ -157,7 +172,7 @@ def broker(
                 port=port,
                 cluster_name=cluster_name,
                 broker_name=broker_name,
-                flush_disk_type=flush or default_flush,
+                flush_disk_type=flush or _default_flush(data),
                 commit_log_segment_bytes=commit_log_segment_bytes,
                 consume_queue_file_bytes=consume_queue_file_bytes,
                 staging_bytes_max=staging_bytes_max,
@@ -165,6 +180,8 @@ def broker(
                 delay_levels=delay_levels,
                 timer_pending_max=timer_pending_max,
                 timer_delay_ms_max=int(timer_delay_max_hours * HOUR_MS),
+                enable_mixed_message_type=enable_mixed_message_type,
+                enable_topic_message_type_check=topic_message_type_check,
                 flush_times=FlushTimes(
                     flush_interval_ms=flush_interval_ms,
                     least_bytes=max(flush_least_pages * PAGE_BYTES, 1),
@@ -181,6 +198,10 @@ def broker(
             asyncio.run(_run(config, stop_at_eof=stop_at_eof))
     except (BrokerError, OSError) as error:
         sys.exit(f"rocketpy broker: {error}")
+
+
+def _default_flush(data: Path | None) -> FlushDiskType:
+    return FlushDiskType.SYNC_FLUSH if data else FlushDiskType.ASYNC_FLUSH
 
 
 def _delay_levels(text: str) -> DelayLevels:

@@ -180,13 +180,16 @@ def tail(
         Beginning,
         typer.Option("--from", help="latest: the last messages; earliest: from the first on."),
     ] = Beginning.LATEST,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Show long bodies, tags and keys to their ends.")
+    ] = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Show messages of a topic, in the order in which they were stored.
 
     A line has store time, queue, offset, tags, keys and body. A body that is no printable text is
-    shown in base64.
+    shown in base64. What is longer than 200 characters is cut, unless --whole or --json is given.
     """
     if follow and beginning is Beginning.EARLIEST and count is not None:
         raise typer.BadParameter("-n would end what --follow goes on with; leave one of them out")
@@ -196,24 +199,21 @@ def tail(
             shown = reader.first(count)
         else:
             shown = reader.last(TAIL_COUNT_DEFAULT if count is None else count)
-        _print_messages(shown, as_json=as_json)
+        _print_messages(shown, is_whole=whole, as_json=as_json)
         while follow:
             output.flush()
             if output.is_abandoned():
                 leave_pipe()
-            _print_messages(reader.next_messages(FOLLOW_WAIT_MS), as_json=as_json)
+            new = reader.next_messages(FOLLOW_WAIT_MS)
+            _print_messages(new, is_whole=whole, as_json=as_json)
 
 
-def _print_messages(messages: Iterable[Message], *, as_json: bool) -> None:
+def _print_messages(messages: Iterable[Message], *, is_whole: bool, as_json: bool) -> None:
     for message in messages:
-        _print_message(message, as_json=as_json)
-
-
-def _print_message(message: Message, *, as_json: bool) -> None:
-    if as_json:
-        output.print_json(json_of(message))
-    else:
-        output.print_columns(line_of(message))
+        if as_json:
+            output.print_json(json_of(message))
+        else:
+            output.print_columns(line_of(message, is_whole=is_whole))
 
 
 @message_app.command("send-back")

@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import base64
 
-from rocketpy_broker.cli.output import ABSENT, Cell, printable, shortened, time_text
+from rocketpy_broker.cli.output import (
+    ABSENT,
+    LINE_CHARACTERS_MAX,
+    Cell,
+    printable,
+    shortened,
+    time_text,
+)
 from rocketpy_broker.client.messages import Message, SentMessage
 
 BASE64_MARK = "base64:"
+# Of each text in a line of many messages.
+TAIL_CHARACTERS_MAX = 200
 # They are characters of a text, though nothing that is printed.
 _SPACES = str.maketrans("", "", "\n\r\t")
 
@@ -36,15 +45,16 @@ def json_of(message: Message) -> dict[str, object]:
     }
 
 
-def line_of(message: Message) -> list[Cell]:
-    """Store time, queue, offset, tags, keys and body."""
+def line_of(message: Message, *, is_whole: bool = False) -> list[Cell]:
+    """Store time, queue, offset, tags, keys and body; texts are cut unless `is_whole`."""
+    tags, keys = message.tags or ABSENT, ",".join(message.keys) or ABSENT
     return [
         time_text(message.store_timestamp),
         message.queue_id,
         message.queue_offset,
-        message.tags or ABSENT,
-        ",".join(message.keys) or ABSENT,
-        _shown_body(message),
+        tags if is_whole else shortened(tags, TAIL_CHARACTERS_MAX),
+        keys if is_whole else shortened(keys, TAIL_CHARACTERS_MAX),
+        _shown_body(message, None if is_whole else TAIL_CHARACTERS_MAX),
     ]
 
 
@@ -62,7 +72,7 @@ def fields_of(message: Message) -> list[list[Cell]]:
         ["keys", " ".join(message.keys) or ABSENT],
     ]
     fields += [[f"property {name}", value] for name, value in sorted(message.properties.items())]
-    return [*fields, ["body", _shown_body(message)]]
+    return [*fields, ["body", _shown_body(message, LINE_CHARACTERS_MAX)]]
 
 
 def json_of_sent(sent: SentMessage) -> dict[str, object]:
@@ -83,8 +93,16 @@ def _text(body: bytes) -> str | None:
     return text if text.translate(_SPACES).isprintable() else None
 
 
-def _shown_body(message: Message) -> str:
-    text = _text(message.body)
-    if text is None:
-        return shortened(BASE64_MARK + base64.b64encode(message.body).decode())
-    return shortened(printable(text))
+def _shown_body(message: Message, characters_max: int | None) -> str:
+    """On one line; a body that is cut tells how many bytes it has."""
+    body, text = message.body, _text(message.body)
+    if text is not None:
+        shown = printable(text)
+    elif characters_max is None:
+        shown = BASE64_MARK + base64.b64encode(body).decode()
+    else:
+        # More than is shown, so that what was cut shows.
+        shown = BASE64_MARK + base64.b64encode(body[:characters_max]).decode()
+    if characters_max is None or len(shown) <= characters_max:
+        return shown
+    return f"{shown[:characters_max]}… ({len(body)} bytes)"

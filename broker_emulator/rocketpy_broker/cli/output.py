@@ -81,11 +81,11 @@ def printable(text: str) -> str:
     )
 
 
-def shortened(text: str) -> str:
-    """A line's worth of a long text, which says so."""
-    if len(text) <= LINE_CHARACTERS_MAX:
+def shortened(text: str, characters_max: int) -> str:
+    """The begin of a long text, which says so."""
+    if len(text) <= characters_max:
         return text
-    return f"{text[:LINE_CHARACTERS_MAX]}… ({len(text)} characters)"
+    return f"{text[:characters_max]}… ({len(text)} characters)"
 
 
 def time_text(time: datetime) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
-from rocketpy_proto.rocketpy.v1 import broker_pb2
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,29 @@ def query_lag(connection: BrokerConnection, topic: str, group: str) -> GroupLag:
     # A table of offsets from elsewhere can name a group that no table of groups has.
     has_progress = any(queue.committed_offset is not None for queue in queues)
     return GroupLag(topic, group, response.consumer_group_exists or has_progress, queues)
+
+
+def topic_groups(connection: BrokerConnection, topic: str) -> Iterator[str]:
+    """Groups that have committed offsets in `topic`, by name. Raises UnreachableError,
+    RefusedError.
+    """
+    after = ""
+    while True:
+        request = admin_pb2.ListTopicGroupsRequest(topic=topic, after=after)
+        page = _page(connection, request)
+        yield from page.groups
+        if not page.has_more:
+            return
+        after = page.groups[-1]
+
+
+def _page(
+    connection: BrokerConnection, request: admin_pb2.ListTopicGroupsRequest
+) -> admin_pb2.ListTopicGroupsResponse:
+    response: admin_pb2.ListTopicGroupsResponse = connection.ask(
+        lambda: connection.admin.ListTopicGroups(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return response
 
 
 def _query(

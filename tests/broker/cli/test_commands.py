@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.metadata import version
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 from tests.broker.cli.shell import run
+from tests.broker.test_local_client import commit
 
 
 def test_topics_are_created_listed_and_deleted(rocketpy_broker: LocalBroker) -> None:
@@ -33,9 +35,79 @@ def test_lag_shows_every_queue(rocketpy_broker: LocalBroker) -> None:
     assert shown.output.count("none") == 2
 
 
+def test_n03_a_topic_is_changed_and_shown_with_all_its_settings(
+    rocketpy_broker: LocalBroker,
+) -> None:
+    words = ["--queues", "3", "--attribute", "message.type=FIFO", "--order"]
+    assert run(rocketpy_broker, "topic", "create", "cli-change", *words).exit_code == 0
+    words = ["--write-queues", "2", "--perm", "4", "--attribute", "reserve.time=5"]
+    changed = run(rocketpy_broker, "topic", "update", "cli-change", *words)
+    assert changed.output == "topic cli-change has 3 queues to read and 2 to write\n"
+    expected = {
+        "topic": "cli-change",
+        "readQueueNums": 3,
+        "writeQueueNums": 2,
+        "perm": 4,
+        "order": True,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "attributes": {"message.type": "FIFO", "reserve.time": "5"},
+    }
+    shown = run(rocketpy_broker, "topic", "show", "cli-change", "--json")
+    assert json.loads(shown.output) == expected
+    table = run(rocketpy_broker, "topic", "show", "cli-change").output
+    assert "perm\t4 (R--)\norder\tyes\n" in table
+    assert "attribute message.type\tFIFO\n" in table
+    words = ["--remove-attribute", "reserve.time", "--no-order", "--queues", "5"]
+    assert run(rocketpy_broker, "topic", "update", "cli-change", *words).exit_code == 0
+    found = rocketpy_broker.topic("cli-change")
+    assert (found.order, found.write_queue_nums, found.message_type) == (False, 5, "FIFO")
+    assert found.attributes == {"message.type": "FIFO"}
+    listed = run(rocketpy_broker, "topic", "list").output
+    assert "cli-change\t5\t5\t4\tFIFO\n" in listed
+
+
+def test_lag_without_a_group_shows_every_group_with_progress(rocketpy_broker: LocalBroker) -> None:
+    rocketpy_broker.create_topic("cli-lags", queues=1)
+    alone = run(rocketpy_broker, "lag", "cli-lags")
+    assert alone.exit_code == 0
+    assert "no consumer group has progress in topic 'cli-lags' yet" in alone.output
+    rocketpy_broker.send("cli-lags", ["a", "b", "c"])
+    for group, offset in [("g2", 3), ("g1", 1)]:
+        commit(rocketpy_broker, "cli-lags", group, offset)
+    told = json.loads(run(rocketpy_broker, "lag", "cli-lags", "--json").output)
+    assert told == {
+        "topic": "cli-lags",
+        "groups": [{"consumerGroup": "g1", "lag": 2}, {"consumerGroup": "g2", "lag": 0}],
+    }
+    assert "g1\t2\ng2\t0\n" in run(rocketpy_broker, "lag", "cli-lags").output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ([], "say what to change"),
+        (["--attribute", "x"], "'x' is not of the form NAME=VALUE"),
+        (["--attribute", "=x"], "'=x' is not of the form NAME=VALUE"),
+        (["--attribute", "a=1", "--attribute", "a=2"], "'a' is given twice"),
+    ],
+)
+def test_n03_a_wrong_update_is_wrong_use(
+    rocketpy_broker: LocalBroker, words: list[str], said: str
+) -> None:
+    result = run(rocketpy_broker, "topic", "update", "T", *words)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["topic", "update", "Nowhere", "--perm", "6"], "'Nowhere' does not exist"),
+        (["topic", "show", "Nowhere"], "'Nowhere' does not exist"),
+        (["topic", "create", "T", "--attribute", "a=b"], "unsupported key: 'a'"),
+        (["topic", "create", "T", "--perm", "9"], "is 9, accepted is 1 to 7"),
+        (["lag", "Nowhere"], "'Nowhere' does not exist"),
         (["topic", "create", "bad name"], "topic name 'bad name' is illegal"),
         (["topic", "create", "T", "--queues", "0"], "accepted is 1 to"),
         (["topic", "delete", "Nowhere"], "'Nowhere' does not exist"),

@@ -250,14 +250,32 @@ def test_tail_in_json_tells_everything(rocketpy_broker: LocalBroker, rocketpy_to
         (b"\x1b[31mred", "base64:" + base64.b64encode(b"\x1b[31mred").decode()),
         (b"\xff", "base64:/w=="),
         (b"", "-"),
-        (b"x" * 1001, "x" * 1000 + "… (1001 characters)"),
+        (b"x" * 200, "x" * 200),
+        (b"x" * 201, "x" * 200 + "… (201 bytes)"),
+        ("ü" * 201, "ü" * 200 + "… (402 bytes)"),
+        (b"\xff" * 300_000, "base64:" + "/" * 193 + "… (300000 bytes)"),
     ],
 )
 def test_a_body_takes_one_line_that_is_safe_to_print(
-    rocketpy_broker: LocalBroker, rocketpy_topic: str, body: bytes, shown: str
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, body: bytes | str, shown: str
 ) -> None:
     rocketpy_broker.send(rocketpy_topic, body, tags="a\tb")
     assert lines_of(rocketpy_broker, rocketpy_topic)[0][3:] == ["a\\tb", "-", shown]
+
+
+def test_long_texts_are_cut_and_shown_whole_on_request(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str
+) -> None:
+    rocketpy_broker.send(rocketpy_topic, b"b" * 5_000, tags="t" * 300, keys="k" * 300)
+    [cut] = lines_of(rocketpy_broker, rocketpy_topic)
+    assert cut[3] == "t" * 200 + "… (300 characters)"
+    assert cut[4] == "k" * 200 + "… (300 characters)"
+    assert cut[5] == "b" * 200 + "… (5000 bytes)"
+    assert lines_of(rocketpy_broker, rocketpy_topic, "--whole")[0][5] == "b" * 5_000
+    rocketpy_broker.send(rocketpy_topic, b"\xff" * 900)
+    whole = lines_of(rocketpy_broker, rocketpy_topic, "--whole", "-n", "1")[0]
+    assert whole[5] == "base64:" + "/" * 1_200
+    assert objects_of(rocketpy_broker, rocketpy_topic)[0]["body"] == "b" * 5_000
 
 
 def test_following_and_an_end_contradict_each_other(

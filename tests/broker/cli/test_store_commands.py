@@ -361,7 +361,7 @@ BAD_FILES: dict[str, Callable[[Path], object]] = {
     "row 0: record 70092 bytes do not fit": bad(body=[b"x" * 70_000, b""]),
     "row 1: born_timestamp None is null": bad(bornTimestamp=[1, None]),
     "topic name 'bad name' is illegal": bad(topic=["bad name", "T"]),
-    "topic name 'SCHEDULE_TOPIC_XXXX' is reserved": bad(topic=["SCHEDULE_TOPIC_XXXX", "T"]),
+    "[SCHEDULE_TOPIC_XXXX] is conflict with system topic.": bad(topic=["SCHEDULE_TOPIC_XXXX", "T"]),
     "accepted is 1 to 65536": bad(queueId=[65_536, 0]),
 }
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import grpc
 import numpy as np
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.handlers import bounded, unary
 from rocketpy_broker.services.operations.administration import AdminService
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
+from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
-from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 SERVICE_NAME: str = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 
@@ -22,9 +26,10 @@ class AdminServices:
 
     admin: AdminService
     store_admin: StoreAdminService
+    request_bytes_max: int
 
 
-class AdminServicer(admin_pb2_grpc.AdminServicer):
+class AdminServicer:
     """Topics, single messages, cleaning, and what broker this is."""
 
     def __init__(self, services: AdminServices) -> None:
@@ -34,15 +39,10 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         self, request: admin_pb2.UpdateTopicRequest, _context: status.Context
     ) -> admin_pb2.UpdateTopicResponse:
         """Create or change a topic."""
-        config = TopicConfig(
-            request.config.topic,
-            request.config.read_queue_nums,
-            request.config.write_queue_nums,
-            request.config.perm,
-            dict(request.config.attributes),
-        )
         try:
-            await self._to.admin.update_topic(config, create_only=request.create_only)
+            await self._to.admin.update_topic(
+                _to_change(request.config), create_only=request.create_only
+            )
         except BrokerError as error:
             return admin_pb2.UpdateTopicResponse(status=status.failure(error))
         return admin_pb2.UpdateTopicResponse(status=status.success())
@@ -69,6 +69,20 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
             return admin_pb2.ListTopicsResponse(status=status.failure(error))
         return admin_pb2.ListTopicsResponse(
             status=status.success(), configs=[_to_message(config) for config in configs]
+        )
+
+    async def ListTopicGroups(
+        self, request: admin_pb2.ListTopicGroupsRequest, _context: status.Context
+    ) -> admin_pb2.ListTopicGroupsResponse:
+        """A page of the groups with progress in a topic."""
+        try:
+            page = await self._to.admin.topic_groups(
+                request.topic, request.after, request.count_max
+            )
+        except BrokerError as error:
+            return admin_pb2.ListTopicGroupsResponse(status=status.failure(error))
+        return admin_pb2.ListTopicGroupsResponse(
+            status=status.success(), groups=page.names, has_more=page.has_more
         )
 
     async def GetBrokerInfo(
@@ -165,6 +179,29 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
             return admin_pb2.CleanUnusedTopicsResponse(status=status.failure(error))
         return admin_pb2.CleanUnusedTopicsResponse(status=status.success(), topics=topics)
 
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The methods with their codecs, and with bounds where clients say much."""
+        bytes_max = self._to.request_bytes_max
+        return {
+            "UpdateTopic": bounded(
+                self.UpdateTopic,
+                admin_pb2.UpdateTopicRequest,
+                admin_pb2.UpdateTopicResponse,
+                bytes_max,
+            ),
+            "DeleteTopic": unary(self.DeleteTopic, admin_pb2.DeleteTopicRequest),
+            "ListTopics": unary(self.ListTopics, admin_pb2.ListTopicsRequest),
+            "ListTopicGroups": unary(self.ListTopicGroups, admin_pb2.ListTopicGroupsRequest),
+            "GetBrokerInfo": unary(self.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest),
+            "QueryMessage": unary(self.QueryMessage, admin_pb2.QueryMessageRequest),
+            "ViewMessage": unary(self.ViewMessage, admin_pb2.ViewMessageRequest),
+            "GetStoreStatistics": unary(
+                self.GetStoreStatistics, admin_pb2.GetStoreStatisticsRequest
+            ),
+            "CleanExpiredFiles": unary(self.CleanExpiredFiles, admin_pb2.CleanExpiredFilesRequest),
+            "CleanUnusedTopics": unary(self.CleanUnusedTopics, admin_pb2.CleanUnusedTopicsRequest),
+        }
+
 
 def _messages(records: list[memoryview]) -> admin_pb2.MessagesResponse:
     sizes = np.array([len(record) for record in records], ">i4")
@@ -180,4 +217,23 @@ def _to_message(config: TopicConfig) -> admin_pb2.TopicConfig:
         write_queue_nums=config.write_queue_nums,
         perm=config.perm,
         attributes=dict(config.attributes),
+        order=config.order,
+        topic_filter_type=config.topic_filter_type,
+        topic_sys_flag=config.topic_sys_flag,
+    )
+
+
+def _to_change(config: admin_pb2.TopicConfig) -> TopicChange:
+    def given(name: str) -> Any:
+        return getattr(config, name) if config.HasField(name) else None
+
+    return TopicChange(
+        config.topic,
+        given("read_queue_nums"),
+        given("write_queue_nums"),
+        given("perm"),
+        dict(config.attributes),
+        given("order"),
+        given("topic_filter_type"),
+        given("topic_sys_flag"),
     )

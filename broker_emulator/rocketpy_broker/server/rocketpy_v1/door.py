@@ -19,7 +19,7 @@ from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices, Gr
 from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServicer, RetryServices
 from rocketpy_broker.server.rocketpy_v1.transactions_servicer import TransactionsServicer
 from rocketpy_broker.services.transactions.room import Transactions
-from rocketpy_proto.rocketpy.v1 import admin_pb2_grpc, transactions_pb2_grpc
+from rocketpy_proto.rocketpy.v1 import transactions_pb2_grpc
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class RocketpyV1Door:
         """Register the services."""
         written_out = {
             broker_servicer.SERVICE_NAME: BrokerServicer(self.broker).handlers(),
+            admin_servicer.SERVICE_NAME: AdminServicer(self.admin).handlers(),
             groups_servicer.SERVICE_NAME: GroupsServicer(self.groups).handlers(),
             retry_servicer.SERVICE_NAME: RetryServicer(self.retry).handlers(),
         }
         for name, handlers in written_out.items():
             handler = grpc.method_handlers_generic_handler(name, handlers)
             server.add_generic_rpc_handlers((handler,))
-        admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self.admin), server)
         transactions_pb2_grpc.add_TransactionsServicer_to_server(
             TransactionsServicer(self.transactions.service, self.transactions.listing), server
         )

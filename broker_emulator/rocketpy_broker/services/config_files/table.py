@@ -57,6 +57,7 @@ class ConfigTable(Generic[Entry]):
     async def change(self, name: str, make: Callable[[Entry | None], Entry | None]) -> None:
         """Let an entry be what `make` makes of it; None stands for no entry. Durable on return.
 
+        An entry that equals the old one is no change: no version, and nothing to save for it.
         `make` may raise BrokerError. Raises that, or OSError; then nothing has changed. The change
         may yet come when who waits for it is cancelled.
         """
@@ -88,10 +89,13 @@ class ConfigTable(Generic[Entry]):
         for change in changes:
             old = changed[change.name] if change.name in changed else self.entries.get(change.name)
             try:
-                changed[change.name] = change.make(old)
-                version = version.next(self._clock.now_ms())
+                new = change.make(old)
             except BrokerError as error:
                 change.refusal = error
+                continue
+            if new != old:
+                changed[change.name] = new
+                version = version.next(self._clock.now_ms())
         noted_count = self._noted_count
         if not changed and noted_count == self._saved_count:
             return None

@@ -5,19 +5,25 @@ What a crash leaves of a deleted topic is an empty one, to be deleted again.
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from rocketpy_broker.clock import give_way
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.services.flushing.store_files import StoreFiles
-from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
+from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.tasks import TaskScope
 
 DISTRIBUTION = "pyspark-rocketpy"
+PAGE_COUNT_MAX = 1_000
+# Looked at in one turn.
+KEYS_A_TURN = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,21 @@ class BrokerInfo:
     flush_disk_type: str
     refusal: str
     commit_log_segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Names in order; `has_more`: others come behind the last one."""
+
+    names: list[str]
+    has_more: bool
+
+
+def page_count(count_max: int) -> int:
+    """How many entries a page has; 0 stands for the default. Raises ParameterIllegalError."""
+    if count_max < 0:
+        raise ParameterIllegalError("count_max", count_max, f"0 to {PAGE_COUNT_MAX}")
+    return min(count_max or PAGE_COUNT_MAX, PAGE_COUNT_MAX)
 
 
 class AdminService:
@@ -53,12 +74,15 @@ class AdminService:
         self._consumers = consumers
         self._tasks = tasks
 
-    async def update_topic(self, config: TopicConfig, *, create_only: bool) -> None:
-        """Create or change a topic; durable on return. Raises TopicIllegalError, BrokerError."""
+    async def update_topic(self, change: TopicChange, *, create_only: bool) -> None:
+        """Create or change a topic; durable on return.
+
+        Raises TopicIllegalError, TopicAttributeError, BrokerError.
+        """
         try:
-            await self._topics.update(config, create_only=create_only)
+            await self._topics.alter(change, create_only=create_only)
         except OSError as error:
-            raise _not_saved(config.topic, error) from error
+            raise _not_saved(change.topic, error) from error
 
     async def delete_topic(self, topic: str) -> None:
         """Remove a topic, its queues, and every group's progress in it.
@@ -84,6 +108,23 @@ class AdminService:
         if names:
             return [self._topics.get(name) for name in names]
         return self._topics.list(include_system=include_system)
+
+    async def topic_groups(self, topic: str, after: str, count_max: int) -> Page:
+        """Groups with progress in a topic, by name, behind `after`; others have turns in between.
+
+        Raises TopicNotExistError, ParameterIllegalError.
+        """
+        self._topics.get(topic)
+        count = page_count(count_max)
+        found: list[str] = []
+        for index, key in enumerate(self._consumers.entry_keys()):
+            if index % KEYS_A_TURN == 0:
+                await give_way()
+            of_topic, _, group = key.rpartition(SEPARATOR)
+            if of_topic == topic and group > after:
+                found.append(group)
+        names = heapq.nsmallest(count + 1, found)
+        return Page(names[:count], has_more=len(names) > count)
 
     def broker_info(self) -> BrokerInfo:
         """Version, names and limits of this broker."""

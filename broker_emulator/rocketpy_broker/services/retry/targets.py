@@ -7,7 +7,6 @@ Rows P05 (retry topics), R01, R03. Source: spec/broker_behaviour.md sections 1.4
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 from rocketpy_broker.errors import PermissionDeniedError, SendBackError
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
@@ -66,13 +65,8 @@ class RetryTargets:
 
     async def _add_queues(self, topic: TopicConfig, nums: int) -> None:
         """It was made when the group wanted fewer, or none; nobody could read the others."""
-        wider = replace(
-            topic,
-            read_queue_nums=max(topic.read_queue_nums, nums),
-            write_queue_nums=max(topic.write_queue_nums, nums),
-        )
         try:
-            await self._topics.update(wider, create_only=False)
+            await self._topics.add_queues(topic.topic, nums)
         except OSError as error:
             logger.warning("topic %r could not be changed: %s", topic.topic, error)
             raise _not_made(topic.topic) from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rocketpy_broker.errors import PermissionDeniedError, RecordIllegalError
 from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.sending.half import HALF_QUEUE, half_message, is_half
+from rocketpy_broker.services.sending.message_types import MessageTypes
 from rocketpy_broker.store.blocks import tags_and_keys
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.values import QueueKey
@@ -35,9 +36,15 @@ class Placing:
     """Places blocks."""
 
     def __init__(
-        self, scheduling: Scheduling, config: StoreConfig, *, reject_transaction_message: bool
+        self,
+        scheduling: Scheduling,
+        message_types: MessageTypes,
+        config: StoreConfig,
+        *,
+        reject_transaction_message: bool,
     ) -> None:
         self._scheduling = scheduling
+        self._message_types = message_types
         self._config = config
         self._reject_transaction_message = reject_transaction_message
 
@@ -47,6 +54,7 @@ class Placing:
         Raises RecordIllegalError, PermissionDeniedError.
         """
         found = tags_and_keys(queue, block, self._config)
+        self._message_types.check(queue.topic, block, may_wait=found.may_wait)
         if not found.may_wait:
             return Placed(queue, block, found, found)
         place, waiting = self._waiting(queue, block, in_batch=in_batch)

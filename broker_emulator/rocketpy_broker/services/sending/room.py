@@ -8,6 +8,7 @@ from rocketpy_broker.services.flushing.room import Flushing
 from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.services.sending.gate import SendGate
+from rocketpy_broker.services.sending.message_types import MessageTypes
 from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
@@ -20,8 +21,10 @@ def build(
     hooks: HookChain,
 ) -> AppendService:
     """Sends of one broker."""
+    checking = ground.config.enable_topic_message_type_check
     placing = Placing(
         scheduling,
+        MessageTypes(topics, is_checking=checking),
         ground.store.config,
         reject_transaction_message=ground.config.reject_transaction_message,
     )

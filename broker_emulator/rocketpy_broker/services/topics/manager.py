@@ -28,7 +28,8 @@ from rocketpy_broker.services.config_files.file import ConfigFile, Entries
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.config_files.saving import Saver, save_now
 from rocketpy_broker.services.config_files.table import ConfigTable
-from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
+from rocketpy_broker.services.topics.changes import TopicChange, check_values
+from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.system import (
     RESERVED,
     RESERVED_PREFIX,
@@ -39,7 +40,6 @@ from rocketpy_broker.services.topics.system import (
 
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 TOPIC_BYTES_MAX = 127
-QUEUE_NUMS_MAX = 65_536
 DATA_VERSION = "dataVersion"
 TABLE = "topicConfigTable"
 
@@ -68,7 +68,10 @@ class TopicConfigManager:
         cluster_name: str,
         broker_name: str,
         options: SystemTopicOptions | None = None,
+        *,
+        enable_mixed_message_type: bool = False,
     ) -> None:
+        self._enable_mixed_message_type = enable_mixed_message_type
         self._file = ConfigFile(folder / "topics.json", (DATA_VERSION, TABLE))
         self._system = system_topics(cluster_name, broker_name, options or SystemTopicOptions())
         self._table = ConfigTable(self._file, clock, _content_of)
@@ -128,18 +131,48 @@ class TopicConfigManager:
         """Whether the topic is the broker's own."""
         return topic in self._system or topic in RESERVED or topic.startswith(RESERVED_PREFIX)
 
-    async def update(self, config: TopicConfig, *, create_only: bool) -> None:
-        """Create or change a topic; durable on return.
+    async def alter(self, change: TopicChange, *, create_only: bool) -> None:
+        """Create or change a topic; durable on return. What the change does not name stays.
 
-        Of a topic that is there, only queue numbers, permission and attributes can be changed.
+        Fewer queues hide the messages of the others, until there are more again. Raises
+        TopicIllegalError, TopicAttributeError, OSError; then nothing has changed.
+        """
+        self._check_own_name(change.topic)
+        change.check_message_type(enable_mixed_message_type=self._enable_mixed_message_type)
+
+        def changed(old: TopicConfig | None) -> TopicConfig:
+            _check_new(old, create_only=create_only)
+            return change.of(old)
+
+        await self._table.change(change.topic, changed)
+
+    async def update(self, config: TopicConfig, *, create_only: bool) -> None:
+        """Let a topic have this configuration; durable on return.
+
+        Of a topic that is there, only queue numbers, permission and attributes change.
         Raises TopicIllegalError, OSError; then nothing has changed.
         """
         self._check(config)
 
         def changed(old: TopicConfig | None) -> TopicConfig:
-            return config if old is None else _changed(old, config, create_only=create_only)
+            _check_new(old, create_only=create_only)
+            return config if old is None else _changed(old, config)
 
         await self._table.change(config.topic, changed)
+
+    async def add_queues(self, topic: str, nums: int) -> None:
+        """Let a topic have `nums` queues or more; durable on return.
+
+        Raises TopicNotExistError, OSError; then nothing has changed.
+        """
+
+        def wider(old: TopicConfig | None) -> TopicConfig:
+            if old is None:
+                raise TopicNotExistError(topic)
+            read, write = max(old.read_queue_nums, nums), max(old.write_queue_nums, nums)
+            return replace(old, read_queue_nums=read, write_queue_nums=write)
+
+        await self._table.change(topic, wider)
 
     def note_own(self, config: TopicConfig) -> None:
         """Let the broker have this topic of its own from now on; it is saved with the others."""
@@ -172,23 +205,22 @@ class TopicConfigManager:
         """Raises TopicIllegalError for a name that no topic can have."""
         if not TOPIC_PATTERN.fullmatch(topic) or len(topic) > TOPIC_BYTES_MAX:
             raise TopicIllegalError(
-                f"topic name {topic!r} is illegal; use 1 to {TOPIC_BYTES_MAX} of the characters "
-                "a-z A-Z 0-9 _ - % |"
+                f"topic name {topic!r:.200} is illegal; "
+                f"use 1 to {TOPIC_BYTES_MAX} of the characters a-z A-Z 0-9 _ - % |"
+            )
+
+    def _check_own_name(self, topic: str) -> None:
+        """Raises TopicIllegalError for a name that clients cannot have."""
+        self.check_name(topic)
+        if self.is_system(topic):
+            raise TopicIllegalError(
+                f"The topic[{topic}] is conflict with system topic. "
+                "The name is reserved; choose another name"
             )
 
     def _check(self, config: TopicConfig) -> None:
-        topic = config.topic
-        self.check_name(topic)
-        if self.is_system(topic):
-            raise TopicIllegalError(f"topic name {topic!r} is reserved; choose another name")
-        for name, nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
-            if not 1 <= nums <= QUEUE_NUMS_MAX:
-                raise TopicIllegalError(
-                    f"{name}_queue_nums of topic {topic!r} is {nums}, "
-                    f"accepted is 1 to {QUEUE_NUMS_MAX}"
-                )
-        if not 0 < config.perm <= int(READ_WRITE | Perm.INHERIT):
-            raise TopicIllegalError(f"perm of topic {topic!r} is {config.perm}, accepted is 1 to 7")
+        self._check_own_name(config.topic)
+        check_values(config)
 
     def check_deletable(self, topic: str) -> None:
         """Raises TopicNotExistError, TopicIllegalError for a topic of the broker's own."""
@@ -244,15 +276,13 @@ def _content_of(topics: Mapping[str, TopicConfig], version: DataVersion) -> Mapp
     return {DATA_VERSION: version.to_json(), TABLE: Entries(topics, TopicConfig.to_json)}
 
 
-def _changed(old: TopicConfig, config: TopicConfig, *, create_only: bool) -> TopicConfig:
-    """What becomes of a topic that is there. Raises TopicIllegalError."""
-    if create_only:
-        raise TopicIllegalError(f"topic {config.topic!r} exists already; choose another name")
-    if config.read_queue_nums < old.read_queue_nums:
-        raise TopicIllegalError(
-            f"topic {config.topic!r} has {old.read_queue_nums} queues, "
-            f"{config.read_queue_nums} would hide messages; only add queues"
-        )
+def _check_new(old: TopicConfig | None, *, create_only: bool) -> None:
+    """Raises TopicIllegalError for a topic that is there already, and is to be created."""
+    if old is not None and create_only:
+        raise TopicIllegalError(f"topic {old.topic!r} exists already; choose another name")
+
+
+def _changed(old: TopicConfig, config: TopicConfig) -> TopicConfig:
     return replace(
         old,
         read_queue_nums=config.read_queue_nums,

@@ -15,6 +15,7 @@ def build(ground: Ground) -> TopicConfigManager:
         config.cluster_name,
         config.broker_name,
         config.system_topics,
+        enable_mixed_message_type=config.enable_mixed_message_type,
     )
     ground.lifecycle.loads.append(manager.load)
     ground.lifecycle.tables.append(manager.saver)

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TopicConfig(_message.Message):
-    __slots__ = ("topic", "read_queue_nums", "write_queue_nums", "perm", "attributes")
+    __slots__ = ("topic", "read_queue_nums", "write_queue_nums", "perm", "attributes", "order", "topic_filter_type", "topic_sys_flag")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -21,12 +21,18 @@ class TopicConfig(_message.Message):
     WRITE_QUEUE_NUMS_FIELD_NUMBER: _ClassVar[int]
     PERM_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FILTER_TYPE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_SYS_FLAG_FIELD_NUMBER: _ClassVar[int]
     topic: str
     read_queue_nums: int
     write_queue_nums: int
     perm: int
     attributes: _containers.ScalarMap[str, str]
-    def __init__(self, topic: _Optional[str] = ..., read_queue_nums: _Optional[int] = ..., write_queue_nums: _Optional[int] = ..., perm: _Optional[int] = ..., attributes: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    order: bool
+    topic_filter_type: str
+    topic_sys_flag: int
+    def __init__(self, topic: _Optional[str] = ..., read_queue_nums: _Optional[int] = ..., write_queue_nums: _Optional[int] = ..., perm: _Optional[int] = ..., attributes: _Optional[_Mapping[str, str]] = ..., order: bool = ..., topic_filter_type: _Optional[str] = ..., topic_sys_flag: _Optional[int] = ...) -> None: ...
 
 class UpdateTopicRequest(_message.Message):
     __slots__ = ("config", "create_only")
@@ -69,6 +75,26 @@ class ListTopicsResponse(_message.Message):
     status: _common_pb2.Status
     configs: _containers.RepeatedCompositeFieldContainer[TopicConfig]
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[TopicConfig, _Mapping]]] = ...) -> None: ...
+
+class ListTopicGroupsRequest(_message.Message):
+    __slots__ = ("topic", "after", "count_max")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    after: str
+    count_max: int
+    def __init__(self, topic: _Optional[str] = ..., after: _Optional[str] = ..., count_max: _Optional[int] = ...) -> None: ...
+
+class ListTopicGroupsResponse(_message.Message):
+    __slots__ = ("status", "groups", "has_more")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    has_more: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., groups: _Optional[_Iterable[str]] = ..., has_more: bool = ...) -> None: ...
 
 class GetBrokerInfoRequest(_message.Message):
     __slots__ = ()

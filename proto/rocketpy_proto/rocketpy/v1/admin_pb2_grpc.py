@@ -49,6 +49,11 @@ class AdminStub(object):
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicsRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicsResponse.FromString,
                 _registered_method=True)
+        self.ListTopicGroups = channel.unary_unary(
+                '/rocketpy.v1.Admin/ListTopicGroups',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsResponse.FromString,
+                _registered_method=True)
         self.GetBrokerInfo = channel.unary_unary(
                 '/rocketpy.v1.Admin/GetBrokerInfo',
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.SerializeToString,
@@ -85,7 +90,8 @@ class AdminServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def UpdateTopic(self, request, context):
-        """Creates a topic, or changes an existing one. Queues are only ever added.
+        """Creates a topic, or changes an existing one; what the request does not name stays. Fewer queues
+        hide the messages of the others, until there are more again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -100,6 +106,13 @@ class AdminServicer(object):
 
     def ListTopics(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTopicGroups(self, request, context):
+        """The consumer groups that have committed offsets in a topic, by name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -162,6 +175,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ListTopics,
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicsRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicsResponse.SerializeToString,
+            ),
+            'ListTopicGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTopicGroups,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsResponse.SerializeToString,
             ),
             'GetBrokerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBrokerInfo,
@@ -275,6 +293,33 @@ class Admin(object):
             '/rocketpy.v1.Admin/ListTopics',
             rocketpy_dot_v1_dot_admin__pb2.ListTopicsRequest.SerializeToString,
             rocketpy_dot_v1_dot_admin__pb2.ListTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTopicGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/ListTopicGroups',
+            rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

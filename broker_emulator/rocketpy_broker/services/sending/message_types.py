@@ -1,0 +1,73 @@
+"""The message type of a topic: what a send may bring, where the attribute `message.type` says so.
+
+A message is of type TRANSACTION, DELAY, FIFO or NORMAL, by its properties, in this order. A topic
+without the attribute takes all of them, as RocketMQ's broker does; its proxy would take NORMAL ones
+only. What the broker itself stores, such as a message that was sent back, is not checked. Holds no
+state. Source: spec/grpc_v2_semantics.md sections 4 and 7.2; issue "The whole broker", part 7.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MESSAGE_TYPES, MIXED
+from rocketpy_broker.services.topics.attributes import UNSPECIFIED as ANY
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.record import RecordBlock, property_column
+from rocketpy_proto.record.properties import SHARDING_KEY, TRAN_MSG, WAITING_NAMES
+
+NORMAL, FIFO, DELAY, TRANSACTION = "NORMAL", "FIFO", "DELAY", "TRANSACTION"
+_UNCHECKED = frozenset({None, ANY, MIXED})
+
+
+class MessageTypes:
+    """Compares blocks with their topics; without `is_checking` everything passes."""
+
+    def __init__(self, topics: TopicConfigManager, *, is_checking: bool) -> None:
+        self._topics = topics
+        self._is_checking = is_checking
+
+    def check(self, topic: str, block: RecordBlock, *, may_wait: bool) -> None:
+        """Raises RecordIllegalError. Any thread may call it.
+
+        `may_wait`: a record may have a property that lets it wait.
+        """
+        config = self._topics.find(topic)
+        if config is None or not self._is_checking:
+            return
+        wanted = config.attributes.get(MESSAGE_TYPE)
+        if wanted in _UNCHECKED or wanted not in MESSAGE_TYPES:
+            return
+        types = types_of(block, may_wait=may_wait)
+        wrong = np.flatnonzero(types != wanted)
+        if len(wrong):
+            row = int(wrong[0])
+            raise RecordIllegalError(
+                f"message {row} of the block is of type {types[row]}, and topic {topic!r} has the "
+                f"message type {wanted}; send it to another topic, or change the topic's type"
+            )
+
+
+def types_of(block: RecordBlock, *, may_wait: bool) -> NDArray[np.object_]:
+    """The type of each record."""
+    types = np.full(len(block), NORMAL, object)
+    types[_has(block, SHARDING_KEY)] = FIFO
+    if may_wait:
+        for name in WAITING_NAMES - {TRAN_MSG}:
+            types[_has(block, name)] = DELAY
+        lowered = pc.utf8_lower(property_column(block, TRAN_MSG))
+        is_half = pc.equal(lowered, "true").fill_null(False).to_numpy(zero_copy_only=False)
+        # Sent again by an old client, after it failed: see `half`.
+        is_half &= (types != DELAY) | (block.header["reconsume_times"] == 0)
+        types[is_half] = TRANSACTION
+    return types
+
+
+def _has(block: RecordBlock, name: str) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (
+        property_column(block, name).is_valid().to_numpy(zero_copy_only=False)
+    )
+    return found

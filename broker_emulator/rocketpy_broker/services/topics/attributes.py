@@ -1,0 +1,118 @@
+"""The attributes that a topic may have, and changing them by `+name` and `-name`. Holds no state.
+
+A stored attribute has its plain name. Those of other versions of RocketMQ are kept as they are, and
+can be removed. Compaction and queues of batches are not what this broker does: their values are
+refused here, and kept where RocketMQ has written them.
+Source: TopicAttributes, AttributeUtil, spec/storage.md section 11.2, spec/broker_behaviour.md 9.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rocketpy_broker.errors import TopicAttributeError
+
+QUEUE_TYPE, CLEANUP_POLICY = "queue.type", "cleanup.policy"
+MESSAGE_TYPE, RESERVE_TIME = "message.type", "reserve.time"
+MIXED, UNSPECIFIED = "MIXED", "UNSPECIFIED"
+MESSAGE_TYPES = (UNSPECIFIED, "NORMAL", "FIFO", "DELAY", "TRANSACTION", MIXED)
+ADD, REMOVE = "+", "-"
+# Of one request; there are four names to tell of.
+CHANGES_MAX = 16
+RESERVE_TIME_MIN, RESERVE_TIME_END = -1, 1 << 63
+NUMBER_DIGITS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An attribute with one of some values; `others` are RocketMQ's, which mean nothing here."""
+
+    values: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    is_changeable: bool = True
+
+
+_CHOICES = {
+    QUEUE_TYPE: Choice(("SimpleCQ",), ("BatchCQ",), is_changeable=False),
+    CLEANUP_POLICY: Choice(("DELETE",), ("COMPACTION",), is_changeable=False),
+    MESSAGE_TYPE: Choice(MESSAGE_TYPES),
+}
+NAMES = tuple(sorted({*_CHOICES, RESERVE_TIME}))
+
+
+def altered(old: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
+    """The attributes after `changes`; those that they do not name stay. None: of a new topic.
+
+    Raises TopicAttributeError.
+    """
+    if len(changes) > CHANGES_MAX:
+        raise TopicAttributeError(
+            f"{len(changes)} changes of attributes, accepted are {CHANGES_MAX} or fewer"
+        )
+    attributes, seen = dict(old or {}), set[str]()
+    for key in sorted(changes):
+        sign, name = key[:1], key[1:]
+        if sign not in {ADD, REMOVE} or not name:
+            raise TopicAttributeError(
+                f"attribute {_short(key)} has a wrong form; +name sets one, -name removes it"
+            )
+        if name in seen:
+            raise TopicAttributeError(f"attribute {_short(name)} is named twice; name it once")
+        seen.add(name)
+        if sign == ADD:
+            _check(name, changes[key])
+            _check_changeable(name, attributes.get(name), changes[key])
+            attributes[name] = changes[key]
+        else:
+            _check_removable(name, old)
+            del attributes[name]
+    return attributes
+
+
+def _check(name: str, value: str) -> None:
+    """Raises TopicAttributeError for a name or a value that there is not."""
+    if name == RESERVE_TIME:
+        digits = value.removeprefix("-")
+        is_number = digits.isascii() and digits.isdecimal() and len(digits) <= NUMBER_DIGITS_MAX
+        if not is_number or not RESERVE_TIME_MIN <= int(value) < RESERVE_TIME_END:
+            raise TopicAttributeError(
+                f"{name} is {_short(value)}, accepted is a number of ms, or -1 for the broker's own"
+            )
+        return
+    choice = _CHOICES.get(name)
+    if choice is None:
+        raise TopicAttributeError(f"unsupported key: {_short(name)}; accepted are {_list(NAMES)}")
+    if value in choice.others:
+        raise TopicAttributeError(
+            f"{name} is {value!r}, which this broker does not do; accepted is "
+            f"{_list(choice.values)}"
+        )
+    if value not in choice.values:
+        raise TopicAttributeError(f"{name} is {_short(value)}, accepted is {_list(choice.values)}")
+
+
+def _check_changeable(name: str, old: str | None, new: str) -> None:
+    choice = _CHOICES.get(name)
+    if old is not None and old != new and choice is not None and not choice.is_changeable:
+        raise TopicAttributeError(f"{name} is {old!r} since the topic was created, and stays so")
+
+
+def _check_removable(name: str, old: Mapping[str, str] | None) -> None:
+    if old is None:
+        raise TopicAttributeError(
+            f"attribute {_short(name)} cannot be removed from a topic that is being created"
+        )
+    if name not in old:
+        raise TopicAttributeError(f"the topic has no attribute {_short(name)} to remove")
+    choice = _CHOICES.get(name)
+    if choice is not None and not choice.is_changeable:
+        raise TopicAttributeError(f"{name} is {old[name]!r}, and stays so")
+
+
+def _list(values: tuple[str, ...]) -> str:
+    return ", ".join(values)
+
+
+def _short(text: str) -> str:
+    return f"{text!r:.100}"

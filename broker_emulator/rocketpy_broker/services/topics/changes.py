@@ -1,0 +1,86 @@
+"""What an update asks of a topic, and what becomes of it. Holds no state.
+
+Source: UPDATE_AND_CREATE_TOPIC, spec/broker_behaviour.md section 9.1. There an update replaces all
+but the attributes; here it keeps all that it does not name. Row N03.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rocketpy_broker.errors import TopicIllegalError
+from rocketpy_broker.services.topics.attributes import ADD, MESSAGE_TYPE, MIXED, altered
+from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
+
+QUEUE_NUMS_MAX = 65_536
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+# Bits: unit, subscription of a unit.
+SYS_FLAG_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """None stands for what a topic has, or for what a new one gets.
+
+    `attributes` have the keys `+name`, with the new value, and `-name`.
+    """
+
+    topic: str
+    read_queue_nums: int | None = None
+    write_queue_nums: int | None = None
+    perm: int | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    order: bool | None = None
+    topic_filter_type: str | None = None
+    topic_sys_flag: int | None = None
+
+    def of(self, old: TopicConfig | None) -> TopicConfig:
+        """The topic after the change. Raises TopicIllegalError, TopicAttributeError."""
+        given = {name: getattr(self, name) for name in _FIELDS}
+        given = {name: value for name, value in given.items() if value is not None}
+        # Only what is asked for: RocketMQ lets topics have values that no topic gets here.
+        check_values(replace(TopicConfig(self.topic), **given))
+        attributes = altered(None if old is None else old.attributes, self.attributes)
+        return replace(old or TopicConfig(self.topic), **given, attributes=attributes)
+
+    def check_message_type(self, *, enable_mixed_message_type: bool) -> None:
+        """Raises TopicIllegalError."""
+        is_mixed = self.attributes.get(ADD + MESSAGE_TYPE) == MIXED
+        if is_mixed and not enable_mixed_message_type:
+            raise TopicIllegalError(
+                "MIXED message type is not supported. Start the broker with "
+                "--enable-mixed-message-type, or leave the topic without a message type"
+            )
+
+
+_FIELDS = (
+    "read_queue_nums",
+    "write_queue_nums",
+    "perm",
+    "order",
+    "topic_filter_type",
+    "topic_sys_flag",
+)
+
+
+def check_values(config: TopicConfig) -> None:
+    """Raises TopicIllegalError for a value that no topic can have."""
+    topic = config.topic
+    for name, nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
+        if not 1 <= nums <= QUEUE_NUMS_MAX:
+            raise TopicIllegalError(
+                f"{name}_queue_nums of topic {topic!r} is {nums}, accepted is 1 to {QUEUE_NUMS_MAX}"
+            )
+    if not 0 < config.perm <= int(READ_WRITE | Perm.INHERIT):
+        raise TopicIllegalError(f"perm of topic {topic!r} is {config.perm}, accepted is 1 to 7")
+    if config.topic_filter_type not in FILTER_TYPES:
+        raise TopicIllegalError(
+            f"topic_filter_type of topic {topic!r} is {config.topic_filter_type!r:.100}, "
+            f"accepted is {' or '.join(FILTER_TYPES)}"
+        )
+    if not 0 <= config.topic_sys_flag <= SYS_FLAG_MAX:
+        raise TopicIllegalError(
+            f"topic_sys_flag of topic {topic!r} is {config.topic_sys_flag}, "
+            f"accepted is 0 to {SYS_FLAG_MAX}"
+        )
