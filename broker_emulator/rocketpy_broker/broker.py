@@ -34,6 +34,7 @@ from rocketpy_broker.services.operations import room as operations
 from rocketpy_broker.services.pulling import room as pulling
 from rocketpy_broker.services.retry import room as retry
 from rocketpy_broker.services.sending import room as sending
+from rocketpy_broker.services.statistics import room as statistics
 from rocketpy_broker.services.topics import room as topics
 from rocketpy_broker.services.transactions import room as transactions
 from rocketpy_broker.services.transactions.checking import CheckBack
@@ -101,7 +102,10 @@ class Rooms:
         self.retry = retry.build(
             ground, self.topics, self.groups, self.flushing, self.delay.scheduling, self.appends
         )
-        self.operations = operations.build(ground, self.topics, self.flushing, self.offsets)
+        self.statistics = statistics.build(ground, self.topics, self.pulling, self.retry)
+        self.operations = operations.build(
+            ground, self.topics, self.flushing, self.offsets, self.statistics
+        )
 
     def _ask_producer(self, question: CheckBack) -> bool:
         """Ask one of a group's producers after a transaction; return whether one listens."""
@@ -131,7 +135,9 @@ class Rooms:
             config.limits.appends_in_flight_max,
         )
         requests_max = config.limits.clients.request_bytes_max
-        admin = AdminServices(self.operations.admin, self.operations.store_admin, requests_max)
+        admin = AdminServices(
+            self.operations.admin, self.operations.store_admin, self.statistics, requests_max
+        )
         groups = GroupServices(self.groups.clients, self.groups.locks, config.limits.clients)
         retry = RetryServices(self.retry.send_backs, requests_max)
         return [RocketpyV1Door(broker, admin, self.transactions, groups, retry)]

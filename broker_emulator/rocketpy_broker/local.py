@@ -24,6 +24,7 @@ from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessag
 from rocketpy_broker.client.offsets import GroupLag, query_lag
 from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.sending import MessageSender
+from rocketpy_broker.client.statistics import Statistic, list_statistics
 from rocketpy_broker.client.topics import Topic
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.local_process import (
@@ -315,6 +316,11 @@ class LocalBroker:
         """How far a consumer group is behind: in all (`total`) and in each of `queues`."""
         with self._connection() as connection:
             return query_lag(connection, topic, group)
+
+    def statistics(self, topic: str = "", group: str = "") -> list[Statistic]:
+        """What topics and groups put, got and sent back, of the last minute, hour and day."""
+        with self._connection() as connection:
+            return list_statistics(connection, topic=topic, group=group)
 
     @contextmanager
     def _connection(self) -> Iterator[BrokerConnection]:

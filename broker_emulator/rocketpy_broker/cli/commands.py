@@ -14,6 +14,7 @@ from rocketpy_broker.cli import (
     health_command,
     message_commands,
     operations_commands,
+    statistics_commands,
     store_commands,
     topic_commands,
     transaction_commands,
@@ -49,8 +50,9 @@ def main(
 app.command("broker")(broker_command.broker)
 app.command("health")(health_command.health)
 app.command("lag")(topic_commands.lag)
-app.command("stats")(operations_commands.stats)
+app.command("stats")(statistics_commands.stats)
 app.command("clean")(operations_commands.clean)
+topic_commands.topic_app.command("stats")(statistics_commands.topic_stats)
 app.add_typer(client_commands.client_app, name="client")
 app.add_typer(dlq_commands.dlq_app, name="dlq")
 app.add_typer(message_commands.message_app, name="message")

@@ -28,7 +28,7 @@ from rocketpy_broker.store.files.directory import StoreDirectory
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.numbered import NumberedRecords, number
 from rocketpy_broker.store.prepared import PreparedRecords
-from rocketpy_broker.store.queues.dispatch import Known, block_requests
+from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known, block_requests
 from rocketpy_broker.store.queues.lookup import QueueLookup
 from rocketpy_broker.store.queues.messages import MessageLookup
 from rocketpy_broker.store.queues.reader import Reader
@@ -39,7 +39,7 @@ from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions
 from rocketpy_broker.store.staging.area import StagingArea
 from rocketpy_broker.store.staging.frames import FRAME_BYTES
-from rocketpy_broker.store.statistics import StoreStatistics
+from rocketpy_broker.store.statistics import Put, StoreStatistics
 from rocketpy_broker.store.values import (
     AppendResult,
     Damage,
@@ -184,7 +184,7 @@ class MessageStore:
         return self._refusal
 
     def append(
-        self, queue: QueueKey, block: RecordBlock, known: Known | None = None
+        self, queue: QueueKey, block: RecordBlock, known: Known = NOTHING_KNOWN
     ) -> AppendResult:
         """Write a block of records, of one queue or of their OWN_QUEUES. Its buffer is patched.
 
@@ -212,14 +212,14 @@ class MessageStore:
         if self.is_busy:
             raise StoreBusyError(self.unflushed_bytes, self.config.unflushed_bytes_max)
 
-    def _append(self, queue: QueueKey, block: RecordBlock, known: Known | None) -> AppendResult:
+    def _append(self, queue: QueueKey, block: RecordBlock, known: Known) -> AppendResult:
         begin_ms = self._clock.monotonic_ms()
         runs = runs_of(queue, block, self.next_offset)
         # Store times never fall, even where the clock does.
         now_ms = max(self._clock.now_ms(), self._last_store_timestamp_ms)
         try:
             offset = self._log.prepare(len(block.data), len(block))
-            number(block, 0 if known is None else known.first_number)
+            number(block, known.first_number)
             block.patch_stored(
                 queue_offset_first=offset_bases(runs),
                 physical_offset_first=offset,
@@ -227,7 +227,7 @@ class MessageStore:
                 store_host=self.store_host,
                 queue_id=None if queue.queue_id == OWN_QUEUES else queue.queue_id,
             )
-            found = tags_and_keys(queue, block, self.config) if known is None else known.found
+            found = known.found or tags_and_keys(queue, block, self.config)
             requests = block_requests(runs, block, offset, found, self.config.delay_levels)
             self._log.append(block)
         except OSError as error:
@@ -242,7 +242,7 @@ class MessageStore:
         if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
             self._dispatcher.dispatch(end)
         took_ms = self._clock.monotonic_ms() - begin_ms
-        self.statistics.put(queue.topic, len(block), len(block.data), took_ms)
+        self.statistics.put(Put(queue, len(block), len(block.data), took_ms, known.cause))
         return AppendResult(queue, runs[0].queue_offset, offset, end, len(block), now_ms)
 
     def next_offset(self, queue: QueueKey) -> int:

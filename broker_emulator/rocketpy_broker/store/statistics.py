@@ -1,17 +1,33 @@
 """What a store has counted since it was opened: puts by topic, how long they took, gets.
 
-Kept in memory only: a restart begins at zero. Latencies are counted in RocketMQ's classes.
-Source: StoreStatsService; row S13.
+Kept in memory only: a restart begins at zero. Latencies are counted in fine steps, from which come
+RocketMQ's classes (putMessageDistributeTime) and its percentiles. `on_put` is told of each block.
+Source: StoreStatsService, spec/broker_behaviour.md section 9.5; row S13.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+
+from rocketpy_broker.store.values import PutCause, QueueKey
 
 # Upper bounds of the classes in ms; the last class has none.
 LATENCY_BOUNDS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
+# And of the steps, among which are all bounds.
+STEP_BOUNDS_MS = (
+    *range(21),
+    *range(22, 51, 2),
+    *range(55, 101, 5),
+    *range(110, 201, 10),
+    *range(250, 501, 50),
+    *range(600, 1001, 100),
+    *range(2000, 10_001, 1000),
+)
+LONGER = -1
+assert set(LATENCY_BOUNDS_MS) <= set(STEP_BOUNDS_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +38,41 @@ class PutTotal:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A block of `count` messages was stored."""
+
+    queue: QueueKey
+    count: int
+    bytes: int
+    latency_ms: float
+    cause: PutCause
+
+
 @dataclass(slots=True)
 class StoreStatistics:
-    """The counters. `put_latency_counts` has one more class than LATENCY_BOUNDS_MS has bounds."""
+    """The counters. `put_step_counts` has one more step than STEP_BOUNDS_MS has bounds."""
 
     puts: dict[str, PutTotal] = field(default_factory=dict)
-    put_latency_counts: list[int] = field(
-        default_factory=lambda: [0] * (len(LATENCY_BOUNDS_MS) + 1)
-    )
+    put_step_counts: list[int] = field(default_factory=lambda: [0] * (len(STEP_BOUNDS_MS) + 1))
+    put_message_count: int = 0
+    put_latency_max_ms: float = 0.0
     put_failed_count: int = 0
     get_found_count: int = 0
     get_miss_count: int = 0
     get_message_count: int = 0
     corrupt_record_count: int = 0
+    on_put: Callable[[Put], None] = lambda _put: None
 
-    def put(self, topic: str, count: int, size_bytes: int, latency_ms: float) -> None:
-        """A block of `count` messages was stored."""
+    def put(self, put: Put) -> None:
+        """Count a block."""
+        topic = put.queue.topic
         known = self.puts.get(topic, PutTotal(0, 0))
-        self.puts[topic] = PutTotal(known.count + count, known.bytes + size_bytes)
-        self.put_latency_counts[bisect_left(LATENCY_BOUNDS_MS, int(latency_ms))] += 1
+        self.puts[topic] = PutTotal(known.count + put.count, known.bytes + put.bytes)
+        self.put_step_counts[bisect_left(STEP_BOUNDS_MS, int(put.latency_ms))] += 1
+        self.put_message_count += put.count
+        self.put_latency_max_ms = max(self.put_latency_max_ms, put.latency_ms)
+        self.on_put(put)
 
     def got(self, count: int) -> None:
         """A read gave `count` messages."""
@@ -50,6 +82,26 @@ class StoreStatistics:
         else:
             self.get_miss_count += 1
 
-    def put_latencies(self) -> Mapping[int, int]:
-        """Count of puts by upper bound in ms; -1 stands for "longer than all"."""
-        return dict(zip((*LATENCY_BOUNDS_MS, -1), self.put_latency_counts, strict=True))
+    def forget_topic(self, topic: str) -> None:
+        """A topic is no more, nor is what was put into it."""
+        self.puts.pop(topic, None)
+
+
+def latency_classes(step_counts: Sequence[int]) -> Mapping[int, int]:
+    """Count of puts by the classes' upper bounds in ms; LONGER stands for "longer than all"."""
+    classes = dict.fromkeys((*LATENCY_BOUNDS_MS, LONGER), 0)
+    for bound, count in zip((*STEP_BOUNDS_MS, LONGER), step_counts, strict=True):
+        index = bisect_left(LATENCY_BOUNDS_MS, bound)
+        is_longer = bound == LONGER or index == len(LATENCY_BOUNDS_MS)
+        classes[LONGER if is_longer else LATENCY_BOUNDS_MS[index]] += count
+    return classes
+
+
+def percentile_ms(step_counts: Sequence[int], share: float) -> int:
+    """The step's bound that `share` of all puts keep; LONGER also where there are none."""
+    total = sum(step_counts)
+    if not total:
+        return LONGER
+    below = list(accumulate(step_counts))
+    index = bisect_left(below, total * share)
+    return STEP_BOUNDS_MS[index] if index < len(STEP_BOUNDS_MS) else LONGER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,6 +83,19 @@ class ReadLimits:
     def of_bytes(cls, bytes_max: int, tags_codes: NDArray[np.int64] | None = None) -> ReadLimits:
         """For reads in bulk: up to `bytes_max`, in any number, from wherever they lie."""
         return cls(_ANY_COUNT, bytes_max, _ANY_COUNT, bytes_max, tags_codes)
+
+
+class PutCause(Enum):
+    """Why a block is stored, for those who count.
+
+    SENT: for its readers, or to wait for them. SENT_BACK: to be consumed again, or never more.
+    TRANSACTION: a step of one. OWN: what only the broker reads.
+    """
+
+    SENT = 0
+    SENT_BACK = 1
+    TRANSACTION = 2
+    OWN = 3
 
 
 @dataclass(frozen=True, slots=True)

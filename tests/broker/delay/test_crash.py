@@ -13,7 +13,7 @@ from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.record import RecordBlock
 from tests.broker.conftest import StartBroker, until
@@ -85,7 +85,7 @@ def refusing(refused: QueueKey) -> Callable[..., AppendResult]:
     append = MessageStore.append
 
     def partly(
-        store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known | None = None
+        store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known = NOTHING_KNOWN
     ) -> AppendResult:
         if queue == refused:
             raise StoreBusyError(1, 1)

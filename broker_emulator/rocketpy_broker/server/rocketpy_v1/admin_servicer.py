@@ -11,8 +11,10 @@ import numpy as np
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import bounded, unary
+from rocketpy_broker.server.rocketpy_v1.statistics_servicer import StatisticsServicer
 from rocketpy_broker.services.operations.administration import AdminService
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
+from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -26,6 +28,7 @@ class AdminServices:
 
     admin: AdminService
     store_admin: StoreAdminService
+    statistics: StatisticsService
     request_bytes_max: int
 
 
@@ -128,33 +131,6 @@ class AdminServicer:
             return admin_pb2.MessagesResponse(status=status.failure(error))
         return _messages([record])
 
-    async def GetStoreStatistics(
-        self, _request: admin_pb2.GetStoreStatisticsRequest, _context: status.Context
-    ) -> admin_pb2.GetStoreStatisticsResponse:
-        """Counters and positions."""
-        counted = self._to.store_admin.statistics()
-        positions = self._to.store_admin.store.positions()
-        return admin_pb2.GetStoreStatisticsResponse(
-            status=status.success(),
-            topics=[
-                admin_pb2.TopicStatistics(topic=topic, put_count=put.count, put_bytes=put.bytes)
-                for topic, put in sorted(counted.puts.items())
-            ],
-            put_latencies=[
-                admin_pb2.LatencyBucket(at_most_ms=bound, count=count)
-                for bound, count in counted.put_latencies().items()
-            ],
-            put_failed_count=counted.put_failed_count,
-            get_found_count=counted.get_found_count,
-            get_miss_count=counted.get_miss_count,
-            get_message_count=counted.get_message_count,
-            dispatch_behind_bytes=positions.log_end - positions.dispatched_end,
-            flush_behind_bytes=positions.log_end - positions.flushed_end,
-            log_begin_offset=positions.log_begin,
-            log_end_offset=positions.log_end,
-            corrupt_record_count=counted.corrupt_record_count,
-        )
-
     async def CleanExpiredFiles(
         self, _request: admin_pb2.CleanExpiredFilesRequest, _context: status.Context
     ) -> admin_pb2.CleanExpiredFilesResponse:
@@ -195,9 +171,7 @@ class AdminServicer:
             "GetBrokerInfo": unary(self.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest),
             "QueryMessage": unary(self.QueryMessage, admin_pb2.QueryMessageRequest),
             "ViewMessage": unary(self.ViewMessage, admin_pb2.ViewMessageRequest),
-            "GetStoreStatistics": unary(
-                self.GetStoreStatistics, admin_pb2.GetStoreStatisticsRequest
-            ),
+            **StatisticsServicer(self._to.store_admin, self._to.statistics, bytes_max).handlers(),
             "CleanExpiredFiles": unary(self.CleanExpiredFiles, admin_pb2.CleanExpiredFilesRequest),
             "CleanUnusedTopics": unary(self.CleanUnusedTopics, admin_pb2.CleanUnusedTopicsRequest),
         }

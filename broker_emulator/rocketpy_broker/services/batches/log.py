@@ -18,9 +18,16 @@ from rocketpy_broker.clock import Clock
 from rocketpy_broker.services.topics.system import BATCHES_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.prepared import PreparedRange
+from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.staging.area import BatchJob
 from rocketpy_broker.store.staging.file import StagedCounts
-from rocketpy_broker.store.values import AppendResult, GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_broker.store.values import (
+    AppendResult,
+    GetMessageStatus,
+    PutCause,
+    QueueKey,
+    ReadLimits,
+)
 from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record
 from rocketpy_proto.record.properties import TAGS
 
@@ -139,7 +146,7 @@ class BatchLog:
             store_host=self._store.store_host,
         )
         block = RecordBlock.parse(bytearray(encode_record(record)))
-        return self._store.append(BATCHES_QUEUE, block)
+        return self._store.append(BATCHES_QUEUE, block, Known(cause=PutCause.OWN))
 
     def read(self, offset: int) -> Iterator[Decision | Completion]:
         """Everything from `offset` of the queue on that is still there."""

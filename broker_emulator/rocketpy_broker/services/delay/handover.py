@@ -38,6 +38,7 @@ from rocketpy_broker.store.files.timer_checkpoint import (
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.numbered import origin_fields
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
+from rocketpy_broker.store.values import PutCause
 from rocketpy_proto.record import (
     RecordBlock,
     properties_strings,
@@ -150,7 +151,7 @@ class TimerHandover:
             {"prepared_transaction_offset": origin_fields(origins)},
         )
         found = tags_and_keys(TIMER_QUEUE, block, self._store.config)
-        self._store.append(TIMER_QUEUE, block, Known(found, KEEP_NUMBERS))
+        self._store.append(TIMER_QUEUE, block, Known(found, KEEP_NUMBERS, PutCause.OWN))
 
 
 def _rolled_strings(block: RecordBlock) -> pa.BinaryArray:

@@ -21,7 +21,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.blocks import tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.recall_handle import MalformedHandleError, RecallHandle
 from rocketpy_proto.record import (
     BlockColumns,
@@ -67,7 +67,7 @@ class RecallService:
         handle = self._checked(topic, recall_handle)
         queue, block = self._order(handle)
         found = tags_and_keys(queue, block, self._store.config)
-        result = self._store.append(queue, block, Known(found))
+        result = self._store.append(queue, block, Known(found, cause=PutCause.OWN))
         await self._group_commit.wait(result.end_offset)
         return handle.unique_key
 

@@ -14,6 +14,7 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
+from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -65,6 +66,7 @@ class AdminService:
         store_files: StoreFiles,
         topics: TopicConfigManager,
         consumers: ConsumerOffsetManager,
+        statistics: StatisticsService,
         tasks: TaskScope,
     ) -> None:
         self._config = config
@@ -72,6 +74,7 @@ class AdminService:
         self._store_files = store_files
         self._topics = topics
         self._consumers = consumers
+        self._statistics = statistics
         self._tasks = tasks
 
     async def update_topic(self, change: TopicChange, *, create_only: bool) -> None:
@@ -102,6 +105,7 @@ class AdminService:
         except OSError as error:
             raise _not_saved(topic, error) from error
         self._consumers.delete_topic(topic)
+        await self._statistics.forget_topic(topic)
 
     def list_topics(self, names: list[str], *, include_system: bool) -> list[TopicConfig]:
         """The named topics, or all. Raises TopicNotExistError for a name that is not there."""

@@ -10,6 +10,7 @@ from rocketpy_broker.services.offsets.room import Offsets
 from rocketpy_broker.services.operations.administration import AdminService
 from rocketpy_broker.services.operations.cleaning import CleaningService
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
+from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.tasks import TaskScope
 
@@ -23,7 +24,11 @@ class Operations:
 
 
 def build(
-    ground: Ground, topics: TopicConfigManager, flushing: Flushing, offsets: Offsets
+    ground: Ground,
+    topics: TopicConfigManager,
+    flushing: Flushing,
+    offsets: Offsets,
+    statistics: StatisticsService,
 ) -> Operations:
     """Administration of one broker, and its cleaning."""
     config, store, store_files = ground.config, ground.store, flushing.store_files
@@ -34,6 +39,8 @@ def build(
 
     ground.lifecycle.starts.append(start)
     return Operations(
-        AdminService(config, store, store_files, topics, offsets.committed, ground.tasks),
+        AdminService(
+            config, store, store_files, topics, offsets.committed, statistics, ground.tasks
+        ),
         StoreAdminService(store, store_files, topics, cleaning, ground.tasks),
     )

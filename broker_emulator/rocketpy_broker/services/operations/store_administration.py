@@ -7,21 +7,34 @@ Rows S05, S10, S13, B07.
 
 from __future__ import annotations
 
+import heapq
+from dataclasses import dataclass
+
 from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.operations.cleaning import CleaningService
-from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.statistics import StoreStatistics
+from rocketpy_broker.store.statistics import PutTotal, StoreStatistics
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.record import decode_offset_message_id
 
 QUERY_COUNT_DEFAULT = 32
 QUERY_COUNT_MAX = 64
 NO_END_MS = 1 << 60
+# In one answer about puts.
+TOPICS_MAX = 1_000
 
 # Of the records in one answer; a client takes twice as much.
 ANSWER_BYTES_MAX = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PutTotals:
+    """Topics and what was put into them; `has_more`: others come behind the last one."""
+
+    totals: list[tuple[str, PutTotal]]
+    has_more: bool
 
 
 class StoreAdminService:
@@ -86,6 +99,21 @@ class StoreAdminService:
     def statistics(self) -> StoreStatistics:
         """What the store has counted since it was opened."""
         return self._store.statistics
+
+    def put_totals(self, after: str, *, include_system: bool) -> PutTotals:
+        """Topics behind `after` with what was put into them, by name; a page of them."""
+        puts = self._store.statistics.puts
+        wanted = (
+            topic
+            for topic in puts
+            if topic > after and (include_system or not self._is_internal(topic))
+        )
+        names = heapq.nsmallest(TOPICS_MAX + 1, wanted)
+        totals = [(topic, puts[topic]) for topic in names[:TOPICS_MAX]]
+        return PutTotals(totals, has_more=len(names) > TOPICS_MAX)
+
+    def _is_internal(self, topic: str) -> bool:
+        return self._topics.is_system(topic) or is_retry(topic)
 
     async def clean_expired_files(self) -> int:
         """Remove what has expired, whatever the hour; return how many log segments.

@@ -20,7 +20,7 @@ Rows C01 (as far as topics go), C03 (by hash), C04, C05, C08, C12, S11, S12.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from rocketpy_broker.config import Limits
@@ -108,6 +108,8 @@ class PullService:
         self._broker_permission = broker_permission
         self._hooks = hooks or HookChain([])
         self.held = held
+        # Told of topic, group, messages and bytes of each result that has some.
+        self.on_got: Callable[[str, str, int, int], None] = lambda *_: None
 
     def command(
         self,
@@ -149,13 +151,20 @@ class PullService:
         """Everything that is there, in pieces; at least one result."""
         if not self._hooks:
             async for result in self._pull(command):
+                self._tell(command, consumer_group, result)
                 yield result
             return
         context = ConsumeContext(consumer_group, *command.queue, command.offset)
         self._hooks.before_consume(context)
         async for result in self._pull(command):
             self._hooks.after_consume(context, _outcome(result))
+            self._tell(command, consumer_group, result)
             yield result
+
+    def _tell(self, command: PullCommand, consumer_group: str, result: GetMessageResult) -> None:
+        if len(result.sizes):
+            size_bytes = int(result.sizes.sum(dtype="int64"))
+            self.on_got(command.queue.topic, consumer_group, len(result.sizes), size_bytes)
 
     async def _pull(self, command: PullCommand) -> AsyncIterator[GetMessageResult]:
         result = await self._first(command)

@@ -10,12 +10,13 @@ Rows R01 to R04. Source: spec/storage.md section 16, spec/broker_behaviour.md se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.errors import (
@@ -36,9 +37,11 @@ from rocketpy_broker.services.retry.rewriting import sent_back
 from rocketpy_broker.services.retry.targets import RetryTargets
 from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.call_limits import ENTRIES_MAX
-from rocketpy_proto.record import RecordBlock, RecordError
+from rocketpy_proto.record import RecordBlock, RecordError, property_column
+from rocketpy_proto.record.properties import RETRY_TOPIC
 
 # Of the messages of one call; what goes beyond is left to the next one.
 CALL_BYTES_MAX = 16 << 20
@@ -53,6 +56,15 @@ class SentBackTo(Enum):
     RETRY = "retry"
     DEAD_LETTER = "dead letter"
     DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class SentBackMessages:
+    """How many messages of which topics a group has sent back; dead ones come never more."""
+
+    group: str
+    topics: Mapping[str, int]
+    is_dead: bool
 
 
 Outcome: TypeAlias = SentBackTo | BrokerError
@@ -90,6 +102,8 @@ class SendBackService:
         self._group_commit = group_commit
         self._clock = clock
         self._turn = 0
+        # Told of what was stored.
+        self.on_sent_back: Callable[[SentBackMessages], None] = lambda _sent_back: None
 
     async def send_back(
         self, group: str, messages: Sequence[SendBack], reconsume_times_max: int | None = None
@@ -173,7 +187,7 @@ class SendBackService:
                 place = queue
             else:
                 place, block_to_store = self._scheduling.placed(queue, block_to_store)
-            result = self._store.append(place, block_to_store)
+            result = self._store.append(place, block_to_store, Known(cause=PutCause.SENT_BACK))
         except (RecordError, RecordIllegalError) as error:
             if len(block) > 1:
                 return [
@@ -185,6 +199,9 @@ class SendBackService:
         except StoreError as error:
             return [_failed_put(error)] * len(block)
         call.end = max(call.end, result.end_offset)
+        counts = pc.value_counts(property_column(block_to_store, RETRY_TOPIC)).to_pylist()
+        topics = {each["values"]: each["counts"] for each in counts}
+        self.on_sent_back(SentBackMessages(call.group.group, topics, is_dead))
         return [SentBackTo.DEAD_LETTER if is_dead else SentBackTo.RETRY] * len(block)
 
     async def _wait_for_disk(self, call: _Call) -> None:

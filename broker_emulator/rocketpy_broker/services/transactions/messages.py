@@ -19,7 +19,14 @@ from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.sending.half import HALF_QUEUE
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, OP_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import AppendResult, GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.values import (
+    AppendResult,
+    GetMessageStatus,
+    PutCause,
+    QueueKey,
+    ReadLimits,
+)
 from rocketpy_proto.record import (
     Record,
     RecordBlock,
@@ -50,6 +57,8 @@ IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 FIRST_HALF = "ROCKETPY_FIRST_HALF"
 SEPARATOR = ","
 _NUMBER = re.compile("[0-9]{1,10}")
+# What a step of a transaction leaves beside the messages themselves.
+_STEP = Known(cause=PutCause.TRANSACTION)
 
 
 class Operation(str, Enum):
@@ -189,13 +198,13 @@ class TransactionMessages:
             copy = rewritten(half.block, HALF_QUEUE.topic, strings)
         except UnencodableRecordError as error:
             raise RecordIllegalError(f"it cannot be counted in it: {error}") from error
-        return self._store.append(HALF_QUEUE, copy)
+        return self._store.append(HALF_QUEUE, copy, _STEP)
 
     def append_discarded(self, half: HalfMessage) -> AppendResult:
         """What was asked after too often, for an operator to find."""
         strings = properties_strings(half.block)
         record = rewritten(half.block, CHECK_MAX_TIME_TOPIC, strings)
-        return self._store.append(CHECK_MAX_TIME_QUEUE, record)
+        return self._store.append(CHECK_MAX_TIME_QUEUE, record, Known(cause=PutCause.OWN))
 
     def append_op(self, queue_offset: int, operation: Operation) -> AppendResult:
         """That the half message at `queue_offset` needs nothing any more."""
@@ -210,7 +219,7 @@ class TransactionMessages:
             born_host=host,
             store_host=host,
         )
-        return self._store.append(OP_QUEUE, _block(record))
+        return self._store.append(OP_QUEUE, _block(record), _STEP)
 
 
 def _block(record: Record) -> RecordBlock:

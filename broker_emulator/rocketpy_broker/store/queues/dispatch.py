@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.queues.consume_queue import UNIT, Units
 from rocketpy_broker.store.queues.runs import Run
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
 from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
 
@@ -50,11 +50,15 @@ class Known:
     """What is known of a block before it is appended.
 
     `found` is in its properties; `first_number` is what `numbered` marks its first record with, 0
-    for ordinary records, or KEEP_NUMBERS.
+    for ordinary records, or KEEP_NUMBERS. `cause` is for the statistics.
     """
 
-    found: TagsAndKeys
+    found: TagsAndKeys | None = None
     first_number: int = 0
+    cause: PutCause = PutCause.SENT
+
+
+NOTHING_KNOWN = Known()
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,8 +155,12 @@ class MessagesResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class GetStoreStatisticsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("include_system", "topics_after")
+    INCLUDE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_AFTER_FIELD_NUMBER: _ClassVar[int]
+    include_system: bool
+    topics_after: str
+    def __init__(self, include_system: bool = ..., topics_after: _Optional[str] = ...) -> None: ...
 
 class TopicStatistics(_message.Message):
     __slots__ = ("topic", "put_count", "put_bytes")
@@ -177,7 +181,7 @@ class LatencyBucket(_message.Message):
     def __init__(self, at_most_ms: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class GetStoreStatisticsResponse(_message.Message):
-    __slots__ = ("status", "topics", "put_latencies", "put_failed_count", "get_found_count", "get_miss_count", "get_message_count", "dispatch_behind_bytes", "flush_behind_bytes", "log_begin_offset", "log_end_offset", "corrupt_record_count")
+    __slots__ = ("status", "topics", "put_latencies", "put_failed_count", "get_found_count", "get_miss_count", "get_message_count", "dispatch_behind_bytes", "flush_behind_bytes", "log_begin_offset", "log_end_offset", "corrupt_record_count", "has_more_topics", "staged_bytes", "staged_bytes_max", "put_tps", "get_found_tps", "get_miss_tps", "get_transferred_tps", "put_latencies_minute", "put_latency_99_ms", "put_latency_999_ms", "put_latency_max_ms")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     PUT_LATENCIES_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +194,17 @@ class GetStoreStatisticsResponse(_message.Message):
     LOG_BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     CORRUPT_RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STAGED_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    PUT_TPS_FIELD_NUMBER: _ClassVar[int]
+    GET_FOUND_TPS_FIELD_NUMBER: _ClassVar[int]
+    GET_MISS_TPS_FIELD_NUMBER: _ClassVar[int]
+    GET_TRANSFERRED_TPS_FIELD_NUMBER: _ClassVar[int]
+    PUT_LATENCIES_MINUTE_FIELD_NUMBER: _ClassVar[int]
+    PUT_LATENCY_99_MS_FIELD_NUMBER: _ClassVar[int]
+    PUT_LATENCY_999_MS_FIELD_NUMBER: _ClassVar[int]
+    PUT_LATENCY_MAX_MS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     topics: _containers.RepeatedCompositeFieldContainer[TopicStatistics]
     put_latencies: _containers.RepeatedCompositeFieldContainer[LatencyBucket]
@@ -202,7 +217,74 @@ class GetStoreStatisticsResponse(_message.Message):
     log_begin_offset: int
     log_end_offset: int
     corrupt_record_count: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicStatistics, _Mapping]]] = ..., put_latencies: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_failed_count: _Optional[int] = ..., get_found_count: _Optional[int] = ..., get_miss_count: _Optional[int] = ..., get_message_count: _Optional[int] = ..., dispatch_behind_bytes: _Optional[int] = ..., flush_behind_bytes: _Optional[int] = ..., log_begin_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., corrupt_record_count: _Optional[int] = ...) -> None: ...
+    has_more_topics: bool
+    staged_bytes: int
+    staged_bytes_max: int
+    put_tps: _containers.RepeatedScalarFieldContainer[float]
+    get_found_tps: _containers.RepeatedScalarFieldContainer[float]
+    get_miss_tps: _containers.RepeatedScalarFieldContainer[float]
+    get_transferred_tps: _containers.RepeatedScalarFieldContainer[float]
+    put_latencies_minute: _containers.RepeatedCompositeFieldContainer[LatencyBucket]
+    put_latency_99_ms: int
+    put_latency_999_ms: int
+    put_latency_max_ms: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicStatistics, _Mapping]]] = ..., put_latencies: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_failed_count: _Optional[int] = ..., get_found_count: _Optional[int] = ..., get_miss_count: _Optional[int] = ..., get_message_count: _Optional[int] = ..., dispatch_behind_bytes: _Optional[int] = ..., flush_behind_bytes: _Optional[int] = ..., log_begin_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., corrupt_record_count: _Optional[int] = ..., has_more_topics: bool = ..., staged_bytes: _Optional[int] = ..., staged_bytes_max: _Optional[int] = ..., put_tps: _Optional[_Iterable[float]] = ..., get_found_tps: _Optional[_Iterable[float]] = ..., get_miss_tps: _Optional[_Iterable[float]] = ..., get_transferred_tps: _Optional[_Iterable[float]] = ..., put_latencies_minute: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_latency_99_ms: _Optional[int] = ..., put_latency_999_ms: _Optional[int] = ..., put_latency_max_ms: _Optional[int] = ...) -> None: ...
+
+class GetStatisticsRequest(_message.Message):
+    __slots__ = ("names", "topic", "consumer_group", "include_system", "cursor", "count_max")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    topic: str
+    consumer_group: str
+    include_system: bool
+    cursor: int
+    count_max: int
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., consumer_group: _Optional[str] = ..., include_system: bool = ..., cursor: _Optional[int] = ..., count_max: _Optional[int] = ...) -> None: ...
+
+class StatisticsWindow(_message.Message):
+    __slots__ = ("sum", "tps", "avgpt")
+    SUM_FIELD_NUMBER: _ClassVar[int]
+    TPS_FIELD_NUMBER: _ClassVar[int]
+    AVGPT_FIELD_NUMBER: _ClassVar[int]
+    sum: int
+    tps: float
+    avgpt: float
+    def __init__(self, sum: _Optional[int] = ..., tps: _Optional[float] = ..., avgpt: _Optional[float] = ...) -> None: ...
+
+class StatisticsItem(_message.Message):
+    __slots__ = ("name", "key", "value", "times", "minute", "hour", "day")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    MINUTE_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    DAY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    key: str
+    value: int
+    times: int
+    minute: StatisticsWindow
+    hour: StatisticsWindow
+    day: StatisticsWindow
+    def __init__(self, name: _Optional[str] = ..., key: _Optional[str] = ..., value: _Optional[int] = ..., times: _Optional[int] = ..., minute: _Optional[_Union[StatisticsWindow, _Mapping]] = ..., hour: _Optional[_Union[StatisticsWindow, _Mapping]] = ..., day: _Optional[_Union[StatisticsWindow, _Mapping]] = ...) -> None: ...
+
+class GetStatisticsResponse(_message.Message):
+    __slots__ = ("status", "items", "next_cursor", "untracked_count")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    UNTRACKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    items: _containers.RepeatedCompositeFieldContainer[StatisticsItem]
+    next_cursor: int
+    untracked_count: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., items: _Optional[_Iterable[_Union[StatisticsItem, _Mapping]]] = ..., next_cursor: _Optional[int] = ..., untracked_count: _Optional[int] = ...) -> None: ...
 
 class CleanExpiredFilesRequest(_message.Message):
     __slots__ = ()

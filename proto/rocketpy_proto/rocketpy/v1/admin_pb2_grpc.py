@@ -74,6 +74,11 @@ class AdminStub(object):
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsResponse.FromString,
                 _registered_method=True)
+        self.GetStatistics = channel.unary_unary(
+                '/rocketpy.v1.Admin/GetStatistics',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.GetStatisticsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetStatisticsResponse.FromString,
+                _registered_method=True)
         self.CleanExpiredFiles = channel.unary_unary(
                 '/rocketpy.v1.Admin/CleanExpiredFiles',
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.CleanExpiredFilesRequest.SerializeToString,
@@ -144,6 +149,13 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetStatistics(self, request, context):
+        """What topics and groups have put, got and sent back over the last minute, hour and day.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CleanExpiredFiles(self, request, context):
         """Deletes expired files now, whatever the hour.
         """
@@ -200,6 +212,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.GetStoreStatistics,
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsResponse.SerializeToString,
+            ),
+            'GetStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStatistics,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetStatisticsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.GetStatisticsResponse.SerializeToString,
             ),
             'CleanExpiredFiles': grpc.unary_unary_rpc_method_handler(
                     servicer.CleanExpiredFiles,
@@ -428,6 +445,33 @@ class Admin(object):
             '/rocketpy.v1.Admin/GetStoreStatistics',
             rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsRequest.SerializeToString,
             rocketpy_dot_v1_dot_admin__pb2.GetStoreStatisticsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/GetStatistics',
+            rocketpy_dot_v1_dot_admin__pb2.GetStatisticsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.GetStatisticsResponse.FromString,
             options,
             channel_credentials,
             insecure,

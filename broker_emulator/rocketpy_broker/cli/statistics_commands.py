@@ -1,0 +1,151 @@
+"""`rocketpy stats` and `rocketpy topic stats`: what a broker has counted. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
+from rocketpy_broker.client.statistics import (
+    Statistic,
+    StatisticsWindow,
+    list_statistics,
+    store_statistics,
+)
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+COUNTERS = (
+    "put_failed_count",
+    "get_found_count",
+    "get_miss_count",
+    "get_message_count",
+    "dispatch_behind_bytes",
+    "flush_behind_bytes",
+    "log_begin_offset",
+    "log_end_offset",
+    "corrupt_record_count",
+    "staged_bytes",
+    "staged_bytes_max",
+    "put_latency_99_ms",
+    "put_latency_999_ms",
+    "put_latency_max_ms",
+)
+SPEEDS = ("put_tps", "get_found_tps", "get_miss_tps", "get_transferred_tps")
+System = Annotated[
+    bool, typer.Option("--system", help="The broker's own topics and retry topics, too.")
+]
+
+
+def stats(
+    system: System = False, as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
+) -> None:
+    """Show what the broker's store has counted since its start."""
+    with asking(endpoint) as connection:
+        response = store_statistics(connection, include_system=system)
+        if as_json:
+            output.print_json(_stats_json(response))
+        else:
+            _show_stats(response)
+
+
+def _stats_json(response: admin_pb2.GetStoreStatisticsResponse) -> dict[str, object]:
+    return {
+        "topics": [
+            {"topic": topic.topic, "putCount": topic.put_count, "putBytes": topic.put_bytes}
+            for topic in response.topics
+        ],
+        **{_camel(name): getattr(response, name) for name in COUNTERS},
+        **{_camel(name): list(getattr(response, name)) for name in SPEEDS},
+        "putLatencies": _buckets_json(response.put_latencies),
+        "putLatenciesMinute": _buckets_json(response.put_latencies_minute),
+    }
+
+
+def _buckets_json(buckets: Sequence[admin_pb2.LatencyBucket]) -> list[dict[str, object]]:
+    return [
+        {"atMostMs": None if bucket.at_most_ms < 0 else bucket.at_most_ms, "count": bucket.count}
+        for bucket in buckets
+    ]
+
+
+def _show_stats(response: admin_pb2.GetStoreStatisticsResponse) -> None:
+    topics: list[list[output.Cell]] = [
+        [topic.topic, topic.put_count, topic.put_bytes] for topic in response.topics
+    ]
+    output.print_table(("topic", "messages put", "bytes put"), topics, groups_digits=True)
+    store: list[list[output.Cell]] = [
+        [name.replace("_", " "), getattr(response, name)] for name in COUNTERS
+    ]
+    for name in SPEEDS:
+        speeds = " ".join(f"{speed:.2f}" for speed in getattr(response, name))
+        store.append([name.replace("_", " ") + ", 10 s 60 s 600 s", speeds])
+    for bucket in response.put_latencies:
+        bound = "longer" if bucket.at_most_ms < 0 else f"up to {bucket.at_most_ms:,} ms"
+        store.append([f"puts that took {bound}", bucket.count])
+    output.print_table(("store", "value"), store, groups_digits=True)
+
+
+def topic_stats(
+    topic: Annotated[str, typer.Argument(help="Name of the topic; without it all.")] = "",
+    group: Annotated[str, typer.Option(help="Only of this consumer group.")] = "",
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="Such as TOPIC_PUT_NUMS; may be given again."),
+    ] = None,
+    system: System = False,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show what topics and groups put, got and sent back in the last minute, hour and day.
+
+    Each window has a sum; TPS and the average at a time are the last minute's. --json has all.
+    """
+    with asking(endpoint) as connection:
+        found = list_statistics(
+            connection, names or (), topic=topic, group=group, include_system=system
+        )
+        if as_json:
+            for each in found:
+                output.print_json(_statistic_json(each))
+            return
+        output.print_table(
+            ("key", "name", "in all", "minute", "TPS", "AVGPT", "hour", "day"),
+            [
+                (
+                    each.key,
+                    each.name,
+                    each.value,
+                    each.minute.sum,
+                    f"{each.minute.tps:.2f}",
+                    f"{each.minute.avgpt:.2f}",
+                    each.hour.sum,
+                    each.day.sum,
+                )
+                for each in found
+            ],
+            groups_digits=True,
+        )
+
+
+def _statistic_json(statistic: Statistic) -> dict[str, object]:
+    return {
+        "name": statistic.name,
+        "key": statistic.key,
+        "value": statistic.value,
+        "times": statistic.times,
+        "minute": _window_json(statistic.minute),
+        "hour": _window_json(statistic.hour),
+        "day": _window_json(statistic.day),
+    }
+
+
+def _window_json(window: StatisticsWindow) -> dict[str, object]:
+    return {"sum": window.sum, "tps": window.tps, "avgpt": window.avgpt}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))

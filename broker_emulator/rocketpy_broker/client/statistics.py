@@ -1,0 +1,103 @@
+"""What topics and groups put, got and sent back; RocketMQ's statistics of a broker. No state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsWindow:
+    """What was added within a window: in all, a second, and at a time."""
+
+    sum: int
+    tps: float
+    avgpt: float
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """One of RocketMQ's statistics, such as TOPIC_PUT_NUMS, of one key.
+
+    The key is a topic, topic@group, topic@queueId, or the cluster. `value` in all, and `times` how
+    often something was added, since the key was first seen.
+    """
+
+    name: str
+    key: str
+    value: int
+    times: int
+    minute: StatisticsWindow
+    hour: StatisticsWindow
+    day: StatisticsWindow
+
+
+def list_statistics(
+    connection: BrokerConnection,
+    names: Sequence[str] = (),
+    *,
+    topic: str = "",
+    group: str = "",
+    include_system: bool = False,
+) -> list[Statistic]:
+    """Those with the names, of the topic and the group; nothing stands for all. By key and name.
+
+    Raises UnreachableError, RefusedError.
+    """
+    found: list[Statistic] = []
+    cursor = 0
+    while True:
+        request = admin_pb2.GetStatisticsRequest(
+            names=names,
+            topic=topic,
+            consumer_group=group,
+            include_system=include_system,
+            cursor=cursor,
+        )
+        page = _page(connection, request)
+        found += [_statistic(item) for item in page.items]
+        cursor = page.next_cursor
+        if not cursor:
+            return sorted(found, key=lambda item: (item.key, item.name))
+
+
+def store_statistics(
+    connection: BrokerConnection, *, include_system: bool = False
+) -> admin_pb2.GetStoreStatisticsResponse:
+    """What the store has counted, with all topics. Raises UnreachableError, RefusedError."""
+    answer = _store_page(connection, "", include_system=include_system)
+    page = answer
+    while page.has_more_topics:
+        page = _store_page(connection, page.topics[-1].topic, include_system=include_system)
+        answer.topics.extend(page.topics)
+    return answer
+
+
+def _page(
+    connection: BrokerConnection, request: admin_pb2.GetStatisticsRequest
+) -> admin_pb2.GetStatisticsResponse:
+    response: admin_pb2.GetStatisticsResponse = connection.ask(
+        lambda: connection.admin.GetStatistics(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return response
+
+
+def _store_page(
+    connection: BrokerConnection, after: str, *, include_system: bool
+) -> admin_pb2.GetStoreStatisticsResponse:
+    request = admin_pb2.GetStoreStatisticsRequest(topics_after=after, include_system=include_system)
+    response: admin_pb2.GetStoreStatisticsResponse = connection.ask(
+        lambda: connection.admin.GetStoreStatistics(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return response
+
+
+def _statistic(item: admin_pb2.StatisticsItem) -> Statistic:
+    minute, hour, day = (
+        StatisticsWindow(window.sum, window.tps, window.avgpt)
+        for window in (item.minute, item.hour, item.day)
+    )
+    return Statistic(item.name, item.key, item.value, item.times, minute, hour, day)

@@ -1,0 +1,1 @@
+"""What topics and groups put and got, over the last minute, hour and day."""

@@ -1,0 +1,27 @@
+"""Builds the room of statistics, and lets the store and lower rooms feed it. Holds no state."""
+
+from __future__ import annotations
+
+from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.pulling.room import Pulling
+from rocketpy_broker.services.retry.room import Retry
+from rocketpy_broker.services.statistics.service import StatisticsService
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.tasks import TaskScope
+
+
+def build(
+    ground: Ground, topics: TopicConfigManager, pulling: Pulling, retry: Retry
+) -> StatisticsService:
+    """Statistics of one broker."""
+    counted = ground.store.statistics
+    service = StatisticsService(topics, counted, ground.clock, ground.config.cluster_name)
+    counted.on_put = service.put
+    pulling.pulls.on_got = service.got
+    retry.send_backs.on_sent_back = service.sent_back
+
+    async def start(scope: TaskScope) -> None:
+        scope.start(service.run())
+
+    ground.lifecycle.starts.append(start)
+    return service

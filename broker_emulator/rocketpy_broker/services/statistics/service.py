@@ -1,0 +1,241 @@
+"""Counts what topics and groups put, get and send back, and samples it.
+
+What is counted is told by listeners of the store and of lower rooms, once a block. A housekeeping
+task samples a slab of rows at a time, with a turn for everybody else in between. In memory only; a
+restart begins at zero. Topics that are deleted take their statistics along.
+Source: BrokerStatsManager, spec/broker_behaviour.md sections 6.3 and 9.5; row S13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocketpy_broker.clock import Clock, give_way, sleep
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.services.retry.service import SentBackMessages
+from rocketpy_broker.services.statistics.names import (
+    BROKER_KINDS,
+    BY_NAME,
+    GROUP_KINDS,
+    NAMES,
+    Key,
+    Kind,
+    Name,
+)
+from rocketpy_broker.services.statistics.speeds import StoreSpeeds
+from rocketpy_broker.services.statistics.table import HOUR, MINUTE, SLAB_ROWS, StatisticsTable
+from rocketpy_broker.services.statistics.windows import WINDOWS, Figures
+from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_broker.store.statistics import Put, StoreStatistics
+from rocketpy_broker.store.values import PutCause
+
+GROUP_CHARACTERS_MAX = 255
+PAGE_ITEMS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One of RocketMQ's statistics for one key; `value` and `times` since the row began."""
+
+    name: str
+    key: Key
+    value: int
+    times: int
+    windows: Sequence[Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which items: by name, topic and group; nothing stands for all of them.
+
+    `include_system` is about topics of the broker's own and of retries that nobody has named.
+    `cursor` is 0, or where the page before has ended.
+    """
+
+    names: Sequence[str] = ()
+    topic: str = ""
+    group: str = ""
+    include_system: bool = False
+    cursor: int = 0
+    count_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """Items, in no order; `next_cursor` 0: there are no more."""
+
+    items: list[Item]
+    next_cursor: int
+    untracked: int
+
+
+class StatisticsService:
+    """The statistics of one broker."""
+
+    def __init__(
+        self,
+        topics: TopicConfigManager,
+        counted: StoreStatistics,
+        clock: Clock,
+        cluster_name: str,
+        table: StatisticsTable | None = None,
+    ) -> None:
+        self._topics = topics
+        self._counted = counted
+        self._clock = clock
+        self._cluster = cluster_name
+        self.table = StatisticsTable() if table is None else table
+        now_ms = clock.monotonic_ms()
+        self.speeds = StoreSpeeds(counted, now_ms)
+        self._due_ms = [now_ms + window.period_ms for window in WINDOWS]
+
+    # --- What is counted ---
+
+    def put(self, put: Put) -> None:
+        """A block was stored."""
+        if put.cause is PutCause.OWN:
+            return
+        topic = put.queue.topic
+        if put.cause is not PutCause.SENT_BACK:
+            self._count_broker(Kind.BROKER_PUT, Kind.BROKER_PUT_WITHOUT_SYSTEM, topic, put.count)
+        is_scheduled = topic == SCHEDULE_TOPIC
+        if put.cause is PutCause.SENT or (put.cause is PutCause.SENT_BACK and is_scheduled):
+            self._add(Key(Kind.TOPIC_PUT, topic), put.count, put.bytes, int(put.latency_ms))
+        if is_scheduled:
+            key = Key(Kind.QUEUE_PUT, topic, str(put.queue.queue_id))
+            self._add(key, put.count, put.bytes)
+
+    def got(self, topic: str, group: str, count: int, size_bytes: int) -> None:
+        """A pull was answered with messages."""
+        self._count_broker(Kind.BROKER_GET, Kind.BROKER_GET_WITHOUT_SYSTEM, topic, count)
+        # Any client may pull with any name.
+        if group and len(group) <= GROUP_CHARACTERS_MAX:
+            self._add(Key(Kind.GROUP_GET, topic, group), count, size_bytes)
+
+    def sent_back(self, messages: SentBackMessages) -> None:
+        """A group has sent messages back, and they are stored."""
+        for topic, count in messages.topics.items():
+            self._add(Key(Kind.SENT_BACK, topic, messages.group), count)
+            if messages.is_dead:
+                self._add(Key(Kind.DEAD_LETTERS, topic, messages.group), count)
+
+    def _count_broker(self, kind: Kind, without_system: Kind, topic: str, count: int) -> None:
+        self._add(Key(kind, self._cluster), count)
+        if not self._topics.is_system(topic):
+            self._add(Key(without_system, self._cluster), count)
+
+    def _add(self, key: Key, nums: int, size: int = 0, latency_ms: int = 0) -> None:
+        self.table.add(key, self._clock.monotonic_ms(), nums, size, latency_ms)
+
+    async def forget_topic(self, topic: str) -> None:
+        """A topic is no more."""
+        self._counted.forget_topic(topic)
+        for number in range(len(self.table.slabs)):
+            self.table.drop_topic(number, topic)
+            await give_way()
+
+    # --- Samples ---
+
+    async def run(self) -> None:
+        """Sample when it is time to, for ever."""
+        while True:
+            await sleep(self._clock, max(min(self._due_ms) - self._clock.monotonic_ms(), 0))
+            await self.sample()
+
+    async def sample(self) -> None:
+        """Take the samples that are due, a slab at a time."""
+        now_ms = self._clock.monotonic_ms()
+        due = [index for index, due_ms in enumerate(self._due_ms) if due_ms <= now_ms]
+        for index in due:
+            # On time, so that the windows keep together; after a standstill, from now on.
+            next_ms = self._due_ms[index] + WINDOWS[index].period_ms
+            late_ms = now_ms + WINDOWS[index].period_ms
+            self._due_ms[index] = next_ms if next_ms > now_ms else late_ms
+        if MINUTE in due:
+            self.speeds.sample(now_ms)
+        for number, slab in enumerate(self.table.slabs):
+            slab.sample(due, now_ms)
+            if HOUR in due:
+                self.table.drop_idle(number)
+            await give_way()
+
+    # --- What is told ---
+
+    async def page(self, query: Query) -> ItemPage:
+        """Some items, and where to go on; others have turns in between.
+
+        Raises ParameterIllegalError.
+        """
+        names, count_max = _names(query.names), _count(query)
+        wanted: dict[Kind, list[Name]] = {}
+        for name in names:
+            wanted.setdefault(name.kind, []).append(name)
+        items: list[Item] = []
+        number, first = divmod(query.cursor, SLAB_ROWS)
+        while number < len(self.table.slabs):
+            rows: list[tuple[int, Key]] = []
+            room, end = count_max - len(items), SLAB_ROWS
+            for row, key in self.table.keys_from(number, first):
+                if key.kind not in wanted or not self._is_wanted(key, query):
+                    continue
+                if room <= 0:
+                    end = row
+                    break
+                rows.append((row, key))
+                room -= len(wanted[key.kind])
+            items += self._items(number, rows, wanted)
+            if end < SLAB_ROWS:
+                return ItemPage(items, number * SLAB_ROWS + end, self.table.untracked)
+            number, first = number + 1, 0
+            await give_way()
+        return ItemPage(items, 0, self.table.untracked)
+
+    def _is_wanted(self, key: Key, query: Query) -> bool:
+        if query.topic and (key.topic != query.topic or key.kind in BROKER_KINDS):
+            return False
+        if query.group and (key.part != query.group or key.kind not in GROUP_KINDS):
+            return False
+        if query.topic or query.include_system or key.kind in BROKER_KINDS:
+            return True
+        return not (self._topics.is_system(key.topic) or is_retry(key.topic))
+
+    def _items(
+        self, number: int, rows: Sequence[tuple[int, Key]], wanted: dict[Kind, list[Name]]
+    ) -> list[Item]:
+        slab = self.table.slabs[number]
+        indices = np.array([row for row, _ in rows], np.int64)
+        windows = [ring.differences(indices) for ring in slab.rings]
+        return [
+            Item(
+                name.name,
+                key,
+                int(slab.counters[name.column][row]),
+                int(slab.counters["times"][row]),
+                [window.figures(index, name.column) for window in windows],
+            )
+            for index, (row, key) in enumerate(rows)
+            for name in wanted[key.kind]
+        ]
+
+
+def _names(names: Sequence[str]) -> Sequence[Name]:
+    """Raises ParameterIllegalError for a name that there is not."""
+    if len(names) > len(NAMES):
+        raise ParameterIllegalError("number of names", len(names), f"{len(NAMES)} or fewer")
+    for name in names:
+        if name not in BY_NAME:
+            raise ParameterIllegalError("name", f"{name:.100}", ", ".join(BY_NAME))
+    return [BY_NAME[name] for name in dict.fromkeys(names)] or NAMES
+
+
+def _count(query: Query) -> int:
+    """Raises ParameterIllegalError for a page that cannot be."""
+    if query.cursor < 0:
+        raise ParameterIllegalError("cursor", query.cursor, "0, or next_cursor of a page")
+    if query.count_max < 0:
+        raise ParameterIllegalError("count_max", query.count_max, f"0 to {PAGE_ITEMS_MAX}")
+    return min(query.count_max or PAGE_ITEMS_MAX, PAGE_ITEMS_MAX)

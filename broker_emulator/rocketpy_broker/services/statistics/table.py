@@ -1,0 +1,124 @@
+"""The rows of statistics: counters by key, in slabs that are sampled as a whole.
+
+Adding to a row is a look-up and some additions, whatever their number. A row takes 1.3 kB. One to
+which nothing was added for a day says nothing any more, and makes room for another; one that was
+idle for an hour does when three quarters of the rows are taken. What finds no room is counted in
+`untracked`. In memory only; a restart begins at zero. Row S13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.services.statistics.names import Key
+from rocketpy_broker.services.statistics.windows import COLUMNS, WINDOWS, Ring
+
+SLAB_ROWS = 2_048
+ROWS_MAX = 100_000
+MINUTE, HOUR, DAY = range(3)
+assert [window.name for window in WINDOWS] == ["minute", "hour", "day"]
+
+
+class Slab:
+    """Some rows: their keys, counters and samples."""
+
+    def __init__(self, now_ms: float) -> None:
+        self.keys: list[Key | None] = [None] * SLAB_ROWS
+        self.counters = np.zeros(SLAB_ROWS, COLUMNS)
+        self.rings = [Ring(window, SLAB_ROWS, now_ms) for window in WINDOWS]
+        self._nums, self._size = self.counters["nums"], self.counters["size"]
+        self._latency_ms, self._times = self.counters["latency_ms"], self.counters["times"]
+
+    def begin(self, row: int, key: Key) -> None:
+        """Give a free row to a key."""
+        self.keys[row] = key
+        self.counters[row] = 0
+        for ring in self.rings:
+            ring.begin(row)
+
+    def add(self, row: int, nums: int, size: int, latency_ms: int) -> None:
+        """Count one more event."""
+        self._nums[row] += nums
+        self._size[row] += size
+        self._latency_ms[row] += latency_ms
+        self._times[row] += 1
+
+    def sample(self, windows: list[int], now_ms: float) -> None:
+        """Take samples of those windows."""
+        for window in windows:
+            self.rings[window].add(self.counters, now_ms)
+
+    def idle_rows(self, window: int) -> NDArray[np.intp]:
+        """Rows to which nothing was added in the window."""
+        return np.flatnonzero(self.rings[window].idle(self.counters))
+
+
+class StatisticsTable:
+    """All rows, ROWS_MAX at most."""
+
+    def __init__(self, rows_max: int = ROWS_MAX) -> None:
+        self._rows_max = rows_max
+        self._rows: dict[Key, int] = {}
+        self._free: list[int] = []
+        self.slabs: list[Slab] = []
+        self.untracked = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._rows
+
+    def add(self, key: Key, now_ms: float, nums: int, size: int = 0, latency_ms: int = 0) -> None:
+        """Count one more event of a key."""
+        index = self._rows.get(key)
+        if index is None:
+            index = self._begin(key, now_ms)
+            if index is None:
+                self.untracked += 1
+                return
+        slab, row = divmod(index, SLAB_ROWS)
+        self.slabs[slab].add(row, nums, size, latency_ms)
+
+    def _begin(self, key: Key, now_ms: float) -> int | None:
+        if len(self._rows) >= self._rows_max:
+            return None
+        if not self._free:
+            first = len(self.slabs) * SLAB_ROWS
+            self.slabs.append(Slab(now_ms))
+            self._free = list(range(first + SLAB_ROWS - 1, first - 1, -1))
+        index = self._free.pop()
+        slab, row = divmod(index, SLAB_ROWS)
+        self.slabs[slab].begin(row, key)
+        self._rows[key] = index
+        return index
+
+    def _drop(self, index: int) -> None:
+        slab, row = divmod(index, SLAB_ROWS)
+        key = self.slabs[slab].keys[row]
+        if key is not None:
+            self.slabs[slab].keys[row] = None
+            del self._rows[key]
+            self._free.append(index)
+
+    def drop_idle(self, number: int) -> None:
+        """Let idle rows of a slab make room; after a sample of hour and day."""
+        slab = self.slabs[number]
+        is_tight = len(self._rows) * 4 > self._rows_max * 3
+        for row in slab.idle_rows(HOUR if is_tight else DAY).tolist():
+            self._drop(number * SLAB_ROWS + row)
+
+    def drop_topic(self, number: int, topic: str) -> None:
+        """Drop the rows of a slab that are about a topic."""
+        for row, key in enumerate(self.slabs[number].keys):
+            if key is not None and key.topic == topic:
+                self._drop(number * SLAB_ROWS + row)
+
+    def keys_from(self, slab: int, row: int) -> Iterator[tuple[int, Key]]:
+        """Rows and keys of a slab from `row` on."""
+        for number, key in enumerate(self.slabs[slab].keys[row:], row):
+            if key is not None:
+                yield number, key
