@@ -133,3 +133,33 @@ def test_a_refusal_is_one_line(rocketpy_broker: LocalBroker, words: list[str], s
 )
 def test_a_wrong_option_of_the_broker_is_refused(words: list[str]) -> None:
     assert CliRunner().invoke(app, words).exit_code == 2
+
+
+def test_s13_topic_stats_shows_what_was_put_and_got(rocketpy_broker: LocalBroker) -> None:
+    rocketpy_broker.create_topic("cli-stats", queues=1)
+    rocketpy_broker.send("cli-stats", ["a", "b"], queue_id=0)
+    shown = run(rocketpy_broker, "topic", "stats", "cli-stats", "--name", "TOPIC_PUT_NUMS")
+    assert shown.output.splitlines()[1].split("\t")[:3] == ["cli-stats", "TOPIC_PUT_NUMS", "2"]
+    told = run(rocketpy_broker, "topic", "stats", "cli-stats", "--json").output.splitlines()
+    [item] = [each for each in map(json.loads, told) if each["name"] == "TOPIC_PUT_NUMS"]
+    assert (item["key"], item["value"]) == ("cli-stats", 2)
+    assert item["day"].keys() == {"sum", "tps", "avgpt"}
+    [found] = [
+        each for each in rocketpy_broker.statistics("cli-stats") if each.name == "TOPIC_PUT_NUMS"
+    ]
+    assert (found.value, found.key) == (2, "cli-stats")
+    wrong = run(rocketpy_broker, "topic", "stats", "--name", "PUTS")
+    assert (wrong.exit_code, "name is 'PUTS'" in wrong.output) == (1, True)
+
+
+def test_s13_stats_tells_staged_bytes_and_no_internal_topics_unless_asked(
+    rocketpy_broker: LocalBroker,
+) -> None:
+    rocketpy_broker.create_topic("cli-later", queues=1)
+    rocketpy_broker.send("cli-later", "a", delay_level=18)
+    shown = run(rocketpy_broker, "stats").output
+    assert "staged bytes\t0\n" in shown
+    assert "SCHEDULE_TOPIC_XXXX" not in shown
+    assert "SCHEDULE_TOPIC_XXXX" in run(rocketpy_broker, "stats", "--system").output
+    told = json.loads(run(rocketpy_broker, "stats", "--json").output)
+    assert told["stagedBytesMax"] == 32 << 30

@@ -7,14 +7,14 @@ Source: BrokerStatsManager, spec/broker_behaviour.md section 9.5; row S13.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
 NUMS, SIZE, LATENCY = "nums", "size", "latency_ms"
 
 
-class Kind(Enum):
-    """What a row counts."""
+class Kind(IntEnum):
+    """What a row counts; an integer, since it is hashed for each block."""
 
     BROKER_PUT = 0
     BROKER_PUT_WITHOUT_SYSTEM = 1
