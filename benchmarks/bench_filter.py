@@ -22,15 +22,12 @@ from benchmarks.bench_store import open_store
 from benchmarks.harness import ROUNDS, Result, median_seconds
 from rocketpy_broker import process
 from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.config import Limits
 from rocketpy_broker.services.filters.parsing import TERMS_MAX
 from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_broker.services.holding.calls import HeldCalls
-from rocketpy_broker.services.pulling.service import PullService
-from rocketpy_broker.services.topics.config import TopicConfig
-from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.pulling.service import NO_END, PullCommand, PullService
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.values import QueueKey, ReadLimits
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block, java_hash
 
 BLOCK_MESSAGES, BLOCKS = 5_000, 100
@@ -72,10 +69,8 @@ class Pulls:
     def __init__(self, folder: Path) -> None:
         clock = SystemClock()
         self.store: MessageStore = open_store(folder)
-        topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
-        topics.load()
-        asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
-        self.service = PullService(self.store, topics, FilterService(), HeldCalls(clock), Limits())
+        self.filters = FilterService()
+        self.service = PullService(self.store, HeldCalls(clock))
         self._turn_ms_max = 0.0
 
     def fill(self, columns: BlockColumns, queue_id: int, blocks: int) -> None:
@@ -88,7 +83,9 @@ class Pulls:
     async def pull(self, text: FilterText, queue_id: int) -> int:
         """Look through a queue; how many messages match."""
         queue = QueueKey(data.TOPIC, queue_id)
-        command = self.service.command(queue, 0, 0, RESPONSE_BYTES, 0, text)
+        wanted = self.filters.filter_of(text)
+        limits = ReadLimits.of_bytes(RESPONSE_BYTES, wanted.tags_codes)
+        command = PullCommand(queue, 0, NO_END, limits, 0, wanted.sql92)
         return sum([len(result.sizes) async for result in self.service.pull(command)])
 
     async def longest_turn_ms(self, text: FilterText, queue_id: int) -> float:

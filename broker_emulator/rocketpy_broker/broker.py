@@ -22,6 +22,7 @@ from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices
 from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServices
 from rocketpy_broker.services.batches import room as batches
 from rocketpy_broker.services.config_files.saving import save_all
+from rocketpy_broker.services.consuming import room as consuming
 from rocketpy_broker.services.delay import room as delay
 from rocketpy_broker.services.filters import room as filters
 from rocketpy_broker.services.flushing import room as flushing
@@ -64,6 +65,7 @@ def _store_config(config: BrokerConfig) -> StoreConfig:
         staging_bytes_max=config.staging_bytes_max,
         delay_levels=config.delay_levels,
         clean_policy=config.clean_policy,
+        memory_ratio=config.access_message_in_memory_max_ratio / 100,
     )
 
 
@@ -92,9 +94,12 @@ class Rooms:
         )
         self.filters = filters.build()
         self.pulling = pulling.build(
-            ground, self.topics, self.filters, self.holding.calls, self.hooks
+            ground, self.topics, self.groups, self.filters, self.holding.calls
         )
         self.offsets = offsets.build(ground, self.topics, self.groups, self.holding.calls)
+        self.consuming = consuming.build(
+            ground, self.groups, self.flushing, self.pulling, self.offsets.offsets, self.hooks
+        )
         self.transactions = transactions.build(
             ground, self.topics, self.flushing, self.delay, self.offsets, self._ask_producer
         )
@@ -126,7 +131,7 @@ class Rooms:
             self.batches.staging,
             self.batches.commits,
             self.filters,
-            self.pulling.pulls,
+            self.consuming,
             self.offsets.offsets,
             self.offsets.queries,
             self.pulling.range_limits,

@@ -42,6 +42,19 @@ class ClientLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class TransferLimits:
+    """What one response to a group's pull holds that names no size; RocketMQ's names and defaults.
+
+    On disk counts what lies further behind the log's end than `BrokerConfig` says.
+    """
+
+    count_on_message_in_memory: int = 32
+    bytes_on_message_in_memory: int = 256 * KIB
+    count_on_message_in_disk: int = 8
+    bytes_on_message_in_disk: int = 64 * KIB
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of requests; sizes in bytes. The body's is RocketMQ's maxMessageSize."""
 
@@ -50,6 +63,7 @@ class Limits:
     pull_response_bytes: int = 512 * KIB
     pull_response_bytes_max: int = 8 * MIB
     pull_wait_ms_max: int = 60_000
+    transfer: TransferLimits = field(default_factory=TransferLimits)
     appends_in_flight_max: int = 64
     clients: ClientLimits = field(default_factory=ClientLimits)
 
@@ -93,6 +107,10 @@ class BrokerConfig:
     `timer_pending_max` wait, about 50 bytes of memory each. `recall_message_enable` lets senders
     take them back. `enable_mixed_message_type` lets topics have the message type MIXED;
     `enable_topic_message_type_check` refuses messages of another type than their topic has.
+    `access_message_in_memory_max_ratio` is the percentage of the machine's memory
+    that the log's last messages may take and still count as being in memory. Without
+    `long_polling_enable` a held call looks again after `short_polling_time_ms`, not when a message
+    comes, and is answered then.
     """
 
     data: Path
@@ -109,6 +127,9 @@ class BrokerConfig:
     clean_interval_ms: int = 10_000
     clean_delay_ms: int = 60_000
     slave_read_enable: bool = False
+    access_message_in_memory_max_ratio: int = 40
+    long_polling_enable: bool = True
+    short_polling_time_ms: int = 1_000
     stop_grace_ms: int = 3_000
     auto_create_subscription_group: bool = True
     writer_idle_ms_max: int = 7 * DAY_MS

@@ -19,6 +19,10 @@
     ├── TopicAttributeError           an attribute that a topic cannot have, or not be rid of
     ├── SubscriptionGroupNotExistError
     ├── SubscriptionParseError        a filter's expression that cannot be read
+    ├── SubscriptionNotExistError     a group that does not subscribe to what it pulls
+    ├── SubscriptionNotLatestError    a group's subscription that is older than a member's
+    ├── FilterDataNotExistError       a group's subscription that cannot be read
+    ├── OffsetNotFoundError           a group that has no progress in a queue
     ├── QueueIdIllegalError
     ├── RecallIllegalError            a handle that names no message that can be taken back
     ├── PermissionDeniedError         topic or queue may not be written or read
@@ -209,6 +213,57 @@ class SubscriptionParseError(BrokerError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"parse the consumer's subscription failed: {reason}")
+
+
+class SubscriptionNotExistError(BrokerError):
+    """A group's subscription was asked for, and its members have sent none."""
+
+    code = ResponseCode.SUBSCRIPTION_NOT_EXIST
+
+    def __init__(self, group: str, topic: str | None = None) -> None:
+        """Without `topic`, the group has no members at all."""
+        missing = "group info" if topic is None else "subscription"
+        whose = f"group {group!r}" if topic is None else f"group {group!r} to topic {topic!r}"
+        super().__init__(
+            f"the consumer's {missing} not exist: {whose}; send a heartbeat that subscribes, "
+            "or pull with a filter of your own"
+        )
+
+
+class SubscriptionNotLatestError(BrokerError):
+    """The broker knows an older subscription than the caller."""
+
+    code = ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+    def __init__(self, group: str, topic: str, known: int, wanted: int) -> None:
+        super().__init__(
+            f"the consumer's subscription not latest: group {group!r} subscribes to topic "
+            f"{topic!r} with version {known}, the pull has {wanted}; send a heartbeat first"
+        )
+
+
+class FilterDataNotExistError(BrokerError):
+    """A group's subscription has an expression that cannot be read."""
+
+    code = ResponseCode.FILTER_DATA_NOT_EXIST
+
+    def __init__(self, group: str, topic: str, reason: str) -> None:
+        super().__init__(
+            "The broker's consumer filter data is not exist!Your expression may be wrong! "
+            f"Group {group!r}, topic {topic!r}: {reason}"
+        )
+
+
+class OffsetNotFoundError(BrokerError):
+    """Nothing is committed, and the queue does not stand for a beginning at 0."""
+
+    code = ResponseCode.QUERY_NOT_FOUND
+
+    def __init__(self, group: str, topic: str, queue_id: int) -> None:
+        super().__init__(
+            f"Not found: group {group!r} has no progress in queue {queue_id} of topic {topic!r}; "
+            "begin where the consumer is told to"
+        )
 
 
 class MessageNotExistError(BrokerError):

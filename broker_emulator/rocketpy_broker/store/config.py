@@ -62,3 +62,8 @@ class StoreConfig:
     staging_bytes_max: int = 32 << 30
     delay_levels: DelayLevels = field(default_factory=DelayLevels.parse)
     clean_policy: CleanPolicy = field(default_factory=CleanPolicy)
+
+    @property
+    def hot_bytes(self) -> int:
+        """How far behind the log's end data counts as being in memory."""
+        return int(self.memory_bytes * self.memory_ratio)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rocketpy_proto.record import RecordBlock
 
-_ANY_COUNT = 1 << 31
+ANY_COUNT = 1 << 31
 
 
 class QueueKey(NamedTuple):
@@ -46,7 +46,8 @@ class GetMessageResult:
     """Records of one queue, and where to go on.
 
     `parts` are the records' bytes in order, as views of the log or gathered copies; `sizes` has
-    one entry per record. `is_cold`: they lie so far back that they may have to come from disk.
+    one entry per record. `is_cold`: what was looked at last lies so far back that it may have to
+    come from disk.
     """
 
     status: GetMessageStatus
@@ -69,7 +70,7 @@ class ReadLimits:
 
     The defaults are RocketMQ's (spec 6.6; row S12). The first record is given whatever its size.
     With `tags_codes` only records with one of them are given. With `matches` only those of which it
-    says so; the limits then bound what is looked at.
+    says so, `matches_max` at most; the other limits then bound what is looked at.
     """
 
     count_max: int = 32
@@ -78,11 +79,13 @@ class ReadLimits:
     cold_bytes_max: int = 64 << 10
     tags_codes: NDArray[np.int64] | None = None
     matches: Callable[[RecordBlock], NDArray[np.bool_]] | None = None
+    matches_max: int = ANY_COUNT
+    cold_matches_max: int = ANY_COUNT
 
     @classmethod
     def of_bytes(cls, bytes_max: int, tags_codes: NDArray[np.int64] | None = None) -> ReadLimits:
         """For reads in bulk: up to `bytes_max`, in any number, from wherever they lie."""
-        return cls(_ANY_COUNT, bytes_max, _ANY_COUNT, bytes_max, tags_codes)
+        return cls(ANY_COUNT, bytes_max, ANY_COUNT, bytes_max, tags_codes)
 
 
 class PutCause(Enum):

@@ -21,6 +21,7 @@ from rocketpy_broker.hooks import (
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.hooks import chain
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
 from tests.broker.conftest import StartBroker
 
 
@@ -134,3 +135,28 @@ async def test_p02_after_hooks_see_what_the_store_refuses_and_nothing_that_never
     unknown, context, (same, outcome) = Watching.seen
     assert unknown == SendContext("Unknown", 0, 1, unknown.record_bytes)
     assert (context, outcome.code, outcome.queue_offset) == (same, ResponseCode.SYSTEM_BUSY, -1)
+
+
+async def test_p02_hooks_are_around_what_a_groups_pull_commits_and_tells(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        rooms = running.broker.rooms
+        done: list[str] = []
+
+        def before(_hook: Hook, _context: ConsumeContext) -> None:
+            done.append(f"before {rooms.offsets.committed.query('g', 'T', 0)}")
+
+        def after(_hook: Hook, _context: ConsumeContext, outcome: ConsumeOutcome) -> None:
+            events = running.broker.store.next_offset(QueueKey("OFFSET_MOVED_EVENT", 0))
+            committed = rooms.offsets.committed.query("g", "T", 0)
+            done.append(f"after {outcome.status} {committed} {events}")
+
+        monkeypatch.setattr(Watching, "before_consume", before)
+        monkeypatch.setattr(Watching, "after_consume", after)
+        wanted = {"topic": "T", "consumer_group": "g", "offset": 3, "commit_offset": 2}
+        await running.pull(**wanted)
+        await running.pull(**{**wanted, "commit_offset": -1})
+        await running.pull(**{**wanted, "topic": "Unknown"})
+    assert done == ["before -1", "after NO_MATCHED_LOGIC_QUEUE 2 1"]

@@ -229,12 +229,13 @@ async def test_cleaning_that_fails_says_so(
 async def test_s12_cold_data_suggests_the_slave_where_slaves_serve(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with start_broker() as running:
-        await filled(running)
-        [hot] = await running.pull(topic="T", queue_id=1)
-        monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
-        [master_only] = await running.pull(topic="T", queue_id=1)
-        monkeypatch.setattr(running.broker.rooms.pulling.pulls, "_slave_read_enable", True)
-        [cold] = await running.pull(topic="T", queue_id=1)
-        suggested = [each.suggested_broker_id for each in (hot, master_only, cold)]
-        assert suggested == [0, 0, 1]
+    suggested = []
+    for slave_read_enable in (False, True):
+        async with start_broker(slave_read_enable=slave_read_enable) as running:
+            if not slave_read_enable:
+                await filled(running)
+            for memory_bytes in (1 << 30, 0):
+                monkeypatch.setattr(running.broker.store._reader, "memory_bytes", memory_bytes)
+                [answer] = await running.pull(topic="T", queue_id=1)
+                suggested.append(answer.suggested_broker_id)
+    assert suggested == [0, 0, 0, 1]

@@ -10,25 +10,25 @@ from typing import Any, cast
 
 import grpc
 
-from rocketpy_broker.errors import BrokerError, FlushTimeoutError
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.errors import BrokerError, FlushTimeoutError, OffsetNotFoundError
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.batch_servicer import BatchServicer
 from rocketpy_broker.server.rocketpy_v1.handlers import unary
 from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
+from rocketpy_broker.services.consuming.service import ConsumeService, PullAnswer
 from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
 from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService, QueueTime
+from rocketpy_broker.services.pulling.checks import PullRequest
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import RangeLimitService
-from rocketpy_broker.services.pulling.service import PullService, response_code
 from rocketpy_broker.services.pulling.work_time import check_count
 from rocketpy_broker.services.retry.sends import SendService
 from rocketpy_broker.services.sending.appending import Stored
-from rocketpy_broker.store.values import GetMessageResult, QueueKey
+from rocketpy_broker.store.values import QueueKey
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.pull_wire import PullResponseParts, serialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
@@ -45,7 +45,7 @@ class BrokerServices:
     staging: StagingService
     batches: BatchService
     filters: FilterService
-    pulls: PullService
+    consuming: ConsumeService
     offsets: OffsetService
     offset_queries: OffsetQueryService
     range_limits: RangeLimitService
@@ -125,22 +125,10 @@ class BrokerServicer:
     ) -> AsyncIterator[PullResponseParts]:
         """Stream what is there; hold the call where nothing is."""
         try:
-            command = self._to.pulls.command(
-                QueueKey(request.topic, request.queue_id),
-                request.offset,
-                request.offset_end,
-                request.response_bytes_max,
-                request.wait_ms_max,
-                FilterText(request.expression_type, request.expression, request.tags_codes),
-            )
+            async for answer in self._to.consuming.pull(_pull_request(request)):
+                yield _pull_response(answer)
         except BrokerError as error:
             yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
-            return
-        offset = command.offset
-        async for result in self._to.pulls.pull(command, request.consumer_group):
-            code = response_code(result, offset, command.offset_end)
-            yield _pull_response(result, code, self._to.pulls.suggested_broker_id(result))
-            offset = result.next_offset
 
     async def check_filter(
         self, request: broker_pb2.CheckFilterRequest, _context: status.Context
@@ -208,7 +196,37 @@ class BrokerServicer:
         return broker_pb2.SearchOffsetsResponse(
             status=status.success(),
             offsets=[
-                broker_pb2.FoundOffset(found=each.found, offset=each.offset) for each in found
+                broker_pb2.FoundOffset(
+                    found=each.found,
+                    offset=each.offset,
+                    store_timestamp_ms=each.store_timestamp_ms,
+                )
+                for each in found
+            ],
+        )
+
+    async def query_consumer_offsets(
+        self, request: broker_pb2.QueryConsumerOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.QueryConsumerOffsetsResponse:
+        """Each queue by itself: one without progress does not hide the others."""
+        group = request.consumer_group
+        try:
+            check_count("queues", request.queues)
+            queues = [QueueKey(entry.topic, entry.queue_id) for entry in request.queues]
+            found = await self._to.offsets.consumer_offsets(
+                group, queues, set_zero_if_not_found=request.set_zero_if_not_found
+            )
+        except BrokerError as error:
+            return broker_pb2.QueryConsumerOffsetsResponse(status=status.failure(error))
+        return broker_pb2.QueryConsumerOffsetsResponse(
+            status=status.success(),
+            offsets=[
+                broker_pb2.ConsumerOffset(status=status.success(), offset=offset)
+                if offset is not None
+                else broker_pb2.ConsumerOffset(
+                    status=status.failure(OffsetNotFoundError(group, *queue)), offset=-1
+                )
+                for queue, offset in zip(queues, found, strict=True)
             ],
         )
 
@@ -254,21 +272,39 @@ class BrokerServicer:
             "QueryOffsets": unary(self.query_offsets, broker_pb2.QueryOffsetsRequest),
             "SearchOffsets": unary(self.search_offsets, broker_pb2.SearchOffsetsRequest),
             **self._ranges.handlers(),
+            "QueryConsumerOffsets": unary(
+                self.query_consumer_offsets, broker_pb2.QueryConsumerOffsetsRequest
+            ),
             "CommitOffsets": unary(self.commit_offsets, broker_pb2.CommitOffsetsRequest),
             "RecallMessage": unary(self.recall_message, broker_pb2.RecallMessageRequest),
         }
 
 
-def _pull_response(
-    result: GetMessageResult, code: ResponseCode, suggested_broker_id: int
-) -> PullResponseParts:
+def _pull_request(request: broker_pb2.PullRequest) -> PullRequest:
+    return PullRequest(
+        QueueKey(request.topic, request.queue_id),
+        request.offset,
+        request.offset_end,
+        request.response_bytes_max,
+        request.wait_ms_max,
+        FilterText(request.expression_type, request.expression, request.tags_codes),
+        request.consumer_group,
+        request.commit_offset if request.HasField("commit_offset") else None,
+        request.registered_subscription,
+        request.sub_version,
+        request.class_filter,
+    )
+
+
+def _pull_response(answer: PullAnswer) -> PullResponseParts:
+    result = answer.result
     head = broker_pb2.PullResponse(
-        status=common_pb2.Status(code=code),
+        status=common_pb2.Status(code=answer.code),
         pull_status=cast("broker_pb2.PullStatus", int(result.status)),
         next_offset=result.next_offset,
         min_offset=result.min_offset,
         max_offset=result.max_offset,
-        suggested_broker_id=suggested_broker_id,
+        suggested_broker_id=answer.suggested_broker_id,
         record_sizes=result.sizes.astype(">i4").tobytes(),
     )
     return PullResponseParts(head, result.parts)

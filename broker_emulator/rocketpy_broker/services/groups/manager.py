@@ -49,6 +49,8 @@ PREDEFINED = (
 DATA_VERSION = "dataVersion"
 TABLE = "subscriptionGroupTable"
 FORBIDDEN = "forbiddenTable"
+# Of its bits by group and topic.
+FORBIDDEN_READ = 4
 
 
 def check_group(group: str, name: str = "consumer_group") -> None:
@@ -77,7 +79,7 @@ class _Loaded:
 
 
 class SubscriptionGroupManager:
-    """The table of groups. The forbidden table (group -> topic -> bits) is kept as it is."""
+    """The table of groups. The forbidden table (group -> topic -> bits) is only read."""
 
     def __init__(
         self,
@@ -118,6 +120,16 @@ class SubscriptionGroupManager:
         if found is None:
             raise SubscriptionGroupNotExistError(group)
         return found
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration, if there is one."""
+        return self._groups.get(group)
+
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """Whether the group is kept from reading the topic."""
+        topics = self._forbidden.get(group)
+        bits = topics.get(topic) if isinstance(topics, Mapping) else None
+        return isinstance(bits, int) and bool(bits & FORBIDDEN_READ)
 
     def check_available(self, group: str) -> None:
         """Raises what `get_or_create` would raise."""

@@ -3,7 +3,9 @@
 Prior art: RocketMQ's PullRequestHoldService, which looks at every held request each 5 seconds
 and on each notification. Chosen here: one future per held call in a set per queue, woken by the
 dispatch of a unit, by a change of the topics, or by the clock. Left out on purpose: any polling,
-any order among waiters. Lives in memory only; after a crash clients ask again. Row C08.
+any order among waiters. With short polling, as RocketMQ without long polling, nothing that arrives
+wakes a call; it is held for a fixed time at most.
+Lives in memory only; after a crash clients ask again. Row C08.
 """
 
 from __future__ import annotations
@@ -17,13 +19,17 @@ from rocketpy_broker.store.values import QueueKey
 
 # Stands for the table of topics among the queues that a call waits for.
 TOPIC_TABLE = QueueKey("", -1)
+# Stands for all of them where nothing that arrives wakes a call.
+_NO_QUEUE = QueueKey("", -2)
 
 
 class HeldCalls:
     """The waiting list of every queue."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, short_polling_time_ms: int | None = None) -> None:
+        """Long polling, unless a time of short polling is given."""
         self._clock = clock
+        self._short_polling_time_ms = short_polling_time_ms
         self._waiters: defaultdict[QueueKey, set[asyncio.Future[None]]] = defaultdict(set)
         self._stopping = False
 
@@ -32,6 +38,8 @@ class HeldCalls:
 
     def deadline_ms(self, wait_ms: int) -> float:
         """When, in monotonic time, a call that came now has been held for `wait_ms`."""
+        if self._short_polling_time_ms is not None:
+            wait_ms = min(wait_ms, self._short_polling_time_ms)
         return self._clock.monotonic_ms() + wait_ms
 
     async def wait(self, queues: Collection[QueueKey], deadline_ms: float) -> bool:
@@ -42,6 +50,8 @@ class HeldCalls:
         left_ms = deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0 or self._stopping:
             return False
+        if self._short_polling_time_ms is not None:
+            queues = [_NO_QUEUE]
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for queue in queues:
             self._waiters[queue].add(future)

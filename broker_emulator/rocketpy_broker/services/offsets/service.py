@@ -1,7 +1,7 @@
 """Offsets of queues and groups: queries and commits that cover whole topics.
 
 Holds no state; consumer offsets live in `committed`, queue bounds in the store.
-Rows C09, C10, C11 (but for the earliest store time), K01, K05.
+Rows C09, C10, C11, K01, K05. Source: spec/broker_behaviour.md sections 5.1, 5.2 and 5.5.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from rocketpy_broker.services.pulling.work_time import WorkTime
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+
+QUEUES_A_TURN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,14 @@ class QueueTime:
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """The first offset since a time; if none was found, the queue's maximum."""
+    """The first offset since a time; if none was found, the queue's maximum.
+
+    `store_timestamp_ms` is the message's, or -1.
+    """
 
     found: bool
     offset: int
+    store_timestamp_ms: int = -1
 
 
 class OffsetService:
@@ -85,6 +91,33 @@ class OffsetService:
         committed = self._consumers.query(group, *queue) if group else NOT_COMMITTED
         return QueueOffsets(queue.queue_id, bounds.min_offset, bounds.max_offset, committed)
 
+    async def consumer_offsets(
+        self, group: str, queues: Sequence[QueueKey], *, set_zero_if_not_found: bool
+    ) -> list[int | None]:
+        """Where the group goes on in each queue; None where nothing tells.
+
+        Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
+        QueueIdIllegalError.
+        """
+        check_group(group)
+        found: list[int | None] = []
+        for count, queue in enumerate(queues, 1):
+            self._topics.check_readable(*queue)
+            offset = self._consumers.query(group, *queue)
+            is_zero = offset < 0 and set_zero_if_not_found and self._begins_hot(queue)
+            found.append(0 if is_zero else None if offset < 0 else offset)
+            if count % QUEUES_A_TURN == 0:
+                await give_way()
+        return found
+
+    def _begins_hot(self, queue: QueueKey) -> bool:
+        """Whether the queue still begins at 0, and its first message, if any, is in memory."""
+        if self._store.range_of(queue).min_offset > 0:
+            return False
+        first = self._store.queue_lookup.stretch(queue, 0, 1)
+        hot_begin = self._store.positions().log_end - self._store.config.hot_bytes
+        return first is None or int(first.physical_offsets[0]) >= hot_begin
+
     def group_exists(self, group: str) -> bool:
         """Whether there is such a consumer group; its first commit makes one."""
         return group in self._groups.configs
@@ -107,17 +140,14 @@ class OffsetService:
         return found
 
     def _search_queue(self, time: QueueTime) -> FoundOffset:
-        offset = self._store.queue_lookup.first_since(time.queue, time.timestamp_ms)
-        if offset is None:
+        stored = self._store.queue_lookup.first_since(time.queue, time.timestamp_ms)
+        if stored is None:
             return FoundOffset(found=False, offset=self._store.range_of(time.queue).max_offset)
-        return FoundOffset(found=True, offset=offset)
+        return FoundOffset(True, stored.offset, stored.timestamp_ms)
 
-    async def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
-        """Set a group's progress, all of it or nothing. A group comes to be by its first commit.
-
-        A new group and its retry topic are saved on return, the progress is at the next interval.
-        Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
-        QueueIdIllegalError, SubscriptionGroupNotExistError, ClientsFullError.
+    def check_commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
+        """Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
+        QueueIdIllegalError where `commit` would.
         """
         check_group(group)
         if group.startswith(SYSTEM_GROUP_PREFIX):
@@ -126,6 +156,15 @@ class OffsetService:
             self._topics.check_readable(*committed.queue)
             if committed.offset < 0:
                 raise ParameterIllegalError("offset", committed.offset, "0 or more")
+
+    async def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
+        """Set a group's progress, all of it or nothing. A group comes to be by its first commit.
+
+        A new group and its retry topic are saved on return, the progress is at the next interval.
+        Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
+        QueueIdIllegalError, SubscriptionGroupNotExistError, ClientsFullError.
+        """
+        self.check_commit(group, offsets)
         is_new = not self.group_exists(group)
         config = self._groups.configs.get_or_create(group)
         for committed in offsets:

@@ -30,30 +30,57 @@ class MatchingReader:
         self._store = store
 
     async def get_message(
-        self, queue: QueueKey, offset: int, offset_end: int, bytes_max: int, sql92: Sql92Filter
+        self,
+        queue: QueueKey,
+        offset: int,
+        offset_end: int,
+        limits: ReadLimits,
+        sql92: Sql92Filter,
     ) -> GetMessageResult:
-        """Records [offset, offset_end) that match, within `bytes_max` but at least one.
+        """Records [offset, offset_end) that match, within `limits` but at least one.
 
         As of the last read; there is no turn for others behind that.
         """
-        read_bytes = min(READ_BYTES, bytes_max, sql92.bytes_max)
-        limits = ReadLimits(
-            *(sql92.records_max, read_bytes),
-            *(sql92.records_max, read_bytes),
-            matches=sql92.matches,
-        )
         step_end = min(offset_end, offset + candidates.SCAN_UNITS_MAX)
-        result = self._store.get_message(queue, offset, step_end, limits)
-        while result.status in _LOOKED_AT:
-            is_full = sum(map(len, result.parts)) + read_bytes > bytes_max
-            if is_full or result.next_offset >= min(step_end, result.max_offset):
+        reading = _reading(limits, sql92)
+        result = self._store.get_message(queue, offset, step_end, reading)
+        while result.status in _LOOKED_AT and not _is_full(result, limits, reading):
+            if result.next_offset >= min(step_end, result.max_offset):
                 break
             await give_way()
-            behind = self._store.get_message(queue, result.next_offset, step_end, limits)
+            count = len(result.sizes)
+            rest = replace(
+                reading,
+                matches_max=reading.matches_max - count,
+                cold_matches_max=reading.cold_matches_max - count,
+            )
+            behind = self._store.get_message(queue, result.next_offset, step_end, rest)
             if behind.status not in _LOOKED_AT:
                 break
             result = _joined(result, behind)
         return result
+
+
+def _reading(limits: ReadLimits, sql92: Sql92Filter) -> ReadLimits:
+    """What one read looks at: what takes a few milliseconds, and no more bytes than are wanted."""
+    bytes_max = min(READ_BYTES, limits.bytes_max, sql92.bytes_max)
+    cold_bytes_max = min(READ_BYTES, limits.cold_bytes_max, sql92.bytes_max)
+    return ReadLimits(
+        *(sql92.records_max, bytes_max),
+        *(sql92.records_max, cold_bytes_max),
+        matches=sql92.matches,
+        matches_max=limits.count_max,
+        cold_matches_max=limits.cold_count_max,
+    )
+
+
+def _is_full(result: GetMessageResult, limits: ReadLimits, reading: ReadLimits) -> bool:
+    """Whether what a further read may give is more than is wanted."""
+    taken, count = sum(map(len, result.parts)), len(result.sizes)
+    if result.is_cold:
+        is_count_full = count >= limits.cold_count_max
+        return is_count_full or taken + reading.cold_bytes_max > limits.cold_bytes_max
+    return count >= limits.count_max or taken + reading.bytes_max > limits.bytes_max
 
 
 def _joined(result: GetMessageResult, behind: GetMessageResult) -> GetMessageResult:
@@ -64,10 +91,10 @@ def _joined(result: GetMessageResult, behind: GetMessageResult) -> GetMessageRes
             next_offset=behind.next_offset,
             min_offset=behind.min_offset,
             max_offset=behind.max_offset,
+            is_cold=behind.is_cold,
         )
     return replace(
         behind,
         parts=[*result.parts, *behind.parts],
         sizes=np.concatenate((result.sizes, behind.sizes)),
-        is_cold=result.is_cold or behind.is_cold,
     )

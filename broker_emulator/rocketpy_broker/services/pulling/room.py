@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from rocketpy_broker.ground import Ground
 from rocketpy_broker.services.filters.service import FilterService
+from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.holding.calls import HeldCalls
-from rocketpy_broker.services.hooks.chain import HookChain
+from rocketpy_broker.services.pulling.checks import PullChecks
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import RangeLimitService
 from rocketpy_broker.services.pulling.service import PullService
@@ -18,6 +19,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 class Pulling:
     """Pulls, and what narrows ranges of queues."""
 
+    checks: PullChecks
     pulls: PullService
     range_limits: RangeLimitService
     key_lookup: KeyLookupService
@@ -26,25 +28,15 @@ class Pulling:
 def build(
     ground: Ground,
     topics: TopicConfigManager,
+    groups: Groups,
     filters: FilterService,
     held: HeldCalls,
-    hooks: HookChain,
 ) -> Pulling:
     """Pulls of one broker."""
-    config, store = ground.config, ground.store
-    pulls = PullService(
-        store,
-        topics,
-        filters,
-        held,
-        config.limits,
-        slave_read_enable=config.slave_read_enable,
-        broker_name=config.broker_name,
-        broker_permission=config.broker_permission,
-        hooks=hooks,
-    )
+    store = ground.store
     return Pulling(
-        pulls,
+        PullChecks(topics, groups, filters, ground.config),
+        PullService(store, held),
         RangeLimitService(store, topics, ground.clock),
         KeyLookupService(store, topics, ground.clock),
     )

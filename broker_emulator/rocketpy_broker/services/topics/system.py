@@ -14,6 +14,7 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 # Decisions about prepared batches. No configured topic, so clients neither send to it nor read it;
 # its name's prefix keeps it from being listed, made or cleaned away, also by RocketMQ.
 BATCHES_TOPIC = "rmq_sys_rocketpy_batches"
@@ -25,7 +26,7 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 SEND_FORBIDDEN = frozenset(
     {
         "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
+        OFFSET_MOVED_EVENT,
         "SCHEDULE_TOPIC_XXXX",
         TIMER_TOPIC,
         HALF_TOPIC,
@@ -58,7 +59,7 @@ def system_topics(
         ("BenchmarkTest", 1024, READ_WRITE),
         (cluster_name, 16, inherited),
         (broker_name, 1, inherited),
-        ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
+        (OFFSET_MOVED_EVENT, 1, READ_WRITE),
         ("SCHEDULE_TOPIC_XXXX", 18, READ_WRITE),
         (f"{cluster_name}_REPLY_TOPIC", 1, READ_WRITE),
         (f"rmq_sys_REVIVE_LOG_{cluster_name}", options.revive_queue_nums, READ_WRITE),

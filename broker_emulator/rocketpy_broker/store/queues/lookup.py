@@ -40,7 +40,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class StoredAt:
     """A record that can be read: its queue offset and when it was stored, in ms."""
 
     offset: int
@@ -54,27 +54,28 @@ class QueueLookup:
         self._queues = queues
         self._messages = messages
 
-    def first_since(self, key: QueueKey, timestamp_ms: int) -> int | None:
-        """Offset of the first message stored at `timestamp_ms` or later; None if there is none.
+    def first_since(self, key: QueueKey, timestamp_ms: int) -> StoredAt | None:
+        """The first message stored at `timestamp_ms` or later; None if there is none.
 
         Reads of the order of log2(n) records. Damaged ones are passed over.
         """
         queue = self._queues.get(key)
         if queue is None:
             return None
-        low, high, found = queue.min_offset, queue.max_offset, None
+        low, high = queue.min_offset, queue.max_offset
+        found: StoredAt | None = None
         while low < high:
             middle = (low + high) // 2
             stored = self._first_stored(queue, middle, high)
             if stored is None:
                 high = middle
             elif stored.timestamp_ms >= timestamp_ms:
-                high, found = middle, stored.offset
+                high, found = middle, stored
             else:
                 low = stored.offset + 1
         return found
 
-    def _first_stored(self, queue: ConsumeQueue, offset: int, offset_end: int) -> _Stored | None:
+    def _first_stored(self, queue: ConsumeQueue, offset: int, offset_end: int) -> StoredAt | None:
         """The first record of [offset, offset_end) that can be read."""
         while offset < offset_end:
             units = queue.units(offset, offset + 1)
@@ -83,7 +84,7 @@ class QueueLookup:
                 continue
             timestamp_ms = self._messages.store_timestamp_ms(int(units["physical_offset"][0]))
             if timestamp_ms is not None:
-                return _Stored(offset, timestamp_ms)
+                return StoredAt(offset, timestamp_ms)
             offset += 1
         return None
 

@@ -12,7 +12,7 @@ Source: spec/storage.md section 6.6 (statuses and next offsets); rows C03, S11, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -67,7 +67,7 @@ class Reader:
             return self._read(bounds, all_units(queue, offset, offset_end), limits)
         matching = matching_units(queue, offset, offset_end, limits.tags_codes)
         if len(matching) == 0:
-            return _unmatched(bounds, matching.offset_behind(0))
+            return self._unmatched(bounds, matching, matching.offset_behind(0))
         return self._read(bounds, matching, limits)
 
     def _read(
@@ -79,21 +79,19 @@ class Reader:
         segment = self.log.files.find(physical_offset)
         if segment is None:
             return _gone(bounds, candidates)
-        is_cold = physical_offset < self.log.end - self.memory_bytes
-        count_max = limits.cold_count_max if is_cold else limits.count_max
-        bytes_max = limits.cold_bytes_max if is_cold else limits.bytes_max
-        wanted = min(count_max, 1 + 2 * (bytes_max // max(int(first["size"]), 1)))
-        units = _fitting(candidates.first(wanted), segment, bytes_max)
+        is_cold = physical_offset < self._cold_end
+        units = self._fitting(candidates, segment, limits, is_cold=is_cold)
         units = self._whole(segment, units, is_cold=is_cold)
         if len(units) == 0:
             return _gone(bounds, candidates)
         next_offset = candidates.offset_behind(len(units))
         if limits.matches is not None:
-            found = _matching(segment, units, limits.matches)
+            count_max = limits.cold_matches_max if is_cold else limits.matches_max
+            found = _first_true(_matching(segment, units, limits.matches), max(count_max, 1))
             next_offset = candidates.offset_behind(len(found))
             units = units[: len(found)][found]
             if len(units) == 0:
-                return _unmatched(bounds, next_offset)
+                return self._unmatched(bounds, candidates, next_offset)
         starts = units["physical_offset"].astype(np.int64) - segment.base
         sizes = units["size"].astype(np.int32)
         return GetMessageResult(
@@ -103,8 +101,50 @@ class Reader:
             bounds.max_offset,
             gather(segment, starts, sizes),
             sizes,
-            is_cold,
+            self._is_cold(candidates, next_offset),
         )
+
+    @property
+    def _cold_end(self) -> int:
+        """What lies below may have to come from disk."""
+        return self.log.end - self.memory_bytes
+
+    def _is_cold(self, candidates: Candidates, next_offset: int) -> bool:
+        """Whether the last unit before `next_offset` is."""
+        last = candidates.units[next_offset - candidates.offset - 1]
+        return int(last["physical_offset"]) < self._cold_end
+
+    def _unmatched(
+        self, bounds: QueueRange, candidates: Candidates, next_offset: int
+    ) -> GetMessageResult:
+        """Nothing before `next_offset` matches."""
+        is_cold = next_offset > candidates.offset and self._is_cold(candidates, next_offset)
+        return replace(_unmatched(bounds, next_offset), is_cold=is_cold)
+
+    def _fitting(
+        self, candidates: Candidates, segment: Segment, limits: ReadLimits, *, is_cold: bool
+    ) -> Units:
+        """The leading units that are real, lie in `segment`, and fit the limits; at least one.
+
+        Offsets rise, so behind a hot unit there are only others.
+        """
+        count_max, bytes_max = limits.count_max, limits.bytes_max
+        if is_cold:
+            count_max = max(count_max, limits.cold_count_max)
+            bytes_max = max(bytes_max, limits.cold_bytes_max)
+        first_size = max(int(candidates.first(1)["size"][0]), 1)
+        units = candidates.first(min(count_max, 1 + 2 * (bytes_max // first_size)))
+        sizes = units["size"].astype(np.int64)
+        counts, ends = np.arange(len(units)), np.cumsum(sizes)
+        stops = (counts >= limits.count_max) | (ends > limits.bytes_max)
+        if is_cold:
+            # Each unit goes by its own limits.
+            is_unit_cold = units["physical_offset"].astype(np.int64) < self._cold_end
+            is_full = (counts >= limits.cold_count_max) | (ends > limits.cold_bytes_max)
+            stops = np.where(is_unit_cold, is_full, stops)
+        stops |= (sizes == BLANK_SIZE) | (units["physical_offset"] >= segment.end)
+        stops[0] = False
+        return units[: int(np.argmax(stops))] if stops.any() else units
 
     def _whole(self, segment: Segment, units: Units, *, is_cold: bool) -> Units:
         """The units before the first damaged record; that is reported if nothing is before it."""
@@ -164,6 +204,14 @@ def _matching(
         return _matching(segment, units[: error.index], matches)
 
 
+def _first_true(found: NDArray[np.bool_], count_max: int) -> NDArray[np.bool_]:
+    """`found` up to before the value behind the first `count_max` that are true."""
+    if count_max >= len(found):
+        return found
+    places = np.flatnonzero(found)
+    return found if len(places) <= count_max else found[: int(places[count_max])]
+
+
 def _outside(bounds: QueueRange, offset: int) -> GetMessageResult | None:
     low, high = bounds.min_offset, bounds.max_offset
     if high == 0:
@@ -195,15 +243,6 @@ def _gone(bounds: QueueRange, candidates: Candidates) -> GetMessageResult:
     if first > candidates.offset:
         return _unmatched(bounds, first)
     return _removed(bounds, first + 1)
-
-
-def _fitting(units: Units, segment: Segment, bytes_max: int) -> Units:
-    """The leading units that are real, lie in `segment`, and fit `bytes_max`; at least one."""
-    sizes = units["size"].astype(np.int64)
-    stops = (sizes == BLANK_SIZE) | (units["physical_offset"] >= segment.end)
-    stops |= np.cumsum(sizes) > bytes_max
-    stops[0] = False
-    return units[: int(np.argmax(stops))] if stops.any() else units
 
 
 def gather(

@@ -84,6 +84,7 @@ class RangePuller:
             call.cancel()
 
     def _request(self) -> broker_pb2.PullRequest:
+        """Without the group: tasks read ranges that the driver chose, as nobody's members."""
         expression = self._options.expression
         return broker_pb2.PullRequest(
             topic=self._range.topic,
@@ -91,7 +92,6 @@ class RangePuller:
             offset=self._offset,
             offset_end=self._range.end,
             response_bytes_max=self._options.fetch_bytes_max,
-            consumer_group=self._options.consumer_group,
             tags_codes=self._options.tags_codes,
             expression_type="" if expression is None else SQL92,
             expression=expression or "",

@@ -79,7 +79,7 @@ class AppendResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes", "expression_type", "expression")
+    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes", "expression_type", "expression", "commit_offset", "registered_subscription", "sub_version", "class_filter")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,10 @@ class PullRequest(_message.Message):
     TAGS_CODES_FIELD_NUMBER: _ClassVar[int]
     EXPRESSION_TYPE_FIELD_NUMBER: _ClassVar[int]
     EXPRESSION_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SUB_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLASS_FILTER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
@@ -100,7 +104,11 @@ class PullRequest(_message.Message):
     tags_codes: _containers.RepeatedScalarFieldContainer[int]
     expression_type: str
     expression: str
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ..., tags_codes: _Optional[_Iterable[int]] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ...) -> None: ...
+    commit_offset: int
+    registered_subscription: bool
+    sub_version: int
+    class_filter: bool
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ..., tags_codes: _Optional[_Iterable[int]] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., commit_offset: _Optional[int] = ..., registered_subscription: bool = ..., sub_version: _Optional[int] = ..., class_filter: bool = ...) -> None: ...
 
 class CheckFilterRequest(_message.Message):
     __slots__ = ("expression_type", "expression")
@@ -209,12 +217,14 @@ class SearchOffsetsRequest(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[QueueTime, _Mapping]]] = ...) -> None: ...
 
 class FoundOffset(_message.Message):
-    __slots__ = ("found", "offset")
+    __slots__ = ("found", "offset", "store_timestamp_ms")
     FOUND_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     found: bool
     offset: int
-    def __init__(self, found: bool = ..., offset: _Optional[int] = ...) -> None: ...
+    store_timestamp_ms: int
+    def __init__(self, found: bool = ..., offset: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class SearchOffsetsResponse(_message.Message):
     __slots__ = ("status", "offsets")
@@ -223,6 +233,40 @@ class SearchOffsetsResponse(_message.Message):
     status: _common_pb2.Status
     offsets: _containers.RepeatedCompositeFieldContainer[FoundOffset]
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offsets: _Optional[_Iterable[_Union[FoundOffset, _Mapping]]] = ...) -> None: ...
+
+class TopicQueue(_message.Message):
+    __slots__ = ("topic", "queue_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ...) -> None: ...
+
+class QueryConsumerOffsetsRequest(_message.Message):
+    __slots__ = ("consumer_group", "queues", "set_zero_if_not_found")
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    SET_ZERO_IF_NOT_FOUND_FIELD_NUMBER: _ClassVar[int]
+    consumer_group: str
+    queues: _containers.RepeatedCompositeFieldContainer[TopicQueue]
+    set_zero_if_not_found: bool
+    def __init__(self, consumer_group: _Optional[str] = ..., queues: _Optional[_Iterable[_Union[TopicQueue, _Mapping]]] = ..., set_zero_if_not_found: bool = ...) -> None: ...
+
+class ConsumerOffset(_message.Message):
+    __slots__ = ("status", "offset")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class QueryConsumerOffsetsResponse(_message.Message):
+    __slots__ = ("status", "offsets")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    offsets: _containers.RepeatedCompositeFieldContainer[ConsumerOffset]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., offsets: _Optional[_Iterable[_Union[ConsumerOffset, _Mapping]]] = ...) -> None: ...
 
 class OffsetRange(_message.Message):
     __slots__ = ("topic", "queue_id", "begin", "end")

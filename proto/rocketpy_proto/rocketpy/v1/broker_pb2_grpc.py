@@ -94,6 +94,11 @@ class BrokerStub(object):
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesResponse.FromString,
                 _registered_method=True)
+        self.QueryConsumerOffsets = channel.unary_unary(
+                '/rocketpy.v1.Broker/QueryConsumerOffsets',
+                request_serializer=rocketpy_dot_v1_dot_broker__pb2.QueryConsumerOffsetsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_broker__pb2.QueryConsumerOffsetsResponse.FromString,
+                _registered_method=True)
         self.CommitOffsets = channel.unary_unary(
                 '/rocketpy.v1.Broker/CommitOffsets',
                 request_serializer=rocketpy_dot_v1_dot_broker__pb2.CommitOffsetsRequest.SerializeToString,
@@ -210,6 +215,13 @@ class BrokerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def QueryConsumerOffsets(self, request, context):
+        """Where a consumer group goes on, queue by queue: what it has committed, or 0.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CommitOffsets(self, request, context):
         """Stores the progress of a consumer group. All of the request or nothing.
         """
@@ -287,6 +299,11 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.LimitRanges,
                     request_deserializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_broker__pb2.LimitRangesResponse.SerializeToString,
+            ),
+            'QueryConsumerOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryConsumerOffsets,
+                    request_deserializer=rocketpy_dot_v1_dot_broker__pb2.QueryConsumerOffsetsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_broker__pb2.QueryConsumerOffsetsResponse.SerializeToString,
             ),
             'CommitOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.CommitOffsets,
@@ -623,6 +640,33 @@ class Broker(object):
             '/rocketpy.v1.Broker/LimitRanges',
             rocketpy_dot_v1_dot_broker__pb2.LimitRangesRequest.SerializeToString,
             rocketpy_dot_v1_dot_broker__pb2.LimitRangesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryConsumerOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Broker/QueryConsumerOffsets',
+            rocketpy_dot_v1_dot_broker__pb2.QueryConsumerOffsetsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_broker__pb2.QueryConsumerOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,115 @@
+"""Pulls as clients send them: checked, and between the hooks around consumption.
+
+A pull without a consumer group is read and nothing else. One of a group makes the group where that
+is allowed, commits the offset that it carries, and writes an event where its offset has moved; each
+answer names the broker to pull from next, as the group is configured. Groups and their progress are
+saved as their own modules say; a pull that is refused has done nothing.
+RocketMQ commits after the read. Here it is before, since the answer may have many parts; a held
+call has committed when it is held, in both.
+Holds no state. Rows C01, C06, C07, C12, P02. Source: spec/broker_behaviour.md sections 2.2 to 2.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+
+from rocketpy_broker.hooks import ConsumeContext, ConsumeOutcome
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.consuming.moved_events import MovedOffset, MovedOffsetEvents
+from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
+from rocketpy_broker.services.hooks.chain import HookChain
+from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService
+from rocketpy_broker.services.pulling.checks import PullRequest
+from rocketpy_broker.services.pulling.room import Pulling
+from rocketpy_broker.services.pulling.service import response_code
+from rocketpy_broker.store.values import GetMessageResult
+
+MASTER_ID, SLAVE_ID = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class PullAnswer:
+    """One of the answers to a pull, and the id of the broker to pull from next."""
+
+    code: ResponseCode
+    result: GetMessageResult
+    suggested_broker_id: int
+
+
+class ConsumeService:
+    """Serves pulls of clients."""
+
+    def __init__(
+        self,
+        pulling: Pulling,
+        configs: SubscriptionGroupManager,
+        offsets: OffsetService,
+        events: MovedOffsetEvents,
+        hooks: HookChain,
+        *,
+        slave_read_enable: bool,
+    ) -> None:
+        self._checks = pulling.checks
+        self._pulls = pulling.pulls
+        self._configs = configs
+        self._offsets = offsets
+        self._events = events
+        self._hooks = hooks
+        self._slave_read_enable = slave_read_enable
+
+    async def pull(self, request: PullRequest) -> AsyncIterator[PullAnswer]:
+        """Everything that is there, in pieces; at least one answer.
+
+        Raises what PullChecks and OffsetService.check_commit raise: before the first answer, and of
+        a group also between them and while the call is held, where it has become true.
+        """
+        group, topic = request.consumer_group, request.queue.topic
+        command = self._checks.command(request)
+        committed = self._committed(request)
+        if group:
+            await self._make(group)
+        context = ConsumeContext(group, topic, request.queue.queue_id, request.offset)
+        self._hooks.before_consume(context)
+        if committed:
+            await self._offsets.commit(group, committed)
+        renewed = partial(self._checks.command, request) if group else None
+        offset = request.offset
+        async for result in self._pulls.pull(command, renewed):
+            code = response_code(result, offset, command.offset_end)
+            if group and code is ResponseCode.PULL_OFFSET_MOVED:
+                self._events.write(MovedOffset(group, request.queue, offset, result.next_offset))
+            self._hooks.after_consume(context, _outcome(result))
+            yield PullAnswer(code, result, self._suggested_broker_id(group, result))
+            offset = result.next_offset
+
+    def _committed(self, request: PullRequest) -> list[CommittedOffset]:
+        """What the pull commits, if it may."""
+        if request.commit_offset is None:
+            return []
+        committed = [CommittedOffset(request.queue, request.commit_offset)]
+        self._offsets.check_commit(request.consumer_group, committed)
+        return committed
+
+    async def _make(self, group: str) -> None:
+        """A group comes to be by its first pull, which was checked."""
+        if group not in self._configs:
+            self._configs.get_or_create(group)
+            await self._configs.save_new()
+
+    def _suggested_broker_id(self, group: str, result: GetMessageResult) -> int:
+        """A slave for data that must come from disk, where slaves serve."""
+        if not self._slave_read_enable:
+            return MASTER_ID
+        config = self._configs.find(group) if group else None
+        if config is None:
+            return SLAVE_ID if result.is_cold else MASTER_ID
+        return config.which_broker_when_consume_slowly if result.is_cold else config.broker_id
+
+
+def _outcome(result: GetMessageResult) -> ConsumeOutcome:
+    sizes = result.sizes
+    return ConsumeOutcome(
+        result.status.name, len(sizes), int(sizes.sum(dtype="int64")), result.next_offset
+    )
