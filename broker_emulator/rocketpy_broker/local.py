@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from rocketpy_broker.client import retries, topics
 from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.consuming import GroupReader
 from rocketpy_broker.client.errors import ClientError
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.offsets import GroupLag, query_lag
@@ -311,6 +312,17 @@ class LocalBroker:
         """All messages of `topic`, in the order in which they were stored."""
         with self._connection() as connection:
             return list(TopicReader(connection, topic).first())
+
+    def pull(
+        self, topic: str, group: str, count: int | None = None, *, commit: bool = True
+    ) -> list[Message]:
+        """What `group` has not consumed of `topic`, at most `count` messages, queue by queue.
+
+        Its progress is committed, and the next call goes on there; with `commit` False it stays.
+        """
+        with self._connection() as connection:
+            reader = GroupReader(connection, topic, group, is_committing=commit)
+            return list(reader.messages(count))
 
     def lag(self, topic: str, group: str) -> GroupLag:
         """How far a consumer group is behind: in all (`total`) and in each of `queues`."""

@@ -127,6 +127,17 @@ CheckTypes = Annotated[
         help="enableTopicMessageTypeCheck: refuse messages of another type than their topic has.",
     ),
 ]
+LongPolling = Annotated[
+    bool,
+    typer.Option(
+        "--long-polling/--short-polling",
+        help="longPollingEnable: a held pull is answered by the message that comes, or, with "
+        "short polling, after a fixed time.",
+    ),
+]
+ShortPollingTimeMs = Annotated[
+    int, typer.Option(min=1, help="shortPollingTimeMills, with --short-polling.")
+]
 # The token of a LocalBroker's temporary store; see there.
 Temporary = Annotated[str | None, typer.Option(hidden=True)]
 
@@ -154,6 +165,8 @@ def broker(
     timer_delay_max_hours: TimerDelayMaxHours = 72,
     enable_mixed_message_type: EnableMixed = False,
     topic_message_type_check: CheckTypes = True,
+    long_polling: LongPolling = True,
+    short_polling_time_ms: ShortPollingTimeMs = 1_000,
     stop_at_eof: StopAtEof = False,
     temporary: Temporary = None,
 ) -> None:
@@ -182,10 +195,10 @@ def broker(
                 timer_delay_ms_max=int(timer_delay_max_hours * HOUR_MS),
                 enable_mixed_message_type=enable_mixed_message_type,
                 enable_topic_message_type_check=topic_message_type_check,
-                flush_times=FlushTimes(
-                    flush_interval_ms=flush_interval_ms,
-                    least_bytes=max(flush_least_pages * PAGE_BYTES, 1),
-                    sync_flush_timeout_ms=sync_flush_timeout_ms,
+                long_polling_enable=long_polling,
+                short_polling_time_ms=short_polling_time_ms,
+                flush_times=_flush_times(
+                    flush_interval_ms, flush_least_pages, sync_flush_timeout_ms
                 ),
                 clean_policy=CleanPolicy(
                     reserved_ms=int(file_reserved_hours * HOUR_MS),
@@ -202,6 +215,14 @@ def broker(
 
 def _default_flush(data: Path | None) -> FlushDiskType:
     return FlushDiskType.SYNC_FLUSH if data else FlushDiskType.ASYNC_FLUSH
+
+
+def _flush_times(interval_ms: int, least_pages: int, sync_timeout_ms: int) -> FlushTimes:
+    return FlushTimes(
+        flush_interval_ms=interval_ms,
+        least_bytes=max(least_pages * PAGE_BYTES, 1),
+        sync_flush_timeout_ms=sync_timeout_ms,
+    )
 
 
 def _delay_levels(text: str) -> DelayLevels:

@@ -26,6 +26,7 @@ from rocketpy_broker.cli.broker_client import (
 from rocketpy_broker.cli.message_forms import fields_of, json_of, json_of_sent, line_of
 from rocketpy_broker.cli.message_lines import MessageLineError, open_lines
 from rocketpy_broker.cli.times import parsed_time
+from rocketpy_broker.client.consuming import GroupReader
 from rocketpy_broker.client.errors import MessageIllegalError
 from rocketpy_broker.client.lookup import query_messages, view_message
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
@@ -164,6 +165,11 @@ def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: boo
     typer.echo(f"sent {count} {'message' if count == 1 else 'messages'} to {topic}{place_text}")
 
 
+Whole = Annotated[
+    bool, typer.Option("--whole", help="Show long bodies, tags and keys to their ends.")
+]
+
+
 @message_app.command("tail")
 def tail(
     topic: Topic,
@@ -180,9 +186,7 @@ def tail(
         Beginning,
         typer.Option("--from", help="latest: the last messages; earliest: from the first on."),
     ] = Beginning.LATEST,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Show long bodies, tags and keys to their ends.")
-    ] = False,
+    whole: Whole = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
@@ -206,6 +210,31 @@ def tail(
                 leave_pipe()
             new = reader.next_messages(FOLLOW_WAIT_MS)
             _print_messages(new, is_whole=whole, as_json=as_json)
+
+
+@message_app.command("pull")
+def pull(
+    topic: Topic,
+    group: Annotated[str, typer.Option(help="The consumer group.")],
+    count: Annotated[
+        int | None,
+        typer.Option("--count", "-n", min=0, max=COUNT_MAX, help="At most so many; else all."),
+    ] = None,
+    commit: Annotated[
+        bool, typer.Option("--commit/--no-commit", help="Let the group go on behind them.")
+    ] = True,
+    whole: Whole = False,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show what a consumer group has not consumed yet, and commit its progress.
+
+    Queue by queue, lines as of `message tail`, cut as there. What was shown when the command is interrupted may
+    be shown again.
+    """
+    with asking(endpoint) as connection:
+        reader = GroupReader(connection, topic, group, is_committing=commit)
+        _print_messages(reader.messages(count), is_whole=whole, as_json=as_json)
 
 
 def _print_messages(messages: Iterable[Message], *, is_whole: bool, as_json: bool) -> None:
