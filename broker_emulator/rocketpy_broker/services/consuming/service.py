@@ -80,7 +80,8 @@ class ConsumeService:
             code = response_code(result, offset, command.offset_end)
             if group and code is ResponseCode.PULL_OFFSET_MOVED:
                 self._events.write(MovedOffset(group, request.queue, offset, result.next_offset))
-            self._hooks.after_consume(context, _outcome(result))
+            if self._hooks:
+                self._hooks.after_consume(context, _outcome(result))
             yield PullAnswer(code, result, self._suggested_broker_id(group, result))
             offset = result.next_offset
 

@@ -135,13 +135,14 @@ class Reader:
         first_size = max(int(candidates.first(1)["size"][0]), 1)
         units = candidates.first(min(count_max, 1 + 2 * (bytes_max // first_size)))
         sizes = units["size"].astype(np.int64)
-        counts, ends = np.arange(len(units)), np.cumsum(sizes)
-        stops = (counts >= limits.count_max) | (ends > limits.bytes_max)
+        ends = np.cumsum(sizes)
+        stops = ends > limits.bytes_max
         if is_cold:
             # Each unit goes by its own limits.
             is_unit_cold = units["physical_offset"].astype(np.int64) < self._cold_end
+            counts = np.arange(len(units))
             is_full = (counts >= limits.cold_count_max) | (ends > limits.cold_bytes_max)
-            stops = np.where(is_unit_cold, is_full, stops)
+            stops = np.where(is_unit_cold, is_full, stops | (counts >= limits.count_max))
         stops |= (sizes == BLANK_SIZE) | (units["physical_offset"] >= segment.end)
         stops[0] = False
         return units[: int(np.argmax(stops))] if stops.any() else units
