@@ -229,8 +229,8 @@ def pull(
 ) -> None:
     """Show what a consumer group has not consumed yet, and commit its progress.
 
-    Queue by queue, lines as of `message tail`, cut as there. What was shown when the command is interrupted may
-    be shown again.
+    Queue by queue, lines as of `message tail`, cut as there. What was shown when the command is
+    interrupted may be shown again.
     """
     with asking(endpoint) as connection:
         reader = GroupReader(connection, topic, group, is_committing=commit)

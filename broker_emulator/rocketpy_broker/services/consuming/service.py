@@ -11,7 +11,7 @@ Holds no state. Rows C01, C06, C07, C12, P02. Source: spec/broker_behaviour.md s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -58,6 +58,8 @@ class ConsumeService:
         self._events = events
         self._hooks = hooks
         self._slave_read_enable = slave_read_enable
+        # Told of topic, group, messages and bytes of each answer that has some.
+        self.on_got: Callable[[str, str, int, int], None] = lambda *_: None
 
     async def pull(self, request: PullRequest) -> AsyncIterator[PullAnswer]:
         """Everything that is there, in pieces; at least one answer.
@@ -80,6 +82,8 @@ class ConsumeService:
             code = response_code(result, offset, command.offset_end)
             if group and code is ResponseCode.PULL_OFFSET_MOVED:
                 self._events.write(MovedOffset(group, request.queue, offset, result.next_offset))
+            if len(result.sizes):
+                self.on_got(topic, group, len(result.sizes), int(result.sizes.sum(dtype="int64")))
             if self._hooks:
                 self._hooks.after_consume(context, _outcome(result))
             yield PullAnswer(code, result, self._suggested_broker_id(group, result))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy_broker.ground import Ground
-from rocketpy_broker.services.pulling.room import Pulling
+from rocketpy_broker.services.consuming.service import ConsumeService
 from rocketpy_broker.services.retry.room import Retry
 from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -11,13 +11,13 @@ from rocketpy_broker.tasks import TaskScope
 
 
 def build(
-    ground: Ground, topics: TopicConfigManager, pulling: Pulling, retry: Retry
+    ground: Ground, topics: TopicConfigManager, consuming: ConsumeService, retry: Retry
 ) -> StatisticsService:
     """Statistics of one broker."""
     counted = ground.store.statistics
     service = StatisticsService(topics, counted, ground.clock, ground.config.cluster_name)
     counted.on_put = service.put
-    pulling.pulls.on_got = service.got
+    consuming.on_got = service.got
     retry.send_backs.on_sent_back = service.sent_back
 
     async def start(scope: TaskScope) -> None:
