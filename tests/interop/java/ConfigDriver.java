@@ -1,7 +1,9 @@
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONObject;
+import java.util.Properties;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
@@ -24,16 +26,23 @@ final class ConfigDriver {
         return new BrokerController(config, new NettyServerConfig(), new NettyClientConfig(), store);
     }
 
-    /** A whole broker, started over a store of RocketMQ's default sizes. */
-    static BrokerController start(String folder, int port) throws Exception {
+    /** A whole broker over a store of RocketMQ's default sizes; `conf` is its broker.conf. */
+    static BrokerController start(JSONObject request) throws Exception {
+        String folder = request.getString("folder");
         MessageStoreConfig store = new MessageStoreConfig();
         store.setStorePathRootDir(folder);
         store.setStorePathCommitLog(folder + "/commitlog");
         store.setHaListenPort(0); // Any free one.
-        NettyServerConfig server = new NettyServerConfig();
-        server.setListenPort(port);
         BrokerConfig config = new BrokerConfig();
         config.setBrokerName("broker-a");
+        if (request.containsKey("conf")) {
+            Properties conf = new Properties();
+            conf.putAll(request.getJSONObject("conf"));
+            MixAll.properties2Object(conf, store);
+            MixAll.properties2Object(conf, config);
+        }
+        NettyServerConfig server = new NettyServerConfig();
+        server.setListenPort(request.getIntValue("port"));
         BrokerController broker =
             new BrokerController(config, server, new NettyClientConfig(), store);
         require(broker.initialize(), "the broker");

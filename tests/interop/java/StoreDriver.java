@@ -47,6 +47,7 @@ public final class StoreDriver {
 
     private DefaultMessageStore store;
     private BrokerController broker;
+    private ClientDriver clients;
 
     public static void main(String[] args) throws Exception {
         System.setOut(System.err); // Whatever a library prints must not look like an answer.
@@ -77,10 +78,17 @@ public final class StoreDriver {
         switch (request.getString("do")) {
             case "open" -> open(request);
             case "startBroker" -> {
-                broker = ConfigDriver.start(request.getString("folder"), request.getIntValue("port"));
+                broker = ConfigDriver.start(request);
                 store = (DefaultMessageStore) broker.getMessageStore();
+                clients = new ClientDriver(broker);
             }
             case "stopBroker" -> broker.shutdown();
+            case "createTopic" -> clients.createTopic(request);
+            case "startProducer" -> clients.startProducer(request);
+            case "startConsumer" -> clients.startConsumer(request);
+            case "send" -> clients.send(request);
+            case "seen" -> clients.seen(answer);
+            case "stopClients" -> clients.stop();
             case "put" -> answer.put("results", put(request));
             case "putBatch" -> answer.put("results", List.of(putBatch(request)));
             case "dump" -> answer.put("records", dump(request));

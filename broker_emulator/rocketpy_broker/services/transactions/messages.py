@@ -10,6 +10,7 @@ Source: spec/storage.md sections 14.1 to 14.5.
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -116,6 +117,17 @@ class HalfMessage:
         """The queue offset of the first half message of its transaction, which tells them apart."""
         first = self._number(FIRST_HALF)
         return self.record.queue_offset if first is None else first
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it names no first one: it is one itself, or RocketMQ has copied it."""
+        return self._number(FIRST_HALF) is None
+
+    @property
+    def identity(self) -> Hashable:
+        """What a copy has in common with what RocketMQ copied."""
+        born = self.record.born_timestamp_ms, self.record.born_host
+        return self.transaction_id, self.producer_group, self.real_queue, born
 
     @property
     def check_times(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,11 +160,17 @@ class TransactionProgress:
         self._table.begin(first_half, self._begin(OP_QUEUE))
         for data in self._records(OP_QUEUE, self._table.next_op):
             self._table.note(OpMessage.of(decode_record(data).record))
+        copies: dict[Hashable, list[int]] = {}
         for data in self._records(HALF_QUEUE, first_half):
-            self._found_half(HalfMessage.of(data))
+            half = HalfMessage.of(data)
+            if half.is_foreign:
+                self._found_foreign(half, copies)
+            else:
+                self._found_half(half)
         begin = self._file.load(lambda content: as_long(content.get(LOG_OFFSET)))
         if begin is None:
-            begin = positions.log_end
+            # RocketMQ's store: it may have committed what it could not note.
+            begin = self._oldest_open()
             self._file.save({LOG_OFFSET: begin})
         self._marked = min(max(begin, positions.log_begin), positions.log_end)
         for origins in self._store.prepared.committed_from(self._marked):
@@ -185,6 +191,27 @@ class TransactionProgress:
         found = self._table.operation(half.first_offset, offset)
         if found not in (None, Operation.COPIED):
             self._table.finish(half.first_offset, found)
+
+    def _found_foreign(self, half: HalfMessage, copies: dict[Hashable, list[int]]) -> None:
+        """Without a first half message to tell it by: one itself, or a copy that RocketMQ made."""
+        offset = half.record.queue_offset
+        if half.check_times == 0:
+            if not self._table.is_over(offset):
+                copies[half.identity] = [offset]
+            return
+        for older in copies.setdefault(half.identity, []):
+            if not self._table.is_over(older):
+                self.over(older, Operation.COPIED)
+            self._table.copied(older, offset)
+        copies[half.identity].append(offset)
+
+    def _oldest_open(self) -> int:
+        """Where the oldest half message that is not over lies in the log, or the log's end."""
+        for offset in range(self._table.next_half, self._store.range_of(HALF_QUEUE).max_offset):
+            half = None if self._table.is_over(offset) else self._messages.half(offset)
+            if half is not None:
+                return half.record.physical_offset
+        return self._store.positions().log_end
 
     def _found_final(self, physical_offset: int) -> None:
         half = self._messages.half_at(physical_offset)

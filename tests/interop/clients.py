@@ -1,0 +1,115 @@
+"""A whole RocketMQ broker with clients of its own, and what a directory shows to each side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.store.check.faults import Fault
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.check.whole_store import StoreCheck
+from rocketpy_broker.store.values import QueueKey
+from tests.interop.rocketmq import RocketMQStore
+from tests.interop.test_broker_directory import two_free_ports
+
+# A broker on a busy machine may take a minute for what takes a second elsewhere.
+WAIT_MS_MAX = 90_000
+QUEUES = 4
+PRODUCERS, CONSUMERS = "producers", "consumers"
+TOPIC, RETRIES, DEAD_LETTERS = "T", f"%RETRY%{CONSUMERS}", f"%DLQ%{CONSUMERS}"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message as RocketMQ's consumer was given it."""
+
+    topic: str
+    body: str
+    reconsume_times: int
+
+
+class RocketMQBroker:
+    """Started over a directory, in a process of its own; `conf` is its broker.conf."""
+
+    def __init__(self, folder: Path, **conf: object) -> None:
+        scratch = folder.with_name(folder.name + "-rocketmq")
+        scratch.mkdir(exist_ok=True)
+        self._process = RocketMQStore(scratch / "rocketmq.log", scratch)
+        texts = {name: str(value) for name, value in conf.items()}
+        self._process.ask("startBroker", folder=str(folder), port=two_free_ports(), conf=texts)
+
+    def create_topic(self) -> None:
+        """The topic of all messages."""
+        self._process.ask("createTopic", topic=TOPIC, queues=QUEUES)
+
+    def start_producer(self) -> None:
+        """A producer that sends in transactions, and answers when it is asked after them."""
+        self._process.ask("startProducer", group=PRODUCERS, topic=TOPIC)
+
+    def start_consumer(self) -> None:
+        """A consumer of the topic and of its own retries."""
+        self._process.ask("startConsumer", group=CONSUMERS, topic=TOPIC)
+
+    def send(self, body: str, **properties: str) -> None:
+        """Send with the producer; `java/ClientDriver.java` says what the properties do."""
+        messages = [{"body": body, "properties": properties}]
+        self._process.ask("send", topic=TOPIC, messages=messages)
+
+    @property
+    def asked(self) -> list[str]:
+        """The messages whose transactions the producer was asked after."""
+        bodies: list[str] = self._process.ask("seen")["asked"]
+        return bodies
+
+    @property
+    def consumed(self) -> list[Delivery]:
+        """What the consumer was given."""
+        seen = self._process.ask("seen")["consumed"]
+        return [Delivery(one["topic"], one["body"], one["reconsumeTimes"]) for one in seen]
+
+    def count(self, topic: str, queue_id: int = 0) -> int:
+        """Messages in a queue."""
+        return self._process.range(QueueKey(topic, queue_id))["max"]
+
+    def bodies(self, topic: str) -> list[str]:
+        """What a topic shows, in the order of bodies."""
+        found: list[dict[str, Any]] = []
+        for queue_id in range(QUEUES):
+            if self.count(topic, queue_id) > 0:
+                found += self._process.dump(QueueKey(topic, queue_id))
+        return sorted(record["body"].decode() for record in found)
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        end_ms = SystemClock().now_ms() + WAIT_MS_MAX
+        while not is_so():
+            seen = f"asked: {self.asked}, consumed: {self.consumed}, {TOPIC}: {self.bodies(TOPIC)}"
+            assert SystemClock().now_ms() < end_ms, seen
+
+    def stop_clients(self) -> None:
+        """They leave their groups; the consumer commits how far it came."""
+        self._process.ask("stopClients")
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self._process.ask("stopBroker")
+        self._process.end()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+
+    def __enter__(self) -> RocketMQBroker:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._process.kill()
+
+
+def check_clean(folder: Path) -> None:
+    """`rocketpy store check` finds no fault."""
+    findings = StoreCheck(folder, StoreSizes.of(folder)).run()
+    assert [found for found in findings if isinstance(found, Fault)] == []

@@ -1,0 +1,182 @@
+import com.alibaba.fastjson.JSONArray;
+import com.alibaba.fastjson.JSONObject;
+import io.netty.channel.ChannelHandlerContext;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Executors;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.impl.MQClientManager;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.netty.NettyRequestProcessor;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.RequestCode;
+import org.apache.rocketmq.remoting.protocol.ResponseCode;
+import org.apache.rocketmq.remoting.protocol.route.BrokerData;
+import org.apache.rocketmq.remoting.protocol.route.QueueData;
+import org.apache.rocketmq.remoting.protocol.route.TopicRouteData;
+
+/**
+ * A producer and a consumer of RocketMQ's own Java client, for one broker, which stands in for its
+ * name server. A message says in its properties what is done with it: `first` is what its branch of
+ * the transaction returns, `later` what is answered to the broker's questions (both are names of
+ * LocalTransactionState); `fail` is the delay level with which it is sent back, once.
+ */
+final class ClientDriver implements TransactionListener, MessageListenerConcurrently {
+    private final Queue<String> asked = new ConcurrentLinkedQueue<>();
+    private final Queue<JSONObject> consumed = new ConcurrentLinkedQueue<>();
+    private final BrokerController broker;
+    private final String address;
+    private TransactionMQProducer producer;
+    private DefaultMQPushConsumer consumer;
+
+    ClientDriver(BrokerController broker) {
+        this.broker = broker;
+        address = "127.0.0.1:" + broker.getNettyServerConfig().getListenPort();
+        broker.getRemotingServer().registerProcessor(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC, new Routes(broker, address),
+            Executors.newSingleThreadExecutor());
+    }
+
+    void createTopic(JSONObject request) {
+        int queues = request.getIntValue("queues");
+        broker.getTopicConfigManager().updateTopicConfig(
+            new TopicConfig(request.getString("topic"), queues, queues));
+    }
+
+    void startProducer(JSONObject request) throws Exception {
+        producer = new TransactionMQProducer(
+            request.getString("group"), List.of(request.getString("topic")));
+        producer.setNamesrvAddr(address);
+        producer.setTransactionListener(this);
+        producer.start();
+        // It is in its group from its first heartbeat on, which needs a route.
+        producer.fetchPublishMessageQueues(request.getString("topic"));
+        MQClientManager.getInstance().getOrCreateMQClientInstance(producer)
+            .sendHeartbeatToAllBrokerWithLock();
+    }
+
+    void startConsumer(JSONObject request) throws Exception {
+        consumer = new DefaultMQPushConsumer(request.getString("group"));
+        consumer.setNamesrvAddr(address);
+        // It finds the topic of its retries, which comes to be by its first heartbeat, at once.
+        consumer.setPollNameServerInterval(500);
+        System.setProperty("rocketmq.client.rebalance.waitInterval", "500");
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(request.getString("topic"), "*");
+        consumer.registerMessageListener(this);
+        consumer.start();
+    }
+
+    void stop() {
+        if (consumer != null) {
+            consumer.shutdown();
+        }
+        if (producer != null) {
+            producer.shutdown();
+        }
+    }
+
+    /** Send messages of a topic, in a transaction each where they say `first`. */
+    void send(JSONObject request) throws Exception {
+        for (Object entry : request.getJSONArray("messages")) {
+            JSONObject one = (JSONObject) entry;
+            byte[] body = one.getString("body").getBytes(StandardCharsets.UTF_8);
+            Message message = new Message(request.getString("topic"), body);
+            one.getJSONObject("properties").forEach(
+                (key, value) -> message.putUserProperty(key, (String) value));
+            if (message.getUserProperty("first") == null) {
+                producer.send(message);
+            } else {
+                producer.sendMessageInTransaction(message, null);
+            }
+        }
+    }
+
+    /** Whom the broker asked after, and what was consumed, so far and in order. */
+    void seen(JSONObject answer) {
+        answer.put("asked", new JSONArray(List.copyOf(asked)));
+        answer.put("consumed", new JSONArray(List.copyOf(consumed)));
+    }
+
+    @Override
+    public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+        return LocalTransactionState.valueOf(message.getUserProperty("first"));
+    }
+
+    @Override
+    public LocalTransactionState checkLocalTransaction(MessageExt message) {
+        asked.add(text(message));
+        return LocalTransactionState.valueOf(message.getUserProperty("later"));
+    }
+
+    @Override
+    public ConsumeConcurrentlyStatus consumeMessage(
+        List<MessageExt> messages, ConsumeConcurrentlyContext context) {
+        MessageExt message = messages.get(0);
+        JSONObject one = new JSONObject();
+        one.put("topic", message.getTopic());
+        one.put("body", text(message));
+        one.put("reconsumeTimes", message.getReconsumeTimes());
+        consumed.add(one);
+        String level = message.getUserProperty("fail");
+        if (level == null || message.getReconsumeTimes() > 0) {
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        }
+        context.setDelayLevelWhenNextConsume(Integer.parseInt(level));
+        return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+    }
+
+    private static String text(Message message) {
+        return new String(message.getBody(), StandardCharsets.UTF_8);
+    }
+
+    /** The route of each topic that the broker has, as a name server tells it. */
+    private record Routes(BrokerController broker, String address)
+        implements NettyRequestProcessor {
+        @Override
+        public RemotingCommand processRequest(
+            ChannelHandlerContext context, RemotingCommand request) {
+            String topic = request.getExtFields().get("topic");
+            TopicConfig config = broker.getTopicConfigManager().selectTopicConfig(topic);
+            RemotingCommand response = RemotingCommand.createResponseCommand(null);
+            response.setOpaque(request.getOpaque());
+            if (config == null) {
+                response.setCode(ResponseCode.TOPIC_NOT_EXIST);
+                return response;
+            }
+            QueueData queues = new QueueData();
+            queues.setBrokerName(broker.getBrokerConfig().getBrokerName());
+            queues.setReadQueueNums(config.getReadQueueNums());
+            queues.setWriteQueueNums(config.getWriteQueueNums());
+            queues.setPerm(config.getPerm());
+            BrokerData place = new BrokerData(
+                broker.getBrokerConfig().getBrokerClusterName(), queues.getBrokerName(),
+                new HashMap<>(Map.of(0L, address)));
+            TopicRouteData route = new TopicRouteData();
+            route.setQueueDatas(List.of(queues));
+            route.setBrokerDatas(List.of(place));
+            response.setCode(ResponseCode.SUCCESS);
+            response.setBody(route.encode());
+            return response;
+        }
+
+        @Override
+        public boolean rejectRequest() {
+            return false;
+        }
+    }
+}

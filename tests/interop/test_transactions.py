@@ -1,0 +1,283 @@
+"""Open and ended transactions, retries and dead letters go from one broker to the other and back.
+
+RocketMQ lives by the machine's time, so these tests take some seconds of it; it takes twenty to
+stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.client import transactions
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.client.transactions import Transaction
+from rocketpy_broker.clock import ManualClock, SystemClock
+from rocketpy_broker.config import TransactionTimes
+from rocketpy_broker.services.config_files.json_fields import as_object
+from rocketpy_broker.services.config_files.relaxed_json import loads
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_proto.record import decode_record
+from tests.broker.conftest import RunningBroker, StartBroker, start_broker, until
+from tests.broker.delay.test_levels import advance, bodies, visible
+from tests.broker.groups.clients import Listener, heartbeat, listening
+from tests.broker.transactions.conftest import COMMIT, ROLLBACK, Half, end, rounds
+from tests.interop.clients import (
+    CONSUMERS,
+    DEAD_LETTERS,
+    PRODUCERS,
+    QUEUES,
+    RETRIES,
+    TOPIC,
+    Delivery,
+    RocketMQBroker,
+    check_clean,
+)
+from tests.interop.test_timer import SIZES
+
+__all__ = ["start_broker"]
+
+pytestmark = pytest.mark.timeout(600)
+# Transactions are asked after soon and often; op messages come before the next question does.
+CONF = {
+    "transactionTimeOut": 500,
+    "transactionCheckInterval": 1_000,
+    "transactionCheckMax": 1_000,
+    "transactionOpBatchInterval": 100,
+    "flushDelayOffsetInterval": 500,
+}
+TIMES = TransactionTimes(check_max=1_000)
+OPEN, TO_COMMIT, TO_ROLL_BACK = "UNKNOW", "COMMIT_MESSAGE", "ROLLBACK_MESSAGE"
+
+# What the topic shows of each side's messages, and what the group was given a second time.
+OURS = ["committed", "dead", "plain", "retried", "retry for RocketMQ", "retry for us", "to commit"]
+THEIRS = [f"its {name}" for name in ("committed", "dead", "retried", "retry for us")]
+RETRIED = ["its retried", "retried", "retry for RocketMQ"]
+
+
+# --- What our broker leaves ---
+
+
+def prepared(endpoint: str, body: str, later: str = OPEN) -> Transaction:
+    """A half message; `later` is what a producer of RocketMQ's says when it is asked after it."""
+    message = OutgoingMessage(body.encode(), properties={"later": later})
+    with BrokerConnection(endpoint) as connection:
+        return transactions.prepare(connection, TOPIC, PRODUCERS, message)
+
+
+def ended(broker: LocalBroker, body: str, *, commit: bool) -> None:
+    """A transaction that has ended."""
+    transaction = prepared(broker.endpoint, body)
+    with BrokerConnection(broker.endpoint) as connection:
+        transactions.end(connection, transaction, commit=commit)
+
+
+def sent_back(broker: LocalBroker, body: str, level: int) -> None:
+    """A message that the group could not consume."""
+    (sent,) = broker.send(TOPIC, body, queue_id=0)
+    message = next(one for one in broker.messages(TOPIC) if one.msg_id == sent.msg_id)
+    broker.send_back(message, CONSUMERS, delay_level=level)
+
+
+def delivered(folder: Path, level: int) -> int:
+    """How far a level was delivered, as the other side will read it."""
+    path = folder / "config" / "delayOffset.json"
+    # RocketMQ writes no JSON that others could read.
+    table = as_object(as_object(loads(path.read_text()))["offsetTable"]) if path.exists() else {}
+    return int(str(table.get(str(level), 0)))
+
+
+def write_ours(folder: Path, leave: Callable[[LocalBroker], None]) -> None:
+    """Let our broker make a directory, and leave it in the middle."""
+    broker = LocalBroker(folder, commit_log_segment_bytes=1 << 30).start()
+    broker.create_topic(TOPIC, QUEUES)
+    broker.send(TOPIC, "plain")
+    sent_back(broker, "retried", 1)
+    # It says so after some seconds: only a clean stop tells RocketMQ of all that is delivered.
+    while delivered(folder, 1) < 1:
+        pass
+    ended(broker, "committed", commit=True)
+    ended(broker, "rolled back", commit=False)
+    sent_back(broker, "retry for RocketMQ", 3)
+    sent_back(broker, "retry for us", 5)
+    sent_back(broker, "dead", -1)
+    for body, later in (("to roll back", TO_ROLL_BACK), ("open", OPEN), ("to commit", TO_COMMIT)):
+        prepared(broker.endpoint, body, later)
+    leave(broker)
+
+
+# --- What RocketMQ does with it, and leaves ---
+
+
+def go_on(theirs: RocketMQBroker) -> None:
+    """Its clients are asked after our open transactions, and consume; each once."""
+    theirs.start_producer()
+    theirs.start_consumer()
+    again = [Delivery(TOPIC, body, 1) for body in RETRIED[1:]]
+    expected = sorted([*(Delivery(TOPIC, body, 0) for body in OURS), *again], key=repr)
+    theirs.until(lambda: len(theirs.consumed) >= len(expected))
+    # Questions go in the order of half messages: all have been asked after for several times.
+    theirs.until(lambda: theirs.asked.count("open") >= 3)
+    assert [body for body in theirs.asked if body != "open"] == ["to roll back", "to commit"]
+    assert theirs.bodies(TOPIC) == OURS
+    assert sorted(theirs.consumed, key=repr) == expected
+    assert theirs.bodies(DEAD_LETTERS) == ["dead"]
+
+
+def write_theirs(theirs: RocketMQBroker, folder: Path) -> None:
+    """The same by RocketMQ's broker and clients, left in the middle."""
+    for body, level in (("its retried", 1), ("its retry for us", 5), ("its dead", -1)):
+        theirs.send(body, fail=str(level))
+    theirs.send("its committed", first=TO_COMMIT)
+    theirs.send("its rolled back", first=TO_ROLL_BACK)
+    for body in ("its to commit", "its to roll back"):
+        theirs.send(body, first=OPEN, later=OPEN)
+    theirs.until(lambda: theirs.bodies(RETRIES) == RETRIED)
+    theirs.until(lambda: theirs.bodies(DEAD_LETTERS) == ["dead", "its dead"])
+    theirs.until(lambda: theirs.count(SCHEDULE_TOPIC, 4) == 2)
+    theirs.until(lambda: theirs.asked.count("its to roll back") >= 3)
+    # It saves how far levels are delivered after ten seconds, and repeats the rest itself, too.
+    theirs.until(lambda: [delivered(folder, level) for level in (1, 3)] == [2, 1])
+    theirs.stop_clients()
+
+
+# --- Ours again ---
+
+
+@asynccontextmanager
+async def ours(start_broker: StartBroker) -> AsyncIterator[RunningBroker]:
+    """Our broker, with a clock that the test moves."""
+    clock = ManualClock(SystemClock().now_ms())
+    flush = FlushDiskType.ASYNC_FLUSH
+    async with start_broker(flush, clock=clock, transactions=TIMES, **SIZES) as running:
+        yield running
+
+
+@asynccontextmanager
+async def producing(running: RunningBroker) -> AsyncIterator[Listener]:
+    """A producer of the group that listens."""
+    async with listening(running, "ours") as told:
+        assert (await heartbeat(running, "ours", producers=[PRODUCERS])).code == 0
+        yield told
+
+
+async def shown(running: RunningBroker, topic: str = TOPIC) -> list[str]:
+    """What a topic shows, in the order of bodies."""
+    found = [await bodies(running, topic, queue_id) for queue_id in range(QUEUES)]
+    return sorted(body.decode() for each in found for body in each)
+
+
+async def end_all(running: RunningBroker, answers: dict[str, int]) -> None:
+    """Be asked after these transactions, once each, answer, and be asked after no other one."""
+    async with producing(running) as told:
+        await rounds(running)
+        asked = dict([await question(told) for _ in answers])
+        assert asked.keys() == answers.keys()
+        for body, half in asked.items():
+            await answer(running, half, answers[body])
+        await rounds(running)
+        await asyncio.to_thread(prepared, f"127.0.0.1:{running.ready.port}", "newer")
+        await rounds(running)
+        body, half = await question(told)
+        assert body == "newer"
+        await answer(running, half, ROLLBACK)
+
+
+async def question(told: Listener) -> tuple[str, Half]:
+    """The body of the message whose transaction the next question is after; and the transaction."""
+    asked = (await told.next()).check_transaction
+    half = Half(asked.transaction_id, asked.commit_log_offset, asked.queue_offset)
+    return decode_record(asked.record).record.body.decode(), half
+
+
+async def answer(running: RunningBroker, half: Half, resolution: int) -> None:
+    assert await end(running, half, resolution, group=PRODUCERS, from_check=True) == 0
+
+
+async def wait_for_retries(running: RunningBroker, expected: list[str]) -> None:
+    """All that waits is delivered, and nothing else."""
+    running.clock.advance(60_000)
+    await until(lambda: visible(running, RETRIES, 0) >= len(expected))
+    await advance(running, 1_000)
+    assert await shown(running, RETRIES) == sorted(expected)
+
+
+ORDERS = [
+    pytest.param(LocalBroker.kill, RocketMQBroker.stop, id="killed and stopped"),
+    pytest.param(LocalBroker.stop, RocketMQBroker.kill, id="stopped and killed"),
+]
+
+
+@pytest.mark.parametrize(("leave_ours", "leave_theirs"), ORDERS)
+async def test_t05_rocketmq_goes_on_with_our_transactions_and_retries_and_we_with_its_own(
+    start_broker: StartBroker,
+    tmp_path: Path,
+    leave_ours: Callable[[LocalBroker], None],
+    leave_theirs: Callable[[RocketMQBroker], None],
+) -> None:
+    write_ours(tmp_path, leave_ours)
+    check_clean(tmp_path)
+    with RocketMQBroker(tmp_path, **CONF) as theirs:
+        go_on(theirs)
+        write_theirs(theirs, tmp_path)
+        leave_theirs(theirs)
+    check_clean(tmp_path)
+    async with ours(start_broker) as running:
+        assert await shown(running) == sorted(OURS + THEIRS)
+        if leave_theirs is RocketMQBroker.stop:
+            offsets = running.broker.rooms.offsets.committed
+            consumed = [offsets.query(CONSUMERS, TOPIC, queue_id) for queue_id in range(QUEUES)]
+            assert sum(max(offset, 0) for offset in consumed) == len(OURS + THEIRS)
+            assert offsets.query(CONSUMERS, RETRIES, 0) == len(RETRIED)
+        await end_all(
+            running, {"open": COMMIT, "its to commit": COMMIT, "its to roll back": ROLLBACK}
+        )
+        await wait_for_retries(running, [*RETRIED, "its retry for us", "retry for us"])
+        assert await shown(running) == sorted([*OURS, *THEIRS, "open", "its to commit"])
+        assert await shown(running, DEAD_LETTERS) == ["dead", "its dead"]
+    check_clean(tmp_path)
+    if leave_theirs is RocketMQBroker.stop:
+        hand_back(tmp_path)
+
+
+def hand_back(folder: Path) -> None:
+    """RocketMQ repeats nothing of what we have ended and delivered."""
+    with RocketMQBroker(folder, **CONF) as theirs:
+        theirs.start_consumer()
+        theirs.start_producer()
+        theirs.send("last", first=OPEN, later=TO_COMMIT)
+        expected = [
+            *(Delivery(TOPIC, body, 0) for body in ("its to commit", "last", "open")),
+            *(Delivery(TOPIC, body, 1) for body in ("its retry for us", "retry for us")),
+        ]
+        theirs.until(lambda: len(theirs.consumed) >= len(expected))
+        assert theirs.asked == ["last"]
+        assert sorted(theirs.consumed, key=repr) == sorted(expected, key=repr)
+        theirs.kill()
+    check_clean(folder)
+
+
+async def test_t05_what_rocketmq_committed_and_could_not_note_is_not_committed_again(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """The message itself names its transaction. Nothing tells of one that was rolled back."""
+    with RocketMQBroker(tmp_path, transactionOpBatchInterval=3_600_000) as theirs:
+        theirs.create_topic()
+        theirs.start_producer()
+        theirs.send("committed", first=TO_COMMIT)
+        theirs.send("rolled back", first=TO_ROLL_BACK)
+        theirs.send("to commit", first=OPEN)
+        theirs.until(lambda: theirs.bodies(TOPIC) == ["committed"])
+        theirs.kill()
+    check_clean(tmp_path)
+    async with ours(start_broker) as running:
+        await end_all(running, {"rolled back": ROLLBACK, "to commit": COMMIT})
+        assert await shown(running) == ["committed", "to commit"]
+    check_clean(tmp_path)
