@@ -63,10 +63,14 @@ final class ClientDriver implements TransactionListener, MessageListenerConcurre
         producer.setNamesrvAddr(address);
         producer.setTransactionListener(this);
         producer.start();
-        // It is in its group from its first heartbeat on, which needs a route.
+        // It is in its group from its first heartbeat on, which needs a route, and may be put off.
         producer.fetchPublishMessageQueues(request.getString("topic"));
-        MQClientManager.getInstance().getOrCreateMQClientInstance(producer)
-            .sendHeartbeatToAllBrokerWithLock();
+        String group = producer.getProducerGroup();
+        while (broker.getProducerManager().getAvailableChannel(group) == null) {
+            MQClientManager.getInstance().getOrCreateMQClientInstance(producer)
+                .sendHeartbeatToAllBrokerWithLock();
+            Thread.sleep(10);
+        }
     }
 
     void startConsumer(JSONObject request) throws Exception {
