@@ -30,7 +30,11 @@ RECEIVE_BYTES = 1 << 16
 ANSWER_SECONDS_MAX = 60.0
 
 # Loaded once, shared by every worker.
-PROGRAMS = ("tests.faults.programs", "tests.faults.disk_programs")
+PROGRAMS = (
+    "tests.faults.programs",
+    "tests.faults.disk_programs",
+    "tests.faults.transaction_programs",
+)
 
 Event = list[Any]
 Program = Callable[..., None]

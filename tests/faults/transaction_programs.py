@@ -1,0 +1,215 @@
+"""What workers do to transactions: a broker's rooms in a process of its own, killed at a place.
+
+A place is a stage, and a step of it: before or after a record of a kind is appended, when it is on
+disk and not answered yet, when a producer is asked. The worker kills itself there, as `kill -9`
+does. Bodies begin with what becomes of their transactions: c, committed, or r, rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rocketpy_broker.broker import Broker
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.config import BrokerConfig, TransactionTimes
+from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.transactions.checking import CheckBack
+from rocketpy_broker.services.transactions.messages import OP_QUEUE, Operation
+from rocketpy_broker.services.transactions.service import EndTransaction
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.values import AppendResult, QueueKey, ReadLimits
+from tests.blocks import bodies_of, wire_block
+from tests.faults.store_use import NO_END, READ_BYTES_MAX
+from tests.faults.zygote import Link
+
+QUEUE = QueueKey("T", 0)
+GROUP = "producers"
+ROUND_MS = 30_000
+STEPS_MAX = 2_000
+KINDS = {HALF_QUEUE: "half", OP_QUEUE: "op", QUEUE: "final"}
+
+
+@dataclass
+class Place:
+    """Where the worker ends, when it gets there for the `times_left`-th time."""
+
+    link: Link
+    name: str
+    times_left: int
+    stage: str = "start"
+    is_armed: bool = True
+
+    def reached(self, step: str) -> None:
+        """End here, if this is it."""
+        if not self.is_armed or f"{self.stage}: {step}" != self.name:
+            return
+        self.times_left -= 1
+        if self.times_left == 0:
+            self.link.emit("at", self.name)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass
+class Producer:
+    """A broker's rooms, without a server, and the producer that is asked by them."""
+
+    link: Link
+    broker: Broker
+    clock: ManualClock
+    place: Place
+    # Each transaction by all that may name it: its half message, and what its producer was asked.
+    handles: defaultdict[str, list[EndTransaction]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def ask(self, question: CheckBack) -> bool:
+        """Be asked by the broker."""
+        name = question.transaction_id
+        self.link.emit("asked", name)
+        self._note(name, question.commit_log_offset, question.queue_offset, from_check=True)
+        self.place.reached("asked")
+        return True
+
+    def _note(self, name: str, commit_log_offset: int, offset: int, *, from_check: bool) -> None:
+        decision = Operation.COMMIT if name.startswith("c") else Operation.ROLLBACK
+        self.handles[name].append(
+            EndTransaction(GROUP, name, commit_log_offset, offset, decision, from_check)
+        )
+
+    async def prepare(self, name: str) -> None:
+        """Send a half message."""
+        self.place.stage = "prepare"
+        self.link.emit("preparing", name)
+        properties = {"TRAN_MSG": ["true"], "PGROUP": [GROUP], "UNIQ_KEY": [name]}
+        block = wire_block(QUEUE.topic, [name.encode()], properties=properties)
+        appends = self.broker.rooms.appends
+        stored = appends.append(QUEUE.topic, QUEUE.queue_id, block.records, block.record_sizes)
+        await appends.acknowledged(stored)
+        self.link.emit("prepared", name)
+        result = stored.result
+        self._note(name, result.physical_offset, result.queue_offset, from_check=False)
+
+    async def end(self, name: str, command: EndTransaction) -> None:
+        """Commit or roll back."""
+        self.place.stage = command.decision.value
+        self.link.emit("ending", name)
+        await self.broker.rooms.transactions.service.end(command)
+        self.link.emit("ended", name)
+
+    async def check(self) -> None:
+        """A round of questions, 30 s later."""
+        self.place.stage = "check"
+        self.clock.jump(ROUND_MS)
+        await self.broker.rooms.transactions.checks.check_all()
+
+    def install(self) -> None:
+        """Put the places into the broker's way."""
+        store, group_commit = self.broker.store, self.broker.rooms.flushing.group_commit
+        append, wait = store.append, group_commit.wait
+
+        def appending(queue: QueueKey, *given: Any) -> AppendResult:
+            self.place.reached(f"before {KINDS.get(queue)}")
+            result = append(queue, *given)
+            self.place.reached(f"after {KINDS.get(queue)}")
+            return result
+
+        async def waiting(end_offset: int) -> None:
+            await wait(end_offset)
+            self.place.reached("unanswered")
+
+        vars(store)["append"] = appending
+        vars(group_commit)["wait"] = waiting
+        vars(self.broker.rooms.transactions.checks)["_ask"] = self.ask
+
+
+@asynccontextmanager
+async def producing(
+    link: Link, folder: str, flush: str, place: str = "", times: int = 0
+) -> AsyncIterator[Producer]:
+    """The rooms, started over a folder; they are never stopped."""
+    config = BrokerConfig(
+        Path(folder),
+        flush_disk_type=FlushDiskType(flush),
+        commit_log_segment_bytes=1 << 20,
+        consume_queue_file_bytes=20_000,
+        transactions=TransactionTimes(check_max=STEPS_MAX),
+    )
+    clock = ManualClock()
+    broker = Broker(config, clock)
+    producer = Producer(link, broker, clock, Place(link, place, times))
+    producer.install()
+    broker.store.open()
+    for load in broker._lifecycle.loads:
+        load()
+    async with broker._tasks as scope:
+        for start in broker._lifecycle.starts:
+            await start(scope)
+        if not broker.rooms.topics.exists(QUEUE.topic):
+            await broker.rooms.topics.update(TopicConfig(QUEUE.topic, 1, 1), create_only=True)
+        yield producer
+
+
+async def _transact(plan: random.Random, prefix: str, producer: Producer) -> None:
+    for number in range(STEPS_MAX):
+        chance = plan.random()
+        names = sorted(producer.handles)
+        if chance < 0.2:
+            await producer.check()
+        elif chance < 0.6 or not names:
+            await producer.prepare(f"{plan.choice('cr')}{prefix}{number}")
+        else:
+            name = plan.choice(names)
+            await producer.end(name, plan.choice(producer.handles.pop(name)))
+
+
+def transact(
+    link: Link, folder: str, flush: str, seed: int, prefix: str, place: str, times: int
+) -> None:
+    """Say what an earlier kill has left, and go on until the place is reached.
+
+    What is prepared, ended and checked follows from chance. Without a place, only say it.
+    """
+
+    async def run() -> None:
+        async with producing(link, folder, flush, place, times) as producer:
+            producer.place.is_armed = False
+            await _survey(producer)
+            producer.place.is_armed = True
+            if place:
+                await _transact(random.Random(seed), prefix, producer)
+
+    asyncio.run(run())
+
+
+async def _survey(producer: Producer) -> None:
+    """What shows, what is asked after, and how that ends."""
+    tell_shown(producer)
+    await producer.check()
+    for name, commands in sorted(producer.handles.items()):
+        for command in commands:
+            await producer.end(name, command)
+    producer.link.emit("answered")
+    await producer.check()
+    tell_shown(producer)
+    producer.handles.clear()
+    producer.link.emit("surveyed")
+
+
+def tell_shown(producer: Producer) -> None:
+    """Say all that readers see."""
+    store, bodies = producer.broker.store, list[bytes]()
+    bounds = store.range_of(QUEUE)
+    while len(bodies) < bounds.max_offset:
+        found = store.get_message(QUEUE, len(bodies), NO_END, ReadLimits.of_bytes(READ_BYTES_MAX))
+        bodies += bodies_of(found.data, found.sizes)
+    producer.link.emit("shown", [body.decode() for body in bodies])
