@@ -77,7 +77,7 @@ async def test_p06_the_broker_picks_a_queue_when_asked_to(start_broker: StartBro
     [
         ("Unknown", 0, ResponseCode.TOPIC_NOT_EXIST, "'Unknown' does not exist"),
         ("T", 4, ResponseCode.INVALID_PARAMETER, "queue id 4"),
-        ("T", -2, ResponseCode.INVALID_PARAMETER, "queue id -2"),
+        ("T", -3, ResponseCode.INVALID_PARAMETER, "queue id -3"),
         ("SCHEDULE_TOPIC_XXXX", 0, ResponseCode.NO_PERMISSION, "SCHEDULE_TOPIC_XXXX"),
     ],
 )
