@@ -20,7 +20,7 @@ from benchmarks.report import terminal_table, to_json
 
 MODULES = [
     *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "filter"),
-    *("source", "sink", "queues", "latency", "memory"),
+    *("source", "sink", "queues", "latency", "memory", "fairness"),
 ]
 PROFILE_LINES = 25
 console = Console()

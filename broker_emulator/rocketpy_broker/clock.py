@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from rocketpy_broker.turns import next_turn
+
 
 class Timer(Protocol):
     """A callback that is due later."""
@@ -50,9 +52,12 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
         timer.cancel()
 
 
-async def give_way() -> None:
-    """Let everybody else in the loop have a turn; takes no time by any clock."""
-    await asyncio.sleep(0)
+async def give_way(kind: str = "") -> None:
+    """Let everybody else in the loop have a turn; takes no time by any clock.
+
+    Of all who give way, one goes on at a time: see `turns`.
+    """
+    await next_turn(kind)
 
 
 class SystemClock:

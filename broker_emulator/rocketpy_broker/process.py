@@ -5,10 +5,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import resource
+import sys
 
 # From malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 32 << 20
+# A thread that wants to go on, such as the event loop's, waits so long for one that computes.
+SWITCH_INTERVAL_SECONDS = 0.0005
 # How the first line of output begins, once clients may come.
 READY_PREFIX = "rocketpy broker ready on "
 
@@ -29,6 +32,14 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def switch_threads_often() -> None:
+    """Let the event loop go on soon while other threads compute, and they while it does.
+
+    By default each handover may take 5 ms, and an answer to a call takes several of them.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
 
 
 def leave_start_uncollected() -> None:

@@ -62,9 +62,9 @@ FLUSHING = (
     ),
     Sabotage(
         "visible before the flush",
-        STORE + "message_store.py",
-        "if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:\n            self._dispatch",
-        "if self.config.flush_disk_type:\n            self._dispatch",
+        STORE + "appending.py",
+        "if self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:\n                self._dis",
+        "if self._config.flush_disk_type:\n                self._dis",
         (IN_STORE + "test_s07_with_sync_flush_a_record_is_visible_only_after_its_flush",),
     ),
     Sabotage(
@@ -162,8 +162,8 @@ FLUSHING = (
 LOG = (
     Sabotage(
         "store times follow a clock that steps back",
-        STORE + "message_store.py",
-        "now_ms = max(self._clock.now_ms(), self._last_store_timestamp_ms)",
+        STORE + "appending.py",
+        "now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)",
         "now_ms = self._clock.now_ms()",
         (
             IN_F11

@@ -177,6 +177,7 @@ def broker(
     delay_levels = _delay_levels(message_delay_level)
     process.raise_descriptor_limit()
     process.keep_freed_memory()
+    process.switch_threads_often()
     try:
         with _store_directory(data, temporary) as folder:
             config = BrokerConfig(

@@ -15,31 +15,31 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
-from rocketpy_broker.store.blocks import tags_and_keys
+from rocketpy_broker.store.appending import Appending, AppendUnderWay
 from rocketpy_broker.store.cleaning import Cleaner, used_ratio
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.dispatching import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import StoreDirectory
 from rocketpy_broker.store.log.flush import FlushPlan
-from rocketpy_broker.store.numbered import NumberedRecords, number
+from rocketpy_broker.store.numbered import NumberedRecords
 from rocketpy_broker.store.prepared import PreparedRecords
-from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known, block_requests
+from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
 from rocketpy_broker.store.queues.lookup import QueueLookup
 from rocketpy_broker.store.queues.messages import MessageLookup
 from rocketpy_broker.store.queues.reader import Reader
-from rocketpy_broker.store.queues.runs import offset_bases, runs_of
 from rocketpy_broker.store.queues.scattered import ScatteredReader
 from rocketpy_broker.store.recovery.opening import ManifestPlan, make_parts, recover
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions
 from rocketpy_broker.store.staging.area import StagingArea
 from rocketpy_broker.store.staging.frames import FRAME_BYTES
-from rocketpy_broker.store.statistics import Put, StoreStatistics
+from rocketpy_broker.store.statistics import StoreStatistics
 from rocketpy_broker.store.values import (
     AppendResult,
     Damage,
@@ -50,7 +50,6 @@ from rocketpy_broker.store.values import (
     QueueRange,
     ReadLimits,
 )
-from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import BLANK_BYTES, Host, RecordBlock
 
 logger = logging.getLogger(__name__)
@@ -70,6 +69,9 @@ class MessageStore:
         parts = self._parts = make_parts(config, clock)
         self._log, self._queues, self._index = parts.log, parts.queues, parts.index
         self._dispatcher = Dispatcher(self._queues, self._index)
+        self._appending = Appending(
+            config, clock, self._log, self._queues, self._dispatcher, self.statistics
+        )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, 0, config.hot_bytes, self._keep_apart)
@@ -83,13 +85,11 @@ class MessageStore:
             config.staging_bytes_max,
             min(FRAME_BYTES, config.commit_log_segment_bytes - BLANK_BYTES),
         )
-        self.deletions = TopicDeletions(self._parts, self._forget_topic)
+        self.deletions = TopicDeletions(self._parts, self._appending.settle, self._forget_topic)
         # Cleaning leaves records alone from these physical offsets on.
         self.needed_from = self.waiting_from = NOTHING_NEEDED
-        self._next_offsets: dict[QueueKey, int] = {}
         # How often topics were deleted since the start.
         self.deletion_counts: Counter[str] = Counter()
-        self._last_store_timestamp_ms = 0
         self._refusal: str | None = "the store is not open"
         self._derived_sealed = False
         self._disk_full = False
@@ -106,7 +106,7 @@ class MessageStore:
         self._directory.acquire()
         try:
             result = recover(self.config, self._parts, self._checkpoint)
-            self._last_store_timestamp_ms = result.last_store_timestamp_ms
+            self._appending.last_store_timestamp_ms = result.last_store_timestamp_ms
             self._dispatcher.timestamp_ms = result.last_store_timestamp_ms
             self._dispatcher.end = result.end
             self._directory.started(result.end, self.plan_manifest().make())
@@ -144,6 +144,7 @@ class MessageStore:
         """Flush all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""
         if not self._directory.is_held:
             return
+        self._appending.settle()
         healthy = self._refusal is None
         self._refusal = "the store is stopped"
         try:
@@ -191,10 +192,28 @@ class MessageStore:
         spares a look into their properties, and numbers them.
         Raises StoreClosedError, StoreBusyError, RecordIllegalError; then nothing is stored.
         """
+        with self._counting_failures():
+            return self._begin(queue, block, known).finish()
+
+    def begin_append(
+        self, queue: QueueKey, block: RecordBlock, known: Known = NOTHING_KNOWN
+    ) -> AppendUnderWay:
+        """As `append`, for a large block whose bytes another thread writes. Raises as `append`.
+
+        It is stored when it is finished, which whoever appends next makes sure of.
+        """
+        with self._counting_failures():
+            return self._begin(queue, block, known)
+
+    def _begin(self, queue: QueueKey, block: RecordBlock, known: Known) -> AppendUnderWay:
+        self.check_writable()
+        self.deletions.check(queue.topic)
+        return self._appending.begin(queue, block, known, self.store_host)
+
+    @contextmanager
+    def _counting_failures(self) -> Iterator[None]:
         try:
-            self.check_writable()
-            self.deletions.check(queue.topic)
-            return self._append(queue, block, known)
+            yield
         except StoreError:
             self.statistics.put_failed_count += 1
             raise
@@ -211,50 +230,16 @@ class MessageStore:
         if self.is_busy:
             raise StoreBusyError(self.unflushed_bytes, self.config.unflushed_bytes_max)
 
-    def _append(self, queue: QueueKey, block: RecordBlock, known: Known) -> AppendResult:
-        begin_ms = self._clock.monotonic_ms()
-        runs = runs_of(queue, block, self.next_offset)
-        # Store times never fall, even where the clock does.
-        now_ms = max(self._clock.now_ms(), self._last_store_timestamp_ms)
-        try:
-            offset = self._log.prepare(len(block.data), len(block))
-            number(block, known.first_number)
-            block.patch_stored(
-                queue_offset_first=offset_bases(runs),
-                physical_offset_first=offset,
-                store_timestamp_ms=now_ms,
-                store_host=self.store_host,
-                queue_id=None if queue.queue_id == OWN_QUEUES else queue.queue_id,
-            )
-            found = known.found or tags_and_keys(queue, block, self.config)
-            requests = block_requests(runs, block, offset, found, self.config.delay_levels)
-            self._log.append(block)
-        except OSError as error:
-            raise StoreClosedError(
-                f"the commit log cannot be written ({error.strerror}); nothing was stored"
-            ) from error
-        self._last_store_timestamp_ms = now_ms
-        for run, request in zip(runs, requests, strict=True):
-            self._next_offsets[run.queue] = run.queue_offset + len(request.units)
-        end = self._log.end
-        self._dispatcher.add(requests, end, now_ms)
-        if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
-            self._dispatcher.dispatch(end)
-        took_ms = self._clock.monotonic_ms() - begin_ms
-        self.statistics.put(Put(queue, len(block), len(block.data), took_ms, known.cause))
-        return AppendResult(queue, runs[0].queue_offset, offset, end, len(block), now_ms)
-
     def next_offset(self, queue: QueueKey) -> int:
         """The queue offset that the next record of `queue` gets."""
-        known = self._next_offsets.get(queue)
-        return self._queues.range_of(queue).max_offset if known is None else known
+        return self._appending.next_offset(queue)
 
     # --- Flushing and dispatching ---
 
     def plan_flush(self) -> FlushPlan:
         """What has to be flushed to make everything appended so far durable."""
         return FlushPlan(
-            self._log.unflushed_segments(), self._log.end, self._last_store_timestamp_ms
+            self._log.unflushed_segments(), self._log.end, self._appending.last_store_timestamp_ms
         )
 
     def flushed(self, plan: FlushPlan) -> None:
@@ -378,8 +363,7 @@ class MessageStore:
         self._dispatcher.drop_topic(topic)
         self.deletion_counts[topic] += 1
         self._queues.forget_topic(topic)
-        for queue in [queue for queue in self._next_offsets if queue.topic == topic]:
-            del self._next_offsets[queue]
+        self._appending.forget_topic(topic)
 
     def expired_segment_count(self, *, manual: bool) -> int:
         """How many of the oldest log segments should go now; see `Cleaner`. Raises OSError."""

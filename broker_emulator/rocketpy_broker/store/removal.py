@@ -66,9 +66,12 @@ class SegmentRemoval:
 class TopicDeletions:
     """Deletes topics: `mark`, `forget` and `remove_files`, all in one block of `refusing`."""
 
-    def __init__(self, parts: StoreParts, forget: Callable[[str], None]) -> None:
+    def __init__(
+        self, parts: StoreParts, settle: Callable[[], None], forget: Callable[[str], None]
+    ) -> None:
         self._log = parts.log
         self._queues = parts.queues
+        self._settle = settle
         self.forget = forget
         self._refused: set[str] = set()
 
@@ -82,6 +85,8 @@ class TopicDeletions:
         """Nothing is appended to `topic` for the time of the block. Raises as `check` does."""
         self.check(topic)
         self._refused.add(topic)
+        # An append under way is one of those that are deleted.
+        self._settle()
         try:
             yield
         finally:

@@ -90,7 +90,8 @@ class CalledBroker:
         assert timeout * 1000 >= WORK_MS_MAX
         self.call_count += 1
         answer: Any = self._handlers[method].unary_unary
-        return asyncio.run(answer(request, None))
+        context = SimpleNamespace(peer=lambda: "ipv4:127.0.0.1:1")
+        return asyncio.run(answer(request, context))
 
     def append(self, topic: str, queue_id: int, bodies: Sequence[bytes], **more: Any) -> None:
         """Messages that show at once, a while after those before."""

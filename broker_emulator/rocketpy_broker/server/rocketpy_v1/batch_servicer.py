@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import grpc
 
+from rocketpy_broker import turns
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.rocketpy_v1 import status
@@ -35,9 +36,10 @@ class BatchServicer:
         self._batches = batches
 
     async def stage_blocks(
-        self, requests: AsyncIterator[broker_pb2.StageBlocksRequest], _context: status.Context
+        self, requests: AsyncIterator[broker_pb2.StageBlocksRequest], context: status.Context
     ) -> AsyncIterator[broker_pb2.StageBlocksResponse]:
         """One block after the other; a refused one does not end the stream."""
+        turns.connection.set(context.peer())
         with ExitStack() as alive:
             is_first = True
             async for request in requests:

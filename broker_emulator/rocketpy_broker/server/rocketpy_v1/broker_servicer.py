@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import grpc
 
+from rocketpy_broker import turns
+from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError, FlushTimeoutError, OffsetNotFoundError
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.batch_servicer import BatchServicer
@@ -34,6 +36,8 @@ from rocketpy_proto.pull_wire import PullResponseParts, serialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
 SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
+# Of an offset query, before others have a turn.
+TOPICS_A_TURN = 100
 Appended = Stored | BrokerError
 
 
@@ -63,9 +67,10 @@ class BrokerServicer:
         self._ranges = RangeServicer(services.range_limits, services.key_lookup)
 
     async def append(
-        self, requests: AsyncIterator[broker_pb2.AppendRequest], _context: status.Context
+        self, requests: AsyncIterator[broker_pb2.AppendRequest], context: status.Context
     ) -> AsyncIterator[broker_pb2.AppendResponse]:
         """Write each block as it comes; answer in order, as flushes complete."""
+        turns.connection.set(context.peer())
         written: asyncio.Queue[Appended | None] = asyncio.Queue(self._to.appends_in_flight_max)
         async with TaskScope() as scope:
             scope.start(self._append_all(requests, written))
@@ -121,9 +126,10 @@ class BrokerServicer:
         )
 
     async def pull(
-        self, request: broker_pb2.PullRequest, _context: status.Context
+        self, request: broker_pb2.PullRequest, context: status.Context
     ) -> AsyncIterator[PullResponseParts]:
         """Stream what is there; hold the call where nothing is."""
+        turns.connection.set(context.peer())
         try:
             async for answer in self._to.consuming.pull(_pull_request(request)):
                 yield _pull_response(answer)
@@ -141,9 +147,10 @@ class BrokerServicer:
         return broker_pb2.CheckFilterResponse(status=status.success())
 
     async def query_offsets(
-        self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
+        self, request: broker_pb2.QueryOffsetsRequest, context: status.Context
     ) -> broker_pb2.QueryOffsetsResponse:
         """Each topic by itself: a missing one does not hide the others."""
+        turns.connection.set(context.peer())
         known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
         try:
             query = self._to.offset_queries.query(
@@ -153,37 +160,36 @@ class BrokerServicer:
             return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
         topics = await self._to.offset_queries.topics_when_new(query)
         group = request.consumer_group
-        response = broker_pb2.QueryOffsetsResponse(
-            status=status.success(),
-            topics=[self._topic_offsets(topic, group) for topic in topics],
-        )
+        response = broker_pb2.QueryOffsetsResponse(status=status.success())
+        for number, topic in enumerate(topics, 1):
+            await self._add_offsets(response.topics.add(topic=topic), group)
+            if number % TOPICS_A_TURN == 0:
+                await give_way("offsets")
         if group:
             response.consumer_group_exists = self._to.offsets.group_exists(group)
         return response
 
-    def _topic_offsets(self, topic: str, group: str) -> broker_pb2.TopicOffsets:
+    async def _add_offsets(self, answer: broker_pb2.TopicOffsets, group: str) -> None:
         try:
-            queues = self._to.offsets.query(topic, group)
-        except BrokerError as error:
-            return broker_pb2.TopicOffsets(topic=topic, status=status.failure(error))
-        return broker_pb2.TopicOffsets(
-            topic=topic,
-            status=status.success(),
-            queues=[
-                broker_pb2.QueueOffsets(
-                    queue_id=queue.queue_id,
-                    min_offset=queue.min_offset,
-                    max_offset=queue.max_offset,
-                    committed_offset=queue.committed_offset,
+            async for queues in self._to.offsets.query(answer.topic, group):
+                answer.queues.extend(
+                    broker_pb2.QueueOffsets(
+                        queue_id=queue.queue_id,
+                        min_offset=queue.min_offset,
+                        max_offset=queue.max_offset,
+                        committed_offset=queue.committed_offset,
+                    )
+                    for queue in queues
                 )
-                for queue in queues
-            ],
-        )
+            answer.status.CopyFrom(status.success())
+        except BrokerError as error:
+            answer.status.CopyFrom(status.failure(error))
 
     async def search_offsets(
-        self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
+        self, request: broker_pb2.SearchOffsetsRequest, context: status.Context
     ) -> broker_pb2.SearchOffsetsResponse:
         """The first queues or an error."""
+        turns.connection.set(context.peer())
         try:
             check_count("queues", request.queues)
             times = [

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from rocketpy_broker import turns
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
@@ -31,9 +32,10 @@ class RangeServicer:
         self._key_lookup = key_lookup
 
     async def find_keys(
-        self, request: broker_pb2.FindKeysRequest, _context: status.Context
+        self, request: broker_pb2.FindKeysRequest, context: status.Context
     ) -> broker_pb2.FindKeysResponse:
         """There may be many parts of a range."""
+        turns.connection.set(context.peer())
         try:
             found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
         except BrokerError as error:
@@ -49,9 +51,10 @@ class RangeServicer:
         return response
 
     async def measure_ranges(
-        self, request: broker_pb2.MeasureRangesRequest, _context: status.Context
+        self, request: broker_pb2.MeasureRangesRequest, context: status.Context
     ) -> broker_pb2.MeasureRangesResponse:
         """Bytes of ranges, together up to a maximum."""
+        turns.connection.set(context.peer())
         try:
             measures = await self._limits.measure(_ranges(request.ranges), request.bytes_max)
         except BrokerError as error:
@@ -73,9 +76,10 @@ class RangeServicer:
         )
 
     async def limit_ranges(
-        self, request: broker_pb2.LimitRangesRequest, _context: status.Context
+        self, request: broker_pb2.LimitRangesRequest, context: status.Context
     ) -> broker_pb2.LimitRangesResponse:
         """Ends of ranges, each with its own maximum."""
+        turns.connection.set(context.peer())
         try:
             reached = await self._limits.limit(_ranges(request.ranges), request.bytes_max)
         except BrokerError as error:

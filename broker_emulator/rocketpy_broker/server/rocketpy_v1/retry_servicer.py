@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from rocketpy_broker import turns
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import bounded
@@ -37,9 +38,10 @@ class RetryServicer:
         self._to = services
 
     async def send_back(
-        self, request: retry_pb2.SendBackRequest, _context: status.Context
+        self, request: retry_pb2.SendBackRequest, context: status.Context
     ) -> retry_pb2.SendBackResponse:
         """The first messages of the request, each with its own status."""
+        turns.connection.set(context.peer())
         messages = [
             SendBack(
                 each.commit_log_offset, each.delay_level, each.origin_msg_id, each.origin_topic

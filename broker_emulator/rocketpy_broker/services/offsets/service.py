@@ -6,7 +6,7 @@ Rows C09, C10, C11, K01, K05. Source: spec/broker_behaviour.md sections 5.1, 5.2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock, give_way
@@ -21,7 +21,8 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 
-QUEUES_A_TURN = 100
+# Looked at before others have a turn; takes about 2 ms, with the answer.
+QUEUES_A_TURN = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,19 @@ class OffsetService:
         self._consumers = consumers
         self._clock = clock
 
-    def query(self, topic: str, group: str) -> list[QueueOffsets]:
-        """Every readable queue of `topic`. Raises TopicNotExistError, ParameterIllegalError."""
+    async def query(self, topic: str, group: str) -> AsyncIterator[list[QueueOffsets]]:
+        """Every readable queue of `topic`, some at a time, with a turn for others in between.
+
+        Raises TopicNotExistError, ParameterIllegalError.
+        """
         if group:
             check_group(group)
         config = self._topics.get(topic)
-        return [self._query_queue(QueueKey(topic, i), group) for i in range(config.read_queue_nums)]
+        for begin in range(0, config.read_queue_nums, QUEUES_A_TURN):
+            if config.read_queue_nums > QUEUES_A_TURN:
+                await give_way("offsets")
+            end = min(begin + QUEUES_A_TURN, config.read_queue_nums)
+            yield [self._query_queue(QueueKey(topic, i), group) for i in range(begin, end)]
 
     def _query_queue(self, queue: QueueKey, group: str) -> QueueOffsets:
         bounds = self._store.range_of(queue)

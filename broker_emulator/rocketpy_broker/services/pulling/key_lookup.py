@@ -26,7 +26,7 @@ from rocketpy_proto.call_limits import KEYS_MAX
 # Messages that are looked up: of one key, in one topic, and before others have a turn.
 PLACES_OF_KEY_MAX = 1_000
 PLACES_MAX = 10_000
-PLACES_A_TURN = 64
+PLACES_A_TURN = 32
 # To begin another pull costs as much as to read on over so many messages.
 GAP_MAX = 256
 # Queue ids, and the queue offsets beside them; both ascend.

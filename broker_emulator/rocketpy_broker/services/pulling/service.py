@@ -29,8 +29,11 @@ from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.pulling.matching import MatchingReader
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_broker.turns import next_turn
 
 NO_END = 1 << 62
+# Responses up to this size are sent as they come; before larger ones others have their turns.
+SMALL_BYTES_MAX = 64 << 10
 _EMPTY_QUEUE = (
     GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
     GetMessageStatus.NO_MESSAGE_IN_QUEUE,
@@ -97,13 +100,19 @@ class PullService:
         while _is_waitable(command, result) and await self.held.wait([command.queue], deadline_ms):
             command = renew()
             result = await self._get(command, result.next_offset)
+        is_large = _is_large(result)
+        if is_large:
+            await next_turn("pull")
         yield result
         while result.status in _GOING_ON:
+            if is_large:
+                await next_turn("pull")
             offset = result.next_offset
             if offset >= min(command.offset_end, self._store.range_of(command.queue).max_offset):
                 return
             command = renew()
             result = await self._get(command, offset)
+            is_large = _is_large(result)
             yield result
 
     async def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
@@ -119,3 +128,8 @@ def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
         return result.max_offset <= result.next_offset < command.offset_end
     at_end = result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
     return at_end or (result.status in _EMPTY_QUEUE and command.offset == 0)
+
+
+def _is_large(result: GetMessageResult) -> bool:
+    """Whether it takes time to send, and so will what follows."""
+    return sum(map(len, result.parts)) > SMALL_BYTES_MAX

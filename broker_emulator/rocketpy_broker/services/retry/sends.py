@@ -49,7 +49,10 @@ class SendService:
         Raises what it raises, and for a retry topic SubscriptionGroupNotExistError,
         ParameterIllegalError, ClientsFullError, SendBackError.
         """
+        if self._appends.is_large(records) and not is_retry(topic):
+            return await self._appends.append_large(topic, queue_id, records, record_sizes)
         await self._appends.room()
+        await self._appends.may_write()
         if not is_retry(topic):
             return self._appends.append(topic, queue_id, records, record_sizes)
         self._appends.gate.check(topic)

@@ -1,18 +1,26 @@
 """Append: check a block, store it, and wait for what its acknowledgement promises.
 
-The block is checked whole before anything of it is written. Holds no state beyond a counter;
-what a crash does is the store's matter.
-Rows P01, P03, P04, P06, S02, S07 (WAIT).
+The block is checked whole before anything of it is written. A large block is checked and written
+on threads, and waits for its turn behind those of other connections; small ones wait for the one
+that is being written, and for no other. Holds no state beyond a counter; what a crash does is the
+store's matter.
+Rows P01, P03, P04, P06, S02, S07 (WAIT), B09.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
+from rocketpy_broker import turns
+from rocketpy_broker.clock import resolve
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import (
     FlushTimeoutError,
@@ -26,18 +34,25 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.sending.gate import SendGate
-from rocketpy_broker.services.sending.placing import Placing
+from rocketpy_broker.services.sending.in_flight import SMALL_BYTES_MAX, BytesInFlight
+from rocketpy_broker.services.sending.placing import Placed, Placing
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.queues.runs import run_starts
 from rocketpy_broker.store.values import AppendResult, QueueKey
+from rocketpy_broker.tasks import to_end
 from rocketpy_proto.call_limits import ANY_QUEUE, OWN_QUEUES
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, RecordError, property_column
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
+T = TypeVar("T")
 WAIT = "WAIT"
 NO_WAIT = b"WAIT\x01false"
+# One block is checked while another one is written.
+THREADS = 2
+# Large blocks wait when so much waits for the disk: a small one's flush has to take it along.
+BULK_UNFLUSHED_BYTES_MAX = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +88,16 @@ class AppendService:
         self._hooks = hooks or HookChain([])
         self._limits = limits
         self._turn = 0
+        self._in_flight = BytesInFlight()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="append")
+        self._one_at_a_time = asyncio.Lock()
+        # Small blocks that wait while a large one is written.
+        self._is_writing = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=True)
 
     def append(
         self,
@@ -92,20 +117,32 @@ class AppendService:
 
     def hooked(self, context: SendContext, store: Callable[[], Stored]) -> Stored:
         """Store what a client sent, between the hooks around sends. Raises HookAbortError."""
+        with self._telling(context):
+            stored = store()
+        self._tell(context, stored)
+        return stored
+
+    @contextmanager
+    def _telling(self, context: SendContext) -> Iterator[None]:
+        """Call the hooks before a send, and those after one that the block fails to make."""
         if not self._hooks:
-            return store()
+            yield
+            return
         self._hooks.before_send(context)
         try:
-            stored = store()
+            yield
         except StoreError as error:
             self._hooks.after_send(context, SendOutcome(error.code, error.remark, -1, -1, -1))
             raise
+
+    def _tell(self, context: SendContext, stored: Stored) -> None:
+        if not self._hooks:
+            return
         result, success = stored.result, ResponseCode.SUCCESS
         self._hooks.after_send(
             context,
             SendOutcome(success, "", stored.queue_id, result.queue_offset, result.physical_offset),
         )
-        return stored
 
     def _append(self, topic: str, queue_id: int, records: bytes, record_sizes: bytes) -> Stored:
         queue = self.queue_of(topic, queue_id)
@@ -130,13 +167,67 @@ class AppendService:
         """Store a checked block, as `append`. Raises RecordIllegalError, PermissionDeniedError,
         StoreClosedError, StoreBusyError.
         """
-        try:
+        with _record_errors():
             waits = not _declines_to_wait(block)
             placed = self.placing.placed(queue, block)
             result = self._store.append(placed.queue, placed.block, Known(placed.found))
             return Stored(queue.queue_id, result, waits)
-        except RecordError as error:
-            raise RecordIllegalError(str(error)) from error
+
+    # --- Large blocks ---
+
+    @staticmethod
+    def is_large(records: bytes) -> bool:
+        """Whether a block is for `append_large`."""
+        return len(records) > SMALL_BYTES_MAX
+
+    async def append_large(
+        self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
+    ) -> Stored:
+        """As `append`, behind others' small blocks and in turn with others' large ones.
+
+        Raises what `append` does. What is written when the caller is cancelled is stored.
+        """
+        async with self._in_flight.room(turns.connection.get(), len(records)):
+            await self.room(BULK_UNFLUSHED_BYTES_MAX)
+            await turns.next_turn("append")
+            context = SendContext(topic, queue_id, len(record_sizes) // 4, len(records))
+            with self._telling(context):
+                queue = self.queue_of(topic, queue_id)
+                stored = await self._append_in_threads(queue, records, record_sizes)
+            self._tell(context, stored)
+            return stored
+
+    async def _append_in_threads(
+        self, queue: QueueKey, records: bytes, record_sizes: bytes
+    ) -> Stored:
+        placed, waits = await self._in_thread(lambda: self._placed(queue, records, record_sizes))
+        async with self._one_at_a_time:
+            # Small blocks that waited for the one before go first.
+            await turns.next_turn("write")
+            # Others had their turns: the topic may be gone, or closed for writing.
+            self._topics.check_writable(queue.topic, _highest(queue, placed))
+            with _record_errors():
+                under_way = self._store.begin_append(
+                    placed.queue, placed.block, Known(placed.found)
+                )
+            self._is_writing = True
+            try:
+                await self._in_thread(under_way.write)
+            finally:
+                self._is_writing = False
+                while self._waiting:
+                    resolve(self._waiting.pop())
+                result = under_way.finish()
+        return Stored(queue.queue_id, result, waits)
+
+    def _placed(self, queue: QueueKey, records: bytes, record_sizes: bytes) -> tuple[Placed, bool]:
+        """On a thread: the checked block, and whether its sender waits for the disk."""
+        block = self.checked(queue, records, record_sizes)
+        with _record_errors():
+            return self.placing.placed(queue, block), not _declines_to_wait(block)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await to_end(asyncio.get_running_loop().run_in_executor(self._threads, work))
 
     def queue_of(self, topic: str, queue_id: int) -> QueueKey:
         """The queue that a block goes to: with ANY_QUEUE the topic's next one.
@@ -154,11 +245,20 @@ class AppendService:
             queue_id = self._turn % config.write_queue_nums
         return QueueKey(topic, queue_id)
 
-    async def room(self) -> None:
+    async def room(self, unflushed_bytes_max: int | None = None) -> None:
         """Wait while too much waits for the disk; a sender is slowed before it is refused."""
-        if self._store.is_busy:
+        is_much = unflushed_bytes_max is not None and self._store.unflushed_bytes > (
+            unflushed_bytes_max
+        )
+        if self._store.is_busy or is_much:
             with contextlib.suppress(FlushTimeoutError, StoreClosedError):
                 await self._group_commit.wait(self._store.positions().log_end)
+
+    async def may_write(self) -> None:
+        """Wait while the bytes of a large block are written; nobody else writes before."""
+        while self._is_writing:
+            self._waiting.append(asyncio.get_running_loop().create_future())
+            await self._waiting[-1]
 
     async def acknowledged(self, stored: Stored) -> None:
         """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
@@ -166,6 +266,23 @@ class AppendService:
             await self._group_commit.wait(stored.result.end_offset)
         else:
             self._group_commit.flush_soon()
+
+
+@contextmanager
+def _record_errors() -> Iterator[None]:
+    """What is wrong with records, as the error for their sender."""
+    try:
+        yield
+    except RecordError as error:
+        raise RecordIllegalError(str(error)) from error
+
+
+def _highest(queue: QueueKey, placed: Placed) -> int:
+    """The highest queue that a block goes to at once; ANY_QUEUE for one that waits first."""
+    if queue.queue_id != OWN_QUEUES:
+        return queue.queue_id
+    is_at_once = placed.queue == queue
+    return int(placed.block.header["queue_id"].max()) if is_at_once else ANY_QUEUE
 
 
 def checked_block(

@@ -29,6 +29,8 @@ def build(
         reject_transaction_message=ground.config.reject_transaction_message,
     )
     gate = SendGate(topics, ground.clock, ground.config)
-    return AppendService(
+    appends = AppendService(
         ground.store, topics, flushing.group_commit, placing, gate, ground.config.limits, hooks
     )
+    ground.lifecycle.closes.append(appends.close)
+    return appends

@@ -4,8 +4,8 @@ Maps: physical offset to record. Entry: a record of spec/storage.md section 2, o
 crosses a segment's end, and a blank record fills what is left of a segment. Searched: by
 physical offset only. Checksummed: each record's body by its CRC, and the whole of it by an entry in
 `checksums`. After a crash the bytes behind the last whole record are garbage of an append that was
-never acknowledged; recovery cuts them. Written by `MessageStore` alone, on one thread; read by
-anybody.
+never acknowledged; recovery cuts them. Written by `MessageStore` alone, one block at a time; read
+by anybody.
 
 A block is written by one positional write, after its segment has been allocated. The end moves
 only after the write has succeeded, so a failed append is simply written over by the next one.
@@ -93,7 +93,12 @@ class CommitLog:
         return self.end
 
     def append(self, block: RecordBlock) -> None:
-        """Write `block` at the end, which `prepare` has made ready. Raises OSError.
+        """Write `block` at the end, which `prepare` has made ready. Raises OSError, as `write`."""
+        self.write(block)
+        self.advance(block)
+
+    def write(self, block: RecordBlock) -> None:
+        """Write `block` behind the end, which stays. Blocks; nothing else writes. Raises OSError.
 
         A write that fails half way leaves no record behind: all of the block is blanked out, so
         that neither a restart nor what is appended next can bring a record of it back.
@@ -108,6 +113,9 @@ class CommitLog:
         except OSError:
             segment.write(position, memoryview(bytes(len(block.data))))
             raise
+
+    def advance(self, block: RecordBlock) -> None:
+        """Let the log end behind `block`, which is written."""
         self.end += len(block.data)
 
     def compare(

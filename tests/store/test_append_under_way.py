@@ -1,0 +1,142 @@
+"""Appends whose bytes another thread writes: one writer at a time, in one order."""
+
+from __future__ import annotations
+
+import errno
+import threading
+
+import pytest
+
+from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.message_store import MessageStore
+from tests.faults.images import block_of
+from tests.store.conftest import OpenStore, crash
+from tests.store.messages import OTHER, QUEUE, delete_topic, flush_log, put, read_all
+
+
+@pytest.fixture
+def store(new_store: OpenStore) -> MessageStore:
+    opened = new_store()
+    opened.open()
+    return opened
+
+
+def test_b09_an_append_is_part_of_the_log_once_it_is_finished(store: MessageStore) -> None:
+    under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"a", b"b"]))
+    thread = threading.Thread(target=under_way.write)
+    thread.start()
+    thread.join()
+    assert (read_all(store), store.positions().log_end, store.next_offset(QUEUE)) == ([], 0, 0)
+    result = under_way.finish()
+    assert (result.queue_offset, result.physical_offset, result.record_count) == (0, 0, 2)
+    assert store.positions().log_end == result.end_offset
+    assert read_all(store) == [b"a", b"b"]
+    assert under_way.finish() is result
+    assert store.statistics.puts[QUEUE.topic].count == 2
+
+
+def test_b09_what_is_appended_meanwhile_comes_behind(store: MessageStore) -> None:
+    under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"first"]))
+    put(store, [b"second"])
+    put(store, [b"other"], OTHER)
+    under_way.write()
+    assert under_way.finish().queue_offset == 0
+    assert read_all(store) == [b"first", b"second"]
+    assert read_all(store, OTHER) == [b"other"]
+
+
+def test_b09_whoever_appends_waits_for_the_thread_that_writes(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, released = threading.Event(), threading.Event()
+    real = Segment.write
+    writers: list[str] = []
+
+    def slow(segment: Segment, position: int, data: memoryview) -> None:
+        if threading.current_thread() is thread:
+            entered.set()
+            released.wait(30)
+        writers.append(threading.current_thread().name)
+        real(segment, position, data)
+
+    monkeypatch.setattr(Segment, "write", slow)
+    under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"first"]))
+    thread = threading.Thread(target=under_way.write, name="writer")
+    thread.start()
+    entered.wait(30)
+    released.set()
+    put(store, [b"second"])
+    thread.join()
+    assert writers[:2] == ["writer"] * 2
+    assert set(writers[2:]) == {"MainThread"}
+    assert read_all(store) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("is_finished_by_its_caller", [True, False])
+def test_b09_a_write_that_fails_stores_nothing_and_tells_its_own_caller(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, *, is_finished_by_its_caller: bool
+) -> None:
+    real = Segment.write
+    failures = [OSError(errno.EIO, "Input/output error")]
+
+    def failing(segment: Segment, position: int, data: memoryview) -> None:
+        if failures:
+            raise failures.pop()
+        real(segment, position, data)
+
+    monkeypatch.setattr(Segment, "write", failing)
+    under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"lost"]))
+    under_way.write()
+    if not is_finished_by_its_caller:
+        put(store, [b"second"])
+    with pytest.raises(StoreClosedError, match="nothing was stored"):
+        under_way.finish()
+    put(store, [b"third"])
+    assert read_all(store) == ([] if is_finished_by_its_caller else [b"second"]) + [b"third"]
+
+
+def test_b09_a_topic_that_is_deleted_takes_along_what_was_under_way(store: MessageStore) -> None:
+    put(store, [b"old"])
+    under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"under way"]))
+    delete_topic(store, QUEUE.topic)
+    under_way.finish()
+    put(store, [b"new"])
+    assert read_all(store) == [b"new"]
+
+
+def test_b09_a_stop_takes_along_what_is_under_way(new_store: OpenStore) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    store.begin_append(QUEUE, block_of(QUEUE.topic, [b"a"]))
+    store.close()
+    again = new_store(FlushDiskType.SYNC_FLUSH)
+    assert not again.open().abnormal
+    assert read_all(again) == [b"a"]
+
+
+def test_b09_a_flush_meanwhile_vouches_for_nothing_that_is_under_way(new_store: OpenStore) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put(store, [b"a"])
+    under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"b"]))
+    flush_log(store)
+    assert read_all(store) == [b"a"]
+    end = store.positions().flushed_end
+    assert under_way.finish().physical_offset == end
+    flush_log(store)
+    assert read_all(store) == [b"a", b"b"]
+
+
+def test_b09_a_crash_meanwhile_leaves_nothing_or_all_of_it(new_store: OpenStore) -> None:
+    store = new_store()
+    store.open()
+    put(store, [b"a"])
+    under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"b", b"c"]))
+    under_way.write()
+    crash(store)
+    again = new_store()
+    again.open()
+    put(again, [b"d"])
+    assert read_all(again) in ([b"a", b"d"], [b"a", b"b", b"c", b"d"])
