@@ -46,7 +46,9 @@ SEGMENT_BYTES = 8192
 QUEUE_FILE_BYTES = 100
 QUEUES = [QueueKey("TopicA", 0), QueueKey("TopicA", 3), QueueKey("TopicB", 0)]
 # Always clean, and never call the disk full.
-EAGER = CleanPolicy(clean_forcibly_ratio=-1.0, warning_level_ratio=2.0)
+EAGER = CleanPolicy(
+    clean_file_forcibly_enable=True, clean_forcibly_ratio=-1.0, warning_level_ratio=2.0
+)
 FAR_MS = 1 << 50
 
 queues = st.sampled_from(QUEUES)
