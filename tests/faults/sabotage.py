@@ -366,7 +366,7 @@ SERVING = (
     Sabotage(
         "what is not on disk yet is cleaned",
         STORE + "message_store.py",
-        "min(self._log.flushed, self._dispatcher.end, self.needed_from, self.waiting_from)\n",
+        "min(self._log.flushed, self._dispatcher.end, needed)\n",
         "self._log.end\n",
         (IN_CLEANING + "test_s10_what_is_not_on_disk_yet_stays",),
     ),

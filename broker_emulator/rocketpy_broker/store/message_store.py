@@ -88,12 +88,12 @@ class MessageStore:
         self.deletions = TopicDeletions(self._parts, self._appending.settle, self._forget_topic)
         # Cleaning leaves records alone from these physical offsets on.
         self.needed_from = self.waiting_from = NOTHING_NEEDED
+        self.open_from: Callable[[], int] = lambda: NOTHING_NEEDED
         # How often topics were deleted since the start.
         self.deletion_counts: Counter[str] = Counter()
-        self._refusal: str | None = "the store is not open"
-        self._derived_sealed = False
-        self._disk_full = False
         self._manifest_end = 0
+        self._refusal: str | None = "the store is not open"
+        self._derived_sealed = self._disk_full = False
         self._damaged: set[int] = set()
 
     # --- Start and stop ---
@@ -371,7 +371,8 @@ class MessageStore:
         decision = self._cleaner.decide([part.changed_ms() for part in segments], manual=manual)
         self._disk_full = decision.disk_full
         # What is still on its way to the disk or to its queue stays.
-        safe_end = min(self._log.flushed, self._dispatcher.end, self.needed_from, self.waiting_from)
+        needed = min(self.needed_from, self.waiting_from, self.open_from())
+        safe_end = min(self._log.flushed, self._dispatcher.end, needed)
         return min(decision.segment_count, sum(part.end <= safe_end for part in segments))
 
     def plan_removal(self) -> SegmentRemoval:

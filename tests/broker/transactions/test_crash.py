@@ -8,6 +8,7 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.sending.half import HALF_QUEUE
 from rocketpy_broker.services.topics.system import HALF_TOPIC
 from rocketpy_broker.services.transactions.messages import OP_QUEUE
+from rocketpy_broker.store.cleaning import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
@@ -142,3 +143,21 @@ async def test_t05_a_clean_stop_leaves_nothing_to_look_for(
         await rounds(running, 2)
         assert producer.asked == []
         assert count(running, HALF_TOPIC, 0) == 3
+
+
+async def test_t05_cleaning_leaves_alone_what_is_open(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    policy = CleanPolicy(clean_file_forcibly_enable=True, clean_forcibly_ratio=-1.0)
+    async with start_broker(clean_policy=policy, commit_log_segment_bytes=1 << 16) as running:
+        await running.create_topic("T")
+        store = running.broker.store
+        half, other = [await prepare(running, name) for name in "ab"]
+        for _ in range(4):
+            await running.append("T", 0, bytes(60_000))
+        flush_all(store)
+        assert store.expired_segment_count(manual=False) == 0
+        await end(running, other, COMMIT)
+        assert store.expired_segment_count(manual=False) == 0
+        await end(running, half, COMMIT)
+        assert store.expired_segment_count(manual=False) > 0

@@ -30,7 +30,7 @@ from rocketpy_broker.services.transactions.messages import (
     TransactionMessages,
 )
 from rocketpy_broker.services.transactions.table import TransactionTable
-from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import decode_record
 
@@ -78,6 +78,13 @@ class TransactionProgress:
         self._finals: deque[_Final] = deque()
         self._owed: deque[tuple[int, Operation, _Final | None]] = deque()
         self._next = _Place(0, 0, 0)
+        store.open_from = self._open_from
+
+    def _open_from(self) -> int:
+        """Where the log has the first half message that is not over: cleaning leaves it alone."""
+        begin = self._table.next_half
+        stretch = self._store.queue_lookup.stretch(HALF_QUEUE, begin, begin + 1)
+        return NOTHING_NEEDED if stretch is None else int(stretch.physical_offsets[0])
 
     # --- Deciding ---
 
