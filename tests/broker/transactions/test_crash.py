@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.sending.half import HALF_QUEUE
-from rocketpy_broker.services.topics.system import HALF_TOPIC
+from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from rocketpy_broker.services.transactions.messages import OP_QUEUE
 from rocketpy_broker.store.cleaning import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
@@ -143,6 +143,34 @@ async def test_t05_a_clean_stop_leaves_nothing_to_look_for(
         await rounds(running, 2)
         assert producer.asked == []
         assert count(running, HALF_TOPIC, 0) == 3
+
+
+@both
+async def test_t05_what_was_given_up_before_a_crash_is_given_up_once(
+    start_broker: StartBroker,
+    start_crashed: StartBroker,
+    producer: Producer,
+    flush: FlushDiskType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The crash comes between the message for the operator and its op message."""
+    with monkeypatch.context() as patch:
+        async with start_crashed(flush) as running:
+            await running.create_topic("T")
+            halves = [await prepare(running, name) for name in "ab"]
+            await end(running, halves[1], ROLLBACK)
+            await rounds(running, 15)
+            patch.setattr(MessageStore, "append", refusing(OP_QUEUE))
+            running.clock.jump(30_000)
+            with pytest.raises(Exception, match="busy"):
+                await running.broker.rooms.transactions.checks.check_all()
+            flush_all(running.broker.store)
+    async with start_broker(flush) as running:
+        for half in (halves[0], producer.halves[-1]):
+            assert await end(running, half, COMMIT) == ResponseCode.ILLEGAL_OPERATION
+        await rounds(running, 3)
+        assert await bodies(running, CHECK_MAX_TIME_TOPIC, 0) == [b"a"]
+        assert count(running) == 0
 
 
 async def test_t05_cleaning_leaves_alone_what_is_open(

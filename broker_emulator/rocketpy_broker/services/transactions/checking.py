@@ -22,6 +22,7 @@ from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.transactions.messages import (
+    CHECK_MAX_TIME_QUEUE,
     HalfMessage,
     Operation,
     TransactionMessages,
@@ -87,6 +88,11 @@ class CheckService:
         self._reserved_ms = reserved_ms
         self._ask = ask
 
+    def load(self) -> None:
+        """A crash may have taken the topic of what was given up, but not its messages."""
+        if self._store.range_of(CHECK_MAX_TIME_QUEUE).max_offset > 0:
+            self._topics.note_own(CHECK_MAX_TIME_CONFIG)
+
     async def run(self) -> None:
         """A round after each interval, for ever."""
         while True:
@@ -133,9 +139,11 @@ class CheckService:
         age_ms = self._clock.now_ms() - half.record.born_timestamp_ms
         if half.check_times >= self._times.check_max or age_ms > self._reserved_ms:
             self._topics.note_own(CHECK_MAX_TIME_CONFIG)
+            begin = self._store.positions().log_end
             self._messages.append_discarded(half)
             self._table.finish(half.first_offset, Operation.DISCARDED)
-            self._end(offset, Operation.DISCARDED)
+            self._progress.decided(begin, offset, Operation.DISCARDED)
+            self._progress.write_ops()
             logger.warning(
                 "transaction %r of producer group %r was asked after %d times without an answer; "
                 "its message lies in TRANS_CHECK_MAX_TIME_TOPIC",

@@ -14,13 +14,17 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
+
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.services.delay.scheduling import Scheduling
 from rocketpy_broker.services.sending.half import HALF_QUEUE
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, OP_TOPIC
+from rocketpy_broker.store.blocks import tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.numbered import origin_fields
+from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
 from rocketpy_broker.store.values import (
     AppendResult,
     GetMessageStatus,
@@ -213,10 +217,18 @@ class TransactionMessages:
         return self._store.append(HALF_QUEUE, copy, _STEP)
 
     def append_discarded(self, half: HalfMessage) -> AppendResult:
-        """What was asked after too often, for an operator to find."""
-        strings = properties_strings(half.block)
-        record = rewritten(half.block, CHECK_MAX_TIME_TOPIC, strings)
-        return self._store.append(CHECK_MAX_TIME_QUEUE, record, Known(cause=PutCause.OWN))
+        """What was asked after too often, for an operator to find; it names its half message."""
+        origins = np.array([half.record.physical_offset])
+        record = rewritten(
+            half.block,
+            CHECK_MAX_TIME_TOPIC,
+            properties_strings(half.block),
+            {"prepared_transaction_offset": origin_fields(origins)},
+        )
+        found = tags_and_keys(CHECK_MAX_TIME_QUEUE, record, self._store.config)
+        return self._store.append(
+            CHECK_MAX_TIME_QUEUE, record, Known(found, KEEP_NUMBERS, PutCause.OWN)
+        )
 
     def append_op(self, queue_offset: int, operation: Operation) -> AppendResult:
         """That the half message at `queue_offset` needs nothing any more."""

@@ -23,6 +23,7 @@ from rocketpy_broker.services.config_files.saving import SavePlan, save_now
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
 from rocketpy_broker.services.sending.half import HALF_QUEUE
 from rocketpy_broker.services.transactions.messages import (
+    CHECK_MAX_TIME_QUEUE,
     OP_QUEUE,
     HalfMessage,
     Operation,
@@ -39,6 +40,8 @@ GROUP = "CID_RMQ_SYS_TRANS"
 LOG_OFFSET = "logOffset"
 MARK_BYTES = 64 << 20
 READ_BYTES = 1 << 20
+# Of the queue of what was given up, which rarely has so many.
+LOOK_UNITS = 1_000
 
 
 @dataclass(slots=True)
@@ -88,11 +91,13 @@ class TransactionProgress:
 
     # --- Deciding ---
 
-    def decided(self, begin: int, half_offset: int) -> None:
-        """The final message of a half message was appended, behind `begin`."""
+    def decided(
+        self, begin: int, half_offset: int, operation: Operation = Operation.COMMIT
+    ) -> None:
+        """What a half message becomes in the end was appended, behind `begin`."""
         final = _Final(begin)
         self._finals.append(final)
-        self._owe(half_offset, Operation.COMMIT, final)
+        self._owe(half_offset, operation, final)
 
     def rolled_back(self, half_offset: int) -> None:
         """A half message is rolled back."""
@@ -182,7 +187,11 @@ class TransactionProgress:
         self._marked = min(max(begin, positions.log_begin), positions.log_end)
         for origins in self._store.prepared.committed_from(self._marked):
             for physical_offset in origins.tolist():
-                self._found_final(physical_offset)
+                self._found_final(physical_offset, Operation.COMMIT)
+        for data in self._records(CHECK_MAX_TIME_QUEUE, self._first_behind_mark()):
+            origin = decode_record(data).record.prepared_transaction_offset
+            if origin < 0:
+                self._found_final(~origin, Operation.DISCARDED)
         self._next = _Place(positions.log_end, self._table.next_half, self._table.next_op)
 
     def _found_half(self, half: HalfMessage) -> None:
@@ -220,15 +229,27 @@ class TransactionProgress:
                 return half.record.physical_offset
         return self._store.positions().log_end
 
-    def _found_final(self, physical_offset: int) -> None:
+    def _first_behind_mark(self) -> int:
+        """From which offset on all that was given up may lie behind the mark."""
+        bounds = self._store.range_of(CHECK_MAX_TIME_QUEUE)
+        end = bounds.max_offset
+        while end > bounds.min_offset:
+            begin = max(end - LOOK_UNITS, bounds.min_offset)
+            stretch = self._store.queue_lookup.stretch(CHECK_MAX_TIME_QUEUE, begin, end)
+            if stretch is None or stretch.physical_offsets[0] < self._marked:
+                return begin
+            end = begin
+        return end
+
+    def _found_final(self, physical_offset: int, operation: Operation) -> None:
         half = self._messages.half_at(physical_offset)
         if half is None:
             return
         offset = self._table.newest(half.first_offset, half.record.queue_offset)
         if not self._table.is_over(offset):
-            logger.info("transaction %s was committed before the start", half.transaction_id)
-            self.decided(self._marked, offset)
-            self._table.finish(half.first_offset, Operation.COMMIT)
+            logger.info("transaction %s had ended before the start", half.transaction_id)
+            self.decided(self._marked, offset, operation)
+            self._table.finish(half.first_offset, operation)
 
     def _begin(self, queue: QueueKey) -> int:
         bounds = self._store.range_of(queue)

@@ -69,7 +69,7 @@ def build(
         progress.write_ops()
         scope.start(checks.run())
 
-    lifecycle.loads.append(progress.load)
+    lifecycle.loads.extend([progress.load, checks.load])
     lifecycle.starts.append(start)
     lifecycle.tables.append(Saver(progress))
     lifecycle.clean_closes.append(progress.close)
