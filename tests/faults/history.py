@@ -1,8 +1,10 @@
-"""What clients saw, and a judge of it: lost, duplicate, phantom, wrong, moved, reordered, early.
+"""What clients saw: sends, deliveries, locks and held pulls. `judging` says what was wrong.
 
 A history holds sends, each with a unique id, the hash of its body and its outcome, and deliveries
 in the order in which readers got them. An outcome that nobody knows (the broker died before it
-answered) may appear once or never. A history that fails is saved as a file, and
+answered) may appear once or never. Each place where a message may come up is a send of its own
+(see `copy_id`): a redelivery, a dead letter, what is left of a transaction that was given up.
+A history that fails is saved as a file, and
 
     python -m tests.faults.history FILE
 
@@ -16,67 +18,39 @@ import itertools
 import json
 import sys
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
-from enum import Enum
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rocketpy_broker.store.values import QueueKey
+from tests.faults.events import (
+    FINAL,
+    AllOrNone,
+    Calm,
+    Cleaned,
+    Delivery,
+    Event,
+    ExactlyOne,
+    Fault,
+    Held,
+    Lock,
+    Outcome,
+    Send,
+)
+from tests.faults.judging import judged
 
+__all__ = ["FINAL", "Delivery", "Fault", "History", "Outcome", "Send", "judge"]
 ID_END = b"|"
-# The reader who reads everything at the end; whatever it does not get is lost.
-FINAL = "final"
+COPY = "~"
 FAULTS_SHOWN_MAX = 20
 
 
-class Outcome(str, Enum):
-    """How a send ended for its sender."""
-
-    ACKED = "acked"
-    # Declined with the promise that nothing was stored.
-    REFUSED = "refused"
-    # No answer, or one that leaves it open.
-    UNKNOWN = "unknown"
-    # A half message that was never committed: nobody may see it.
-    HIDDEN = "hidden"
-
-
-@dataclass(slots=True)
-class Send:
-    """One message. `begun` and `ended` count the history's events; times in milliseconds."""
-
-    message_id: str
-    body_hash: str
-    sender: str
-    topic: str
-    queue_id: int
-    begun: int
-    outcome: Outcome = Outcome.UNKNOWN
-    ended: int | None = None
-    queue_offset: int | None = None
-    due_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One message as a reader got it."""
-
-    reader: str
-    topic: str
-    queue_id: int
-    queue_offset: int
-    message_id: str
-    body_hash: str
-    at_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Fault:
-    """One thing that must not happen. `kind` is a word to count by."""
-
-    kind: str
-    sentence: str
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (Send, Delivery, Lock, Held, Calm, Fault, ExactlyOne, AllOrNone, Cleaned)
+}
 
 
 def hash_of(body: bytes) -> str:
@@ -96,12 +70,18 @@ def id_of(body: bytes) -> str:
     return body.partition(ID_END)[0].decode("ascii", "replace")
 
 
+def copy_id(message_id: str, topic: str, reconsume_times: int = 0) -> str:
+    """The id under which a message is looked for in another topic than the one it was sent to."""
+    return f"{message_id}{COPY}{topic}{COPY}{reconsume_times}"
+
+
 @dataclass
 class History:
-    """Records from any thread; `judge` when all is over."""
+    """Records from any thread; `judge` when all is over. `events` are of the other kinds."""
 
     sends: dict[str, Send] = field(default_factory=dict)
     deliveries: list[Delivery] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         latest = (max(send.begun, send.ended or 0) for send in self.sends.values())
@@ -117,14 +97,36 @@ class History:
                 assert send.message_id not in self.sends, "ids are unique"
                 self.sends[send.message_id] = send
 
-    def acked(self, message_ids: Iterable[str], queue_id: int, queue_offset: int) -> None:
+    def begin_copy(self, of: str, message_id: str, queue: QueueKey) -> Send:
+        """A copy of a message may come up elsewhere; once more, where it was begun before."""
+        with self._lock:
+            known = self.sends.get(message_id)
+            if known is not None:
+                known.tries += 1
+                known.due_ms = 0
+                return known
+            body_hash = self.sends[of].body_hash
+            send = Send(message_id, body_hash, of, *queue, next(self._events), unordered=True)
+            self.sends[message_id] = send
+            return send
+
+    def acked(
+        self,
+        message_ids: Iterable[str],
+        queue_id: int,
+        queue_offset: int,
+        log_end: int = 0,
+        at_ms: float | None = None,
+    ) -> None:
         """The broker has answered that they are stored from `queue_offset` on."""
         with self._lock:
             now = next(self._events)
             for offset, message_id in enumerate(message_ids, queue_offset):
                 send = self.sends[message_id]
                 send.outcome, send.ended = Outcome.ACKED, now
-                send.queue_id, send.queue_offset = queue_id, offset
+                send.log_end, send.answered_ms = log_end, at_ms
+                send.queue_id = queue_id
+                send.queue_offset = None if send.unordered else offset
 
     def refused(self, message_ids: Iterable[str]) -> None:
         """The broker has answered that nothing of them is stored."""
@@ -133,6 +135,11 @@ class History:
             for message_id in message_ids:
                 send = self.sends[message_id]
                 send.outcome, send.ended = Outcome.REFUSED, now
+
+    def outcome(self, message_id: str, outcome: Outcome, log_end: int = 0) -> None:
+        """What is known of a message now."""
+        send = self.sends[message_id]
+        send.outcome, send.log_end = outcome, log_end
 
     def delivered(
         self, reader: str, queue: QueueKey, queue_offset: int, body: bytes, at_ms: int = 0
@@ -145,114 +152,64 @@ class History:
         with self._lock:
             self.deliveries.append(delivery)
 
+    def only_durable_is_promised(self, durable_end: int) -> None:
+        """With ASYNC_FLUSH and a power cut: what was not flushed may be there or not.
+
+        Who read it before the cut has read what the store may forget.
+        """
+        for send in self.sends.values():
+            if send.log_end > durable_end:
+                send.outcome = Outcome.UNKNOWN
+        self.deliveries = [
+            delivery
+            for delivery in self.deliveries
+            if delivery.reader == FINAL or delivery.log_end <= durable_end
+        ]
+
     def save(self, path: Path) -> None:
-        """Write one line of JSON for each send and each delivery."""
+        """Write one line of JSON for each send, delivery and other event."""
         with path.open("w", encoding="utf-8") as file:
-            for send in self.sends.values():
-                file.write(json.dumps(asdict(send)) + "\n")
-            for delivery in self.deliveries:
-                file.write(json.dumps(asdict(delivery)) + "\n")
+            for event in (*self.sends.values(), *self.deliveries, *self.events):
+                file.write(json.dumps({"kind": type(event).__name__, **asdict(event)}) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> History:
         """Read what `save` wrote."""
         history = cls()
         for line in path.read_text(encoding="utf-8").splitlines():
-            entry = json.loads(line)
-            if "reader" in entry:
-                history.deliveries.append(Delivery(**entry))
-            else:
-                entry["outcome"] = Outcome(entry["outcome"])
-                history.sends[entry["message_id"]] = Send(**entry)
+            history._add(json.loads(line))
         return history
 
-    def check(self, folder: Path, seed: int) -> None:
+    def _add(self, fields: dict[str, Any]) -> None:
+        kind = _KINDS[fields.pop("kind")]
+        if "message_ids" in fields:
+            fields["message_ids"] = tuple(fields["message_ids"])
+        event = kind(**fields)
+        if isinstance(event, Send):
+            self.sends[event.message_id] = replace(event, outcome=Outcome(event.outcome))
+        elif isinstance(event, Delivery):
+            self.deliveries.append(event)
+        else:
+            self.events.append(event)
+
+    def check(self, folder: Path, seed: int, again: str = "") -> None:
         """Fail the test, and keep the history in `folder`, where the judge finds a fault."""
         faults = judge(self)
         if faults:
+            folder.mkdir(parents=True, exist_ok=True)
             path = folder / "history.jsonl"
             self.save(path)
             counts = ", ".join(f"{n} {kind}" for kind, n in Counter(f.kind for f in faults).items())
             shown = "\n".join(fault.sentence for fault in faults[:FAULTS_SHOWN_MAX])
             raise AssertionError(
-                f"seed {seed}: {counts}\n{shown}\n"
+                f"seed {seed}: {counts}\n{shown}\n{again}"
                 f"judge again: python -m tests.faults.history {path}"
             )
 
 
 def judge(history: History) -> list[Fault]:
     """Every fault of a history, sorted by kind."""
-    readings: dict[tuple[str, str, int], list[Delivery]] = defaultdict(list)
-    for delivery in history.deliveries:
-        readings[delivery.reader, delivery.topic, delivery.queue_id].append(delivery)
-    faults = list(_lost(history))
-    for delivery in history.deliveries:
-        faults += _of_delivery(history.sends.get(delivery.message_id), delivery)
-    for reading in readings.values():
-        faults += _duplicates(reading)
-        faults += _reordered(history, reading)
-    return sorted(faults)
-
-
-def _lost(history: History) -> Iterator[Fault]:
-    final = {d.message_id for d in history.deliveries if d.reader == FINAL}
-    for send in history.sends.values():
-        if send.outcome is Outcome.ACKED and send.message_id not in final:
-            place = f"{send.topic}/{send.queue_id} at {send.queue_offset}"
-            yield Fault("lost", f"{send.message_id} was acknowledged in {place}, and is not there")
-    for delivery in history.deliveries:
-        if delivery.reader != FINAL and delivery.message_id not in final:
-            yield Fault("lost", f"{delivery.message_id} was read once, and is not there any more")
-
-
-def _of_delivery(send: Send | None, delivery: Delivery) -> Iterator[Fault]:
-    name = delivery.message_id
-    place = (delivery.topic, delivery.queue_id, delivery.queue_offset)
-    if send is None:
-        yield Fault("phantom", f"{name!r} at {place} was never sent")
-        return
-    if send.outcome is Outcome.REFUSED:
-        yield Fault("phantom", f"{name} at {place} had been refused")
-    if send.outcome is Outcome.HIDDEN:
-        yield Fault("half", f"{name} at {place} is a half message")
-    if send.body_hash != delivery.body_hash:
-        found, expected_hash = delivery.body_hash, send.body_hash
-        yield Fault("wrong", f"{name} at {place} is {found}, and was sent as {expected_hash}")
-    expected = (send.topic, send.queue_id, send.queue_offset)
-    if send.outcome is Outcome.ACKED and place != expected:
-        yield Fault("moved", f"{name} is at {place}, and was acknowledged at {expected}")
-    if send.queue_id >= 0 and place[:2] != expected[:2]:
-        yield Fault("moved", f"{name} is in {place[:2]}, and was sent to {expected[:2]}")
-    if delivery.at_ms < send.due_ms:
-        yield Fault("early", f"{name} came {send.due_ms - delivery.at_ms} ms before its time")
-
-
-def _duplicates(reading: list[Delivery]) -> Iterator[Fault]:
-    counts = Counter(delivery.message_id for delivery in reading)
-    for message_id, count in counts.items():
-        if count > 1:
-            yield Fault("duplicate", f"{message_id} was read {count} times")
-
-
-def _reordered(history: History, reading: list[Delivery]) -> Iterator[Fault]:
-    """A send that ended before another began comes first; so does an earlier one of a sender."""
-    sends = [history.sends[d.message_id] for d in reading if d.message_id in history.sends]
-    earliest_end: float = float("inf")
-    for send in reversed(sends):
-        if earliest_end < send.begun:
-            yield Fault("reordered", f"{send.message_id} lies before one that had ended before it")
-        earliest_end = min(earliest_end, float("inf") if send.ended is None else send.ended)
-    latest: dict[str, Send] = {}
-    for send in sends:
-        before = latest.get(send.sender)
-        if before is not None and send.begun < before.begun:
-            sentence = f"{send.message_id} lies behind {before.message_id}, and was sent before it"
-            yield Fault("reordered", sentence)
-        latest[send.sender] = send
-    offsets = [delivery.queue_offset for delivery in reading]
-    for low, high in itertools.pairwise(offsets):
-        if high <= low:
-            yield Fault("reordered", f"offset {high} was read after {low}")
+    return judged(history.sends, history.deliveries, history.events)
 
 
 def main(paths: list[str]) -> int:

@@ -8,8 +8,10 @@ garbles a page; a file's new content under an old name, and removals, count as d
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,11 +36,17 @@ class SimulatedDisk:
             yield
 
     def _flush(self, descriptor: int) -> None:
-        path = Path(f"/proc/self/fd/{descriptor}")
-        if path.is_file():
-            self._durable[path.stat().st_ino] = path.read_bytes()
+        status = os.fstat(descriptor)
+        name = f"/proc/self/fd/{descriptor}"
+        if stat.S_ISREG(status.st_mode):
+            # Opened anew: this descriptor may be for writing only.
+            reading = os.open(name, os.O_RDONLY)
+            try:
+                self._durable[status.st_ino] = os.pread(reading, status.st_size, 0)
+            finally:
+                os.close(reading)
         else:
-            self._names |= set(path.resolve().iterdir())
+            self._names |= set(Path(name).resolve().iterdir())
 
     def cut_power(self, chance: random.Random) -> None:
         """Let every file be what the disk may hold now. Nobody may have one open."""

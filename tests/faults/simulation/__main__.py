@@ -1,0 +1,24 @@
+"""`python -m tests.faults.simulation SEED`: run a seed, say what happened, and judge it."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.faults.history import judge
+from tests.faults.simulation.run import simulate
+
+
+def main(words: list[str]) -> int:
+    """The exit status is 1 if something is wrong."""
+    found = False
+    for word in words:
+        simulation = simulate(int(word))
+        sys.stdout.write("\n".join([*simulation.machine.trace, ""]))
+        for fault in judge(simulation.history):
+            found = True
+            sys.stdout.write(f"{fault.kind}: {fault.sentence}\n")
+    return int(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,56 @@
+"""The simulated disk below a broker, and the moments at which its machine may end.
+
+A crash is taken as a copy of the folder at that very moment, be it within a flush or between two
+appends. The old machine may go on for the rest of its turn; nobody hears of it any more.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.faults.simulated_disk import SimulatedDisk
+
+
+class CrashingDisk(SimulatedDisk):
+    """A disk that can be copied, whose flushes can fail, and that tells of each flush."""
+
+    def __init__(self, folder: Path, on_flush: Callable[[], None]) -> None:
+        super().__init__(folder)
+        self.folder = folder
+        self._on_flush = on_flush
+        # The flush that fails, counted from now on.
+        self.fails_at = 0
+        self.has_failed = False
+
+    def _flush(self, descriptor: int) -> None:
+        self._on_flush()
+        self.fails_at -= 1
+        if self.fails_at == 0:
+            self.has_failed = True
+            raise OSError(errno.EIO, "Input/output error")
+        super()._flush(descriptor)
+        self._on_flush()
+
+    def copied(self, folder: Path) -> CrashingDisk:
+        """What a kill leaves, in a new folder."""
+        copy = CrashingDisk(folder, self._on_flush)
+        folder.mkdir()
+        for path in sorted(self.folder.rglob("*")):
+            target = folder / path.relative_to(self.folder)
+            if path.is_dir():
+                target.mkdir(exist_ok=True)
+            else:
+                shutil.copyfile(path, target)
+                durable = self._durable.get(path.stat().st_ino)
+                if durable is not None:
+                    copy._durable[target.stat().st_ino] = durable
+        copy._names = {folder / path.relative_to(self.folder) for path in self._names}
+        return copy
+
+    def cut(self, chance: random.Random) -> None:
+        """What a power cut leaves."""
+        self.cut_power(chance)

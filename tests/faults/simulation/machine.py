@@ -1,0 +1,317 @@
+"""One broker after the other on one disk: started, used, and stopped, killed or cut off.
+
+Each life has an event loop of its own. What ends it is drawn before: a clean stop, or a crash at
+the n-th flush or append, or at some time; so also while the broker starts, recovers or stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
+
+from rocketpy_broker.broker import Broker, Ready, Rooms
+from rocketpy_broker.config import BrokerConfig, TransactionTimes
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
+from rocketpy_broker.store.delay_levels import DelayLevels
+from rocketpy_broker.store.log import checksums
+from rocketpy_broker.store.message_store import MessageStore
+from tests.faults.events import Calm
+from tests.faults.history import History
+from tests.faults.simulation.disk import CrashingDisk
+from tests.faults.simulation.loop import SimulatedLoop, VirtualClock
+
+T = TypeVar("T")
+SEGMENT_BYTES = 16 << 10
+LEVELS = "1s 5s 20s 1m 10m"
+DISK_USED, DISK_NEARLY_FULL = 0.5, 0.87
+
+
+class MachineGoneError(Exception):
+    """The machine ended meanwhile; nobody knows what became of a call."""
+
+
+class Moment(str, Enum):
+    """What crashes count."""
+
+    FLUSH = "flush"
+    APPEND = "append"
+    TIME = "time"
+
+
+@dataclass
+class Crash:
+    """A life ends at the `left`-th moment of a kind from its start, or at a time in ms."""
+
+    moment: Moment
+    left: int
+    is_power_cut: bool
+
+
+class NoServer:
+    """Stands for the server: the simulation's clients call services."""
+
+    def __init__(self, *_given: object) -> None:
+        pass
+
+    async def start(self) -> int:
+        """Listens to nobody."""
+        return 1
+
+    async def stop(self) -> None:
+        """Nobody is connected."""
+
+
+def _small_store(config: BrokerConfig) -> StoreConfig:
+    return StoreConfig(
+        config.data,
+        config.commit_log_segment_bytes,
+        config.consume_queue_file_bytes,
+        config.flush_disk_type,
+        index_slot_count=8,
+        index_entry_count_max=200,
+        memory_bytes=1 << 30,
+        staging_bytes_max=config.staging_bytes_max,
+        delay_levels=config.delay_levels,
+        clean_policy=config.clean_policy,
+    )
+
+
+class Machine:
+    """The disk, the clock, and the broker that runs."""
+
+    def __init__(self, folder: Path, chance: random.Random, history: History) -> None:
+        self._root = folder
+        self.chance = chance
+        self.history = history
+        self.clock = VirtualClock()
+        self.flush = chance.choice(list(FlushDiskType))
+        self.is_slow = chance.random() < 0.15
+        self.times = FlushTimes(
+            flush_interval_ms=chance.choice([500, 10_000]),
+            derived_interval_ms=chance.choice([10_000, 60_000]),
+        )
+        self.persist_interval_ms = chance.choice([5_000, 60_000])
+        self.disk_used = DISK_USED
+        self._number = 0
+        self.disk = CrashingDisk(folder / "0", lambda: self._moment(Moment.FLUSH))
+        self.disk.folder.mkdir()
+        self.is_gone = False
+        self.crash_plan: Crash | None = None
+        self._left: CrashingDisk | None = None
+        self._durable_end = 0
+        self._calm_since_ms: int | None = None
+        self._wall_max_ms = 0
+        # When the last message is due that waits.
+        self.due_ms_max = 0
+        self.was_cleaned = False
+        self.broker: Broker | None = None
+        self.error: BaseException | None = None
+        self.trace: list[str] = []
+        # Told of what only the disk has, when power was cut.
+        self.on_power_cut: list[Callable[[int], None]] = []
+        self.on_end: list[Callable[[], None]] = []
+
+    # --- What the broker is given ---
+
+    def _config(self) -> BrokerConfig:
+        return BrokerConfig(
+            self.disk.folder,
+            flush_disk_type=self.flush,
+            commit_log_segment_bytes=SEGMENT_BYTES,
+            consume_queue_file_bytes=2_000,
+            flush_times=self.times,
+            persist_interval_ms=self.persist_interval_ms,
+            clean_interval_ms=60_000,
+            clean_policy=CleanPolicy(clean_file_forcibly_enable=True, files_per_pass_max=1),
+            transactions=TransactionTimes(check_max=4),
+            delay_levels=DelayLevels.parse(LEVELS),
+        )
+
+    @contextlib.contextmanager
+    def patched(self) -> Iterator[None]:
+        """Within the block brokers stand on this machine."""
+        append = MessageStore.append
+
+        def counted(store: MessageStore, *given: Any) -> Any:
+            self._moment(Moment.APPEND)
+            return append(store, *given)
+
+        with contextlib.ExitStack() as patches:
+            for name, replacement in (
+                ("os.fsync", self._flush),
+                ("os.fdatasync", self._flush),
+                ("rocketpy_broker.broker.GrpcServer", NoServer),
+                ("rocketpy_broker.broker._store_config", _small_store),
+                ("rocketpy_broker.store.message_store.used_ratio", lambda _: self.disk_used),
+                ("rocketpy_broker.services.hooks.room.installed_hooks", list),
+                ("rocketpy_broker.services.batches.service.SWEEP_MS", 60_000),
+            ):
+                patches.enter_context(mock.patch(name, replacement))
+            patches.enter_context(mock.patch.object(MessageStore, "append", counted))
+            patches.enter_context(mock.patch.object(checksums, "ALLOCATION_BYTES", 4096))
+            yield
+
+    def _flush(self, descriptor: int) -> None:
+        if not self.is_gone:
+            self.disk._flush(descriptor)
+            if self.disk.has_failed:
+                self.trouble()
+
+    # --- Time ---
+
+    @property
+    def now_ms(self) -> int:
+        """Wall time."""
+        return self.clock.now_ms()
+
+    @property
+    def log_end(self) -> int:
+        """How far the log reaches."""
+        assert self.broker is not None
+        return self.broker.store.positions().log_end
+
+    def jump(self, delta_ms: int) -> None:
+        """Set the wall clock."""
+        self.trouble()
+        self._wall_max_ms = max(self._wall_max_ms, self.now_ms)
+        self.clock.jump(delta_ms)
+        self.calm()
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether no message can have been stored by a clock that was ahead of this one."""
+        return self.now_ms > self._wall_max_ms
+
+    def calm(self) -> None:
+        """From here on nothing hinders."""
+        if not self.disk.has_failed:
+            self._calm_since_ms = self.now_ms
+
+    def trouble(self) -> None:
+        """Something hinders."""
+        since_ms, self._calm_since_ms = self._calm_since_ms, None
+        if since_ms is not None and since_ms > self._wall_max_ms:
+            self.history.events.append(Calm(since_ms, self.now_ms))
+
+    def say(self, *words: object) -> None:
+        """Write down what happens."""
+        head = f"{self._number}@{self.clock.monotonic_ms():.0f}"
+        self.trace.append(" ".join([head, *map(str, words)]))
+
+    # --- Crashes ---
+
+    def _moment(self, moment: Moment) -> None:
+        crash = self.crash_plan
+        if crash is not None and crash.moment is moment and not self.is_gone:
+            crash.left -= 1
+            if crash.left <= 0:
+                self._crash(crash)
+
+    def _crash(self, crash: Crash) -> None:
+        """Keep what the disk has now; this machine goes on for the rest of the turn, unheard."""
+        self.say("crash", crash)
+        self.trouble()
+        self.is_gone, self.crash_plan = True, None
+        self._left = self.disk.copied(self._root / str(self._number + 1))
+        if self.broker is not None and self.broker.store.flushed_end:
+            self._durable_end = self.broker.store.flushed_end
+        if crash.is_power_cut:
+            self._left.cut(self.chance)
+            if self.flush is FlushDiskType.ASYNC_FLUSH:
+                self.history.only_durable_is_promised(self._durable_end)
+                for listener in self.on_power_cut:
+                    listener(self._durable_end)
+        self.loop.halt()
+
+    # --- Lives ---
+
+    def live(self, use: Callable[[Rooms], Awaitable[None]]) -> None:
+        """Start a broker, let clients use it, and end it. Raises what is wrong."""
+        self.loop = SimulatedLoop(self.clock, self.chance, is_slow=self.is_slow)
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.is_gone, self.disk_used = False, DISK_USED
+        self.disk.has_failed = False
+        try:
+            self.loop.live(self._life(use))
+            if self.error is not None:
+                raise self.error
+        except (OSError, BrokerError) as error:
+            if not (self.disk.has_failed or self.is_gone):
+                raise
+            self.say("ended by", error)
+        finally:
+            self._end()
+        self._number += 1
+
+    def _end(self) -> None:
+        if self.error is None and not self.is_gone:
+            self.trouble()
+        self.is_gone = True
+        for listener in self.on_end:
+            listener()
+        self.loop.tear_down()
+        if self.broker is not None:
+            self.broker.store._release()
+        self.broker = None
+        if self._left is not None:
+            shutil.rmtree(self.disk.folder)
+            self.disk, self._left = self._left, None
+
+    async def _life(self, use: Callable[[Rooms], Awaitable[None]]) -> None:
+        self.broker = Broker(self._config(), self.clock)
+        stopped = asyncio.Event()
+        ready: asyncio.Future[Ready] = self.loop.create_future()
+        serving = self.loop.create_task(self.broker.serve_until(stopped, ready))
+        crash = self.crash_plan
+        if crash is not None and crash.moment is Moment.TIME:
+            self.clock.call_later(crash.left, lambda: self._crash(crash))
+        either: list[asyncio.Future[Any]] = [serving, ready]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+        recovery = ready.result().recovery
+        self.say("ready", recovery)
+        assert not recovery.damages, recovery.damages
+        self.calm()
+        await use(self.broker.rooms)
+        self.trouble()
+        self.say("stops")
+        stopped.set()
+        await serving
+        for task in [*self.tasks]:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait([*self.tasks])
+        self.say("stopped")
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A client's call beside others."""
+        task = self.loop.create_task(work)
+        self.tasks[task] = None
+        task.add_done_callback(self._spawned_ended)
+        return task
+
+    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
+        self.tasks.pop(task, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, MachineGoneError) and not self.is_gone:
+            self.error = error
+            self.loop.halt()
+
+    async def call(self, work: Awaitable[T]) -> T:
+        """What a client is answered. Raises MachineGoneError where nobody can answer."""
+        try:
+            return await work
+        finally:
+            if self.is_gone:
+                raise MachineGoneError

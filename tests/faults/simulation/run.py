@@ -1,0 +1,137 @@
+"""One seed: an hour or more of a broker's life, and the judgement of what its clients saw."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from rocketpy_broker.broker import Rooms
+from rocketpy_broker.clock import sleep
+from rocketpy_broker.services.topics.config import TopicConfig
+from tests.faults.events import FINAL
+from tests.faults.history import History
+from tests.faults.simulation.consuming import Consumers
+from tests.faults.simulation.machine import Crash, Machine, Moment
+from tests.faults.simulation.producing import QUEUES, TOPIC, Producers
+from tests.faults.simulation.transactions import Transactions
+
+HOUR_MS = 3_600_000
+# Longer than the longest delay of a redelivery.
+REST_MS = 660_000
+LIVES = (1, 2, 2, 3, 4)
+GAPS_MS = (0, 0, 0, 1, 30, 400, 2_000, 15_000, 40_000, 130_000)
+JUMPS_MS = (-3_600_000, -30_000, 20_000, 900_000)
+
+
+class Simulation:
+    """All that a seed decides. `history` is to be judged when `run` is over."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.chance = random.Random(seed)
+        self.history = History()
+        self.machine = Machine(folder, self.chance, self.history)
+        self.producers = Producers(self.machine)
+        self.consumers = Consumers(self.machine)
+        self.transactions = Transactions(self.machine, self.producers)
+        self._steps = self._chosen_steps()
+        self._begin_ms = self.machine.clock.monotonic_ms()
+
+    def _chosen_steps(self) -> list[Callable[[Rooms], object]]:
+        """What clients do, some of it often and some of it never, as the seed has it."""
+        spawn, chance = self.machine.spawn, self.chance
+        producers, consumers, transactions = self.producers, self.consumers, self.transactions
+        steps: list[Callable[[Rooms], object]] = [
+            lambda rooms: spawn(producers.send(rooms, chance.choice([1, 1, 5]))),
+            lambda rooms: spawn(producers.send(rooms, chance.choice([1, 3]), producers.any_wait())),
+            lambda rooms: spawn(producers.recall(rooms)),
+            lambda rooms: spawn(consumers.drain(rooms)),
+            lambda rooms: spawn(consumers.send_back(rooms)),
+            lambda rooms: spawn(consumers.hold(rooms)),
+            lambda rooms: spawn(consumers.clean(rooms)),
+            lambda rooms: spawn(consumers.beat(rooms)),
+            consumers.lock,
+            consumers.unlock,
+            consumers.look_at_members,
+            lambda rooms: spawn(transactions.prepare(rooms)),
+            lambda rooms: spawn(transactions.decide(rooms)),
+            lambda rooms: spawn(transactions.mislead(rooms)),
+            lambda rooms: spawn(transactions.listen(rooms)),
+            lambda _: self._cancel_one(),
+            lambda _: self._jump(),
+        ]
+        weights = [chance.choice([0, 1, 3, 8]) for _ in steps]
+        weights[0] += 1
+        # Set clocks loosen what can be promised, and many seeds should promise all.
+        weights[-1] = chance.choice([0, 0, 0, 1])
+        return [step for step, weight in zip(steps, weights, strict=True) for _ in range(weight)]
+
+    def _cancel_one(self) -> None:
+        tasks = [*self.machine.tasks]
+        if tasks:
+            self.machine.say("cancels a call")
+            self.chance.choice(tasks).cancel()
+
+    def _jump(self) -> None:
+        delta_ms = self.chance.choice(JUMPS_MS)
+        self.machine.say("jump", delta_ms)
+        self.machine.jump(delta_ms)
+        self.producers.clock_was_set(delta_ms)
+
+    # --- Lives ---
+
+    def run(self) -> None:
+        """All lives, and a last one in which everything comes to its end."""
+        with self.machine.patched():
+            for _ in range(self.chance.choice(LIVES)):
+                self._draw_faults()
+                self.machine.live(self._use)
+            self.machine.crash_plan = None
+            self.machine.disk.fails_at = 0
+            self.machine.live(self._rest)
+
+    def _draw_faults(self) -> None:
+        chance = self.chance
+        self.machine.crash_plan = None
+        if chance.random() < 0.75:
+            moment = chance.choice(list(Moment))
+            left = chance.choice([1_000, 60_000, 600_000]) if moment is Moment.TIME else 60
+            crash = Crash(moment, chance.randint(1, left), chance.random() < 0.5)
+            self.machine.crash_plan = crash
+        self.machine.disk.fails_at = chance.randint(1, 200) if chance.random() < 0.1 else 0
+
+    async def _use(self, rooms: Rooms) -> None:
+        if TOPIC not in rooms.topics:
+            await rooms.topics.create(TopicConfig(TOPIC, QUEUES, QUEUES))
+        for _ in range(self.chance.choice([5, 20, 60])):
+            self.chance.choice(self._steps)(rooms)
+            gap_ms = self.chance.choice(GAPS_MS)
+            if gap_ms:
+                await sleep(self.machine.clock, gap_ms)
+            if self.machine.is_gone:
+                return
+
+    async def _rest(self, rooms: Rooms) -> None:
+        """Questions are answered, what waits comes, and everything is read."""
+        if TOPIC not in rooms.topics:
+            await rooms.topics.create(TopicConfig(TOPIC, QUEUES, QUEUES))
+        self.transactions.answer_all()
+        listening = self.machine.spawn(self.transactions.listen(rooms))
+        await sleep(self.machine.clock, 100_000)
+        listening.cancel()
+        await self.transactions.end_all(rooms)
+        gone_ms = self.machine.clock.monotonic_ms() - self._begin_ms
+        left_ms = self.machine.due_ms_max - self.machine.now_ms
+        await sleep(self.machine.clock, max(left_ms + REST_MS, HOUR_MS - gone_ms))
+        await self.consumers.drain(rooms)
+        await self.consumers.drain(rooms, FINAL)
+
+
+def simulate(seed: int) -> Simulation:
+    """Run a seed. Raises what went wrong in it; its history is not judged yet."""
+    in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="rocketpy-", dir=in_memory) as folder:
+        simulation = Simulation(seed, Path(folder))
+        simulation.run()
+    return simulation
