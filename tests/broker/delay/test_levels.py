@@ -178,3 +178,22 @@ async def test_d01_a_clock_that_was_ahead_holds_no_message_longer_than_its_level
         running.clock.jump(-3_600_000)
         await advance(running, 1_200)
         assert await bodies(running) == [b"sent in the future"]
+
+
+async def test_d03_behind_a_clock_that_was_set_back_nothing_comes_early(
+    start_broker: StartBroker,
+) -> None:
+    """Store times never fall, so messages are stored in the future for a while."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"now")
+        running.clock.jump(-3_600_000)
+        await send(running, 2, b"a")
+        await advance(running, 3_000)
+        await send(running, 2, b"b")
+        await advance(running, 1_800)
+        assert visible(running) == 0
+        await advance(running, 1_200)
+        assert await bodies(running) == [b"a"]
+        await advance(running, 3_000)
+        assert await bodies(running) == [b"a", b"b"]

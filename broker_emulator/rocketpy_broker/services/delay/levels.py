@@ -9,6 +9,7 @@ Source: spec/storage.md section 13.3; row D03.
 from __future__ import annotations
 
 import logging
+from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,8 @@ class LevelDelivery:
         self._clock = clock
         # Physical offsets of those at the head of the level that have been released.
         self._released: set[int] = set()
+        # Up to which queue offset they have been seen, and since when, in monotonic time.
+        self._seen: deque[tuple[int, float]] = deque()
 
     async def run(self) -> None:
         """Deliver what is due, when it is due, until the broker stops."""
@@ -105,11 +108,27 @@ class LevelDelivery:
         return 0
 
     def _is_early(self, stretch: Stretch, now_ms: int) -> NDArray[np.bool_]:
-        """Which are not due yet; those that a clock ahead of ours has stored are due now."""
+        """Which are not due yet.
+
+        Those that a clock ahead of ours has stored wait for their delay from when they were seen
+        here: so they are neither early nor wait until our clock is where that one was.
+        """
         is_early: NDArray[np.bool_] = stretch.tags_codes > now_ms
         is_far = stretch.tags_codes > now_ms + self._delay_ms
+        waited_end = self._waited_end(stretch)
         if is_far[0]:
             stored_ms = self._store.messages.store_timestamp_ms(int(stretch.physical_offsets[0]))
             if stored_ms is not None and stored_ms > now_ms:
-                is_early &= ~is_far
+                offsets = np.arange(stretch.begin, stretch.end)
+                is_early &= ~(is_far & (offsets < waited_end))
         return is_early
+
+    def _waited_end(self, stretch: Stretch) -> int:
+        """Below this queue offset all have waited for their delay, since they were seen."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._seen or self._seen[-1][0] < stretch.end:
+            self._seen.append((stretch.end, now_ms))
+        while len(self._seen) > 1 and self._seen[1][1] + self._delay_ms <= now_ms:
+            self._seen.popleft()
+        end, seen_ms = self._seen[0]
+        return end if seen_ms + self._delay_ms <= now_ms else stretch.begin
