@@ -159,7 +159,7 @@ class History:
         """
         for send in self.sends.values():
             if send.log_end > durable_end:
-                send.outcome = Outcome.UNKNOWN
+                send.outcome, send.answered_ms = Outcome.UNKNOWN, None
         self.deliveries = [
             delivery
             for delivery in self.deliveries

@@ -96,7 +96,7 @@ def _late(sends: Sends, deliveries: Sequence[Delivery], calm: Sequence[Calm]) ->
             continue
         for span in calm:
             latest_ms = max(send.due_ms, span.from_ms) + LATE_MS_MAX
-            if span.from_ms <= delivery.at_ms <= span.to_ms and delivery.at_ms > latest_ms:
+            if span.from_ms <= delivery.at_ms < span.to_ms and delivery.at_ms > latest_ms:
                 late_ms = delivery.at_ms - send.due_ms
                 yield Fault("late", f"{send.message_id} came {late_ms} ms behind its time")
 

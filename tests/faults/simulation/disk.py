@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.faults.simulated_disk import SimulatedDisk
@@ -50,6 +50,19 @@ class CrashingDisk(SimulatedDisk):
                     copy._durable[target.stat().st_ino] = durable
         copy._names = {folder / path.relative_to(self.folder) for path in self._names}
         return copy
+
+    def texts(self, names: Sequence[str]) -> dict[str, bytes]:
+        """What is in these files, of those that are there."""
+        paths = {name: self.folder / name for name in names}
+        return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+
+    def put_back(self, texts: Mapping[str, bytes]) -> None:
+        """Let files hold what they held before, durably."""
+        for name, text in texts.items():
+            path = self.folder / name
+            path.write_bytes(text)
+            self._durable[path.stat().st_ino] = text
+            self._names.add(path)
 
     def cut(self, chance: random.Random) -> None:
         """What a power cut leaves."""

@@ -36,6 +36,15 @@ LEVELS = "1s 5s 20s 1m 10m"
 DISK_USED, DISK_NEARLY_FULL = 0.5, 0.87
 
 
+# Progress that may be older than the log, each group as a whole: an old place costs time only.
+PROGRESS = (
+    ("config/deliveryLog.json",),
+    ("config/transactionLog.json",),
+    ("config/consumerOffset.json",),
+    ("config/delayOffset.json", "config/deliveryLog.json", "config/timercheck"),
+)
+
+
 class MachineGoneError(Exception):
     """The machine ended meanwhile; nobody knows what became of a call."""
 
@@ -97,10 +106,10 @@ class Machine:
         self.flush = chance.choice(list(FlushDiskType))
         self.is_slow = chance.random() < 0.15
         self.times = FlushTimes(
-            flush_interval_ms=chance.choice([500, 10_000]),
+            flush_interval_ms=chance.choice([2_000, 10_000]),
             derived_interval_ms=chance.choice([10_000, 60_000]),
         )
-        self.persist_interval_ms = chance.choice([5_000, 60_000])
+        self.persist_interval_ms = chance.choice([10_000, 60_000])
         self.disk_used = DISK_USED
         self._number = 0
         self.disk = CrashingDisk(folder / "0", lambda: self._moment(Moment.FLUSH))
@@ -117,6 +126,7 @@ class Machine:
         self.broker: Broker | None = None
         self.error: BaseException | None = None
         self.trace: list[str] = []
+        self._earlier: list[dict[str, bytes]] = []
         # Told of what only the disk has, when power was cut.
         self.on_power_cut: list[Callable[[int], None]] = []
         self.on_end: list[Callable[[], None]] = []
@@ -154,7 +164,11 @@ class Machine:
                 ("rocketpy_broker.broker._store_config", _small_store),
                 ("rocketpy_broker.store.message_store.used_ratio", lambda _: self.disk_used),
                 ("rocketpy_broker.services.hooks.room.installed_hooks", list),
+                # Looks that only cost time here.
                 ("rocketpy_broker.services.batches.service.SWEEP_MS", 60_000),
+                ("rocketpy_broker.services.delay.levels.IDLE_MS_MAX", 3_600_000),
+                ("rocketpy_broker.services.delay.levels.SLEEP_MS_MAX", 4_000),
+                ("rocketpy_broker.services.delay.timer.SLEEP_MS_MAX", 4_000),
             ):
                 patches.enter_context(mock.patch(name, replacement))
             patches.enter_context(mock.patch.object(MessageStore, "append", counted))
@@ -266,6 +280,17 @@ class Machine:
         if self._left is not None:
             shutil.rmtree(self.disk.folder)
             self.disk, self._left = self._left, None
+        self._perhaps_put_back()
+
+    def _perhaps_put_back(self) -> None:
+        """An operator puts back files of progress from the end of an earlier life."""
+        if self._earlier and self.chance.random() < 0.15:
+            names = self.chance.choice(PROGRESS)
+            earlier = self.chance.choice(self._earlier)
+            self.say("puts back", names)
+            self.disk.put_back({name: earlier[name] for name in names if name in earlier})
+        every = sorted({name for names in PROGRESS for name in names})
+        self._earlier.append(self.disk.texts(every))
 
     async def _life(self, use: Callable[[Rooms], Awaitable[None]]) -> None:
         self.broker = Broker(self._config(), self.clock)

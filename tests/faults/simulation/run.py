@@ -12,6 +12,7 @@ from rocketpy_broker.clock import sleep
 from rocketpy_broker.services.topics.config import TopicConfig
 from tests.faults.events import FINAL
 from tests.faults.history import History
+from tests.faults.simulation.batching import BatchWriter
 from tests.faults.simulation.consuming import Consumers
 from tests.faults.simulation.machine import Crash, Machine, Moment
 from tests.faults.simulation.producing import QUEUES, TOPIC, Producers
@@ -35,6 +36,7 @@ class Simulation:
         self.producers = Producers(self.machine)
         self.consumers = Consumers(self.machine)
         self.transactions = Transactions(self.machine, self.producers)
+        self.batches = BatchWriter(self.machine, self.producers)
         self._steps = self._chosen_steps()
         self._begin_ms = self.machine.clock.monotonic_ms()
 
@@ -58,6 +60,7 @@ class Simulation:
             lambda rooms: spawn(transactions.decide(rooms)),
             lambda rooms: spawn(transactions.mislead(rooms)),
             lambda rooms: spawn(transactions.listen(rooms)),
+            lambda rooms: spawn(self.batches.write(rooms)),
             lambda _: self._cancel_one(),
             lambda _: self._jump(),
         ]
@@ -121,6 +124,7 @@ class Simulation:
         await sleep(self.machine.clock, 100_000)
         listening.cancel()
         await self.transactions.end_all(rooms)
+        await self.batches.write(rooms, may_stop=False)
         gone_ms = self.machine.clock.monotonic_ms() - self._begin_ms
         left_ms = self.machine.due_ms_max - self.machine.now_ms
         await sleep(self.machine.clock, max(left_ms + REST_MS, HOUR_MS - gone_ms))

@@ -1,0 +1,80 @@
+"""Row M2: all services on a virtual clock and a simulated disk, as seeds decide.
+
+A seed that fails is run again, with all that happened in it, by
+`python -m tests.faults.simulation SEED`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.faults.simulation.run import simulate
+from tests.faults.zygote import TOP
+
+SEEDS_QUICK, SEEDS_TORTURE, SEEDS_A_TEST = 500, 100_000, 50
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    """Crashes make brokers complain, by the thousand."""
+    logging.getLogger("rocketpy_broker").setLevel(logging.CRITICAL + 1)
+
+
+def run(seeds: range, folder: Path) -> None:
+    """Run seeds up to the first that fails."""
+    for seed in seeds:
+        again = f"run again: python -m tests.faults.simulation {seed}\n"
+        try:
+            simulation = simulate(seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed} failed: {error!r}\n{again}") from error
+        assert simulation.machine.clock.monotonic_ms() >= HOUR_MS
+        simulation.history.check(folder, seed, again)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS_QUICK, SEEDS_A_TEST))
+def test_m2_no_seed_breaks_a_promise(first: int, tmp_path: Path) -> None:
+    run(range(first, first + SEEDS_A_TEST), tmp_path)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(24 * 3600)
+def test_m2_no_seed_of_very_many_breaks_a_promise(tmp_path: Path) -> None:
+    run(range(SEEDS_QUICK, SEEDS_TORTURE), tmp_path)
+
+
+def test_m2_a_seed_is_the_same_life_each_time() -> None:
+    """Also where sets of texts have another order."""
+    seeds = ["3", "7", "11", "19"]
+    traces = []
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-m", "tests.faults.simulation", *seeds]
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            command, cwd=TOP, env=environment, capture_output=True, text=True, check=True
+        )
+        traces.append(done.stdout.splitlines())
+    first, second = traces
+    assert len(first) > 50
+    assert first == second
+
+
+def test_m2_seeds_try_everything() -> None:
+    """What clients do and what befalls machines is there, and most of it gets its answer."""
+    words: Counter[str] = Counter()
+    for seed in range(1_000, 1_040):
+        for line in simulate(seed).machine.trace:
+            words.update(line.split(" ")[1:2])
+    wanted = {
+        *("acked", "prepared", "ended", "asked", "recalled", "sent", "read", "lock", "heartbeat"),
+        *("pull", "cleaned", "crash", "jump", "stopped", "cancels", "batch", "puts"),
+    }
+    assert wanted <= words.keys(), wanted - words.keys()
