@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.values import QueueKey
-from tests.faults.history import FINAL, Fault, History, Outcome, body_of, judge
+from tests.faults.events import AllOrNone, Calm, Cleaned, ExactlyOne, Held, Lock
+from tests.faults.history import FINAL, Delivery, Fault, History, Outcome, body_of, judge
 from tests.faults.zygote import TOP
 
 QUEUE = QueueKey("T", 1)
@@ -106,9 +107,59 @@ def come_early(history: History) -> None:
     history.delivered(FINAL, QUEUE, 9, body, at_ms=999)
 
 
+def come_late(history: History) -> None:
+    body = sent(history, "delayed", acked_at=9)
+    history.sends["delayed"].due_ms = 1000
+    history.sends["delayed"].punctual = True
+    history.events.append(Calm(0, 90_000))
+    history.delivered(FINAL, QUEUE, 9, body, at_ms=60_000)
+
+
+def lock(client: str, from_ms: float, *, granted: bool = True) -> Lock:
+    to_ms = from_ms + 60_000 if granted else from_ms
+    return Lock("g", *QUEUE, client, granted, from_ms, to_ms)
+
+
+def lock_twice(history: History) -> None:
+    history.events += [lock("a", 0), lock("b", 60_001), lock("a", 60_002)]
+
+
+def lock_for_nobody(history: History) -> None:
+    history.events += [lock("a", 0), lock("b", 59_000, granted=False)]
+    history.events.append(lock("b", 60_001, granted=False))
+
+
+def sleep_on(history: History) -> None:
+    body = body_of("awaited", 50)
+    history.begin("a", QUEUE, [body])
+    history.acked(["awaited"], QUEUE.queue_id, 9, at_ms=100)
+    history.delivered(FINAL, QUEUE, 9, body)
+    history.events.append(Held(*QUEUE, 9, 0, 30_000))
+
+
+def tear_a_batch(history: History) -> None:
+    sent(history, "half of it")
+    history.events.append(AllOrNone(("came", "half of it")))
+
+
+def end_nowhere(history: History) -> None:
+    history.events.append(ExactlyOne(("never came", "came neither")))
+
+
+def end_twice(history: History) -> None:
+    history.events.append(ExactlyOne(("came", "m1")))
+
+
 @pytest.mark.parametrize(
     ("break_it", "kind"),
     [
+        (come_late, "late"),
+        (lock_twice, "two owners"),
+        (lock_for_nobody, "denied"),
+        (sleep_on, "unwoken"),
+        (tear_a_batch, "partial"),
+        (end_nowhere, "lost"),
+        (end_twice, "several"),
         (lose, "lost"),
         (lose_what_was_seen, "lost"),
         (repeat, "duplicate"),
@@ -132,6 +183,7 @@ def test_m3_each_kind_of_fault_is_found(break_it: Callable[[History], None], kin
 def test_m3_a_failed_history_is_kept_and_can_be_judged_again(tmp_path: Path) -> None:
     history = a_good_history()
     lose(history)
+    history.events += [Calm(1, 2), ExactlyOne(("came", "m77"))]
     with pytest.raises(AssertionError, match=r"seed 7: 1 lost") as failure:
         history.check(tmp_path, 7)
     path = tmp_path / "history.jsonl"
@@ -152,6 +204,18 @@ def test_m3_a_good_history_file_passes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.faults.history", str(path)]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{path}: 0 faults\n")
+
+
+def test_m3_what_was_cleaned_is_not_lost_and_a_copy_may_come_as_often_as_it_was_sent() -> None:
+    history = a_good_history()
+    body = sent(history, "cleaned", acked_at=5)
+    history.delivered("reader", QUEUE, 5, body)
+    history.events.append(Cleaned(*QUEUE, 6))
+    for _ in range(2):
+        history.begin_copy("m0", "again", QUEUE)
+    for offset in (20, 21):
+        history.seen(Delivery(FINAL, *QUEUE, offset, "again", history.sends["m0"].body_hash))
+    assert judge(history) == []
 
 
 def test_m3_faults_of_a_kind_stand_together() -> None:

@@ -1,0 +1,70 @@
+"""Known faults of services that wait, retry and decide, each found by the simulation's seeds.
+
+Each is found within the first seeds of row M2; the test stops at the first that fails.
+"""
+
+from __future__ import annotations
+
+from tests.faults.sabotage import SERVICES, Sabotage
+
+FOUND = ("tests/faults/test_m02_simulation.py::test_m2_no_seed_breaks_a_promise[0]",)
+FOUND_LATER = ("tests/faults/test_m02_simulation.py::test_m2_no_seed_breaks_a_promise[50]",)
+
+SIMULATION_SABOTAGES = (
+    Sabotage(
+        "delayed messages come early",
+        SERVICES + "delay/levels.py",
+        "is_early: NDArray[np.bool_] = stretch.tags_codes > now_ms\n",
+        "is_early: NDArray[np.bool_] = stretch.tags_codes > now_ms + 700\n",
+        FOUND,
+    ),
+    Sabotage(
+        "what was delivered before a crash is not looked for",
+        SERVICES + "delay/progress.py",
+        "np.isin(physical_offsets, self._delivered)\n",
+        "np.isin(physical_offsets, self._delivered) & False\n",
+        FOUND,
+    ),
+    Sabotage(
+        "a message that was taken back is not",
+        SERVICES + "delay/timer_records.py",
+        "            void[row] = any(",
+        "            void[row] = row < 0 and any(",
+        FOUND_LATER,
+    ),
+    Sabotage(
+        "a final message without an op message is not looked for",
+        SERVICES + "transactions/progress.py",
+        "        if not self._table.is_over(offset):\n            logger.info(",
+        "        if offset < 0:\n            logger.info(",
+        FOUND,
+    ),
+    Sabotage(
+        "an end of a transaction is not noted",
+        SERVICES + "transactions/service.py",
+        "            self._progress.decided(begin, offset)\n",
+        "            self._progress.decided(begin, offset + 1)\n",
+        FOUND,
+    ),
+    Sabotage(
+        "locks are over too soon",
+        SERVICES + "groups/locks.py",
+        "if lock.client_id != client_id and now_ms - lock.last_update_ms <= LOCK_MS:",
+        "if lock.client_id != client_id and now_ms - lock.last_update_ms <= LOCK_MS / 2:",
+        FOUND,
+    ),
+    Sabotage(
+        "a held pull is not woken",
+        SERVICES + "holding/calls.py",
+        "        for future in self._waiters.get(queue, ()):\n",
+        "        for future in [*self._waiters.get(queue, ())][1:]:\n",
+        FOUND,
+    ),
+    Sabotage(
+        "dead letters are dropped",
+        SERVICES + "retry/service.py",
+        "            if is_dead:\n                place = queue\n",
+        "            if is_dead:\n                return [SentBackTo.DEAD_LETTER] * len(block)\n",
+        FOUND,
+    ),
+)
