@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from rocketpy_broker.broker import Rooms
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.groups.clients import Heartbeat
 from rocketpy_broker.services.groups.consumers import (
     ConsumeFromWhere,
@@ -16,6 +15,7 @@ from rocketpy_broker.services.groups.consumers import (
 )
 from rocketpy_broker.services.groups.locks import LOCK_MS
 from rocketpy_broker.services.groups.subscriptions import Subscription
+from rocketpy_broker.services.pulling.checks import PullRequest
 from rocketpy_broker.services.retry.looking_up import SendBack
 from rocketpy_broker.services.retry.service import SentBackTo
 from rocketpy_broker.services.topics.system import (
@@ -82,13 +82,12 @@ class Consumers:
         if offset >= bounds.max_offset:
             return
         try:
-            command = rooms.pulling.pulls.command(queue, offset, 0, 0, 0, FilterText())
-            async for result in rooms.pulling.pulls.pull(command):
+            async for answer in rooms.consuming.pull(PullRequest(queue, offset)):
                 if self._machine.is_gone:
                     return
-                self._take(queue, result, reader)
+                self._take(queue, answer.result, reader)
                 if reader != FINAL:
-                    self._next[queue] = result.next_offset
+                    self._next[queue] = answer.result.next_offset
         except BrokerError as error:
             self._machine.say("not read", queue, error)
 
@@ -154,13 +153,11 @@ class Consumers:
         begin_ms = machine.clock.monotonic_ms()
         self._pulls += 1
         name = f"pull {self._pulls}"
-        try:
-            command = rooms.pulling.pulls.command(queue, offset, 0, 0, wait_ms, FilterText())
-        except BrokerError:
-            return
-        async for result in rooms.pulling.pulls.pull(command):
+        request = PullRequest(queue, offset, wait_ms_max=wait_ms)
+        async for answer in rooms.consuming.pull(request):
             if machine.is_gone:
                 return
+            result = answer.result
             if len(result.sizes):
                 machine.say(name, "got", len(result.sizes))
                 self._take(queue, result, name)
