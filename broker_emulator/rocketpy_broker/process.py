@@ -42,6 +42,13 @@ def switch_threads_often() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
 
 
+def tune() -> None:
+    """All of the above, as a broker wants it."""
+    raise_descriptor_limit()
+    keep_freed_memory()
+    switch_threads_often()
+
+
 def leave_start_uncollected() -> None:
     """Let later garbage collections pass over all objects that are there now.
 

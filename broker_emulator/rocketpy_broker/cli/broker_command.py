@@ -175,9 +175,7 @@ def broker(
     if consume_queue_file_bytes % 20:
         raise typer.BadParameter("must be a multiple of 20, the size of a unit")
     delay_levels = _delay_levels(message_delay_level)
-    process.raise_descriptor_limit()
-    process.keep_freed_memory()
-    process.switch_threads_often()
+    process.tune()
     try:
         with _store_directory(data, temporary) as folder:
             config = BrokerConfig(
