@@ -19,8 +19,8 @@ from benchmarks.harness import Result
 from benchmarks.report import terminal_table, to_json
 
 MODULES = [
-    *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "filter"),
-    *("source", "sink", "queues", "latency", "memory", "fairness"),
+    *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "calls"),
+    *("filter", "source", "sink", "queues", "latency", "memory", "fairness"),
 ]
 PROFILE_LINES = 25
 console = Console()

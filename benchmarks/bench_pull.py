@@ -7,15 +7,13 @@ client of the Pull takes the response message apart, as the connector does, and 
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
 from benchmarks import data
+from benchmarks.bare_server import STREAM_METHOD, bare_server
 from benchmarks.harness import Result, compare
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
@@ -30,30 +28,8 @@ if TYPE_CHECKING:
     BareCall: TypeAlias = grpc.UnaryStreamMultiCallable[bytes, bytes]
     PullMethod: TypeAlias = grpc.UnaryStreamMultiCallable[broker_pb2.PullRequest, PullResponseParts]
 CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1)]
-BARE_METHOD = "/benchmark.Bare/Stream"
 TOGETHER_MIN, INTERLEAVED_MIN = 0.6, 0.35
 INTERLEAVED_QUEUES = 8
-
-
-async def serve_bare() -> None:
-    """Serve chunks: the request says how many bytes each has and how many there are."""
-
-    async def stream(request: bytes, _context: object) -> AsyncIterator[bytes]:
-        size, count = (int(part) for part in request.split())
-        chunk = bytes(size)
-        for _ in range(count):
-            yield chunk
-
-    server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_stream_rpc_method_handler(stream)
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("benchmark.Bare", {"Stream": handler}),)
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    sys.stdout.write(f"{port}\n")
-    sys.stdout.flush()
-    await server.wait_for_termination()
 
 
 def append_all(broker: LocalBroker, queues: int) -> int:
@@ -79,21 +55,21 @@ def append_all(broker: LocalBroker, queues: int) -> int:
     return blocks * BLOCK_MESSAGES // queues
 
 
-def run_case(name: str, queues: int, bare_port: int, goal: float) -> Result:
+def run_case(name: str, queues: int, bare_endpoint: str, goal: float) -> Result:
     """Read every queue once, and as many bytes from the bare server."""
     with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(data.TOPIC, queues=queues)
         count = append_all(broker, queues)
         with (
             grpc.insecure_channel(broker.endpoint, CHANNEL_OPTIONS) as channel,
-            grpc.insecure_channel(f"127.0.0.1:{bare_port}", CHANNEL_OPTIONS) as bare_channel,
+            grpc.insecure_channel(bare_endpoint, CHANNEL_OPTIONS) as bare_channel,
         ):
             pull: PullMethod = channel.unary_stream(
                 "/rocketpy.v1.Broker/Pull",
                 request_serializer=broker_pb2.PullRequest.SerializeToString,
                 response_deserializer=deserialize,
             )
-            bare: BareCall = bare_channel.unary_stream(BARE_METHOD)
+            bare: BareCall = bare_channel.unary_stream(STREAM_METHOD)
             sizes: list[int] = []
 
             def ours() -> None:
@@ -118,18 +94,8 @@ def run_case(name: str, queues: int, bare_port: int, goal: float) -> Result:
 
 def run() -> list[Result]:
     """One queue whose records lie together, and eight that interleave record by record."""
-    command = [sys.executable, "-m", "benchmarks.bench_pull"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            port = int(process.stdout.readline())
-            return [
-                run_case("1 KiB, records together", 1, port, TOGETHER_MIN),
-                run_case("1 KiB, 8 queues interleaved", INTERLEAVED_QUEUES, port, INTERLEAVED_MIN),
-            ]
-        finally:
-            process.terminate()
-
-
-if __name__ == "__main__":
-    asyncio.run(serve_bare())
+    with bare_server() as bare:
+        return [
+            run_case("1 KiB, records together", 1, bare, TOGETHER_MIN),
+            run_case("1 KiB, 8 queues interleaved", INTERLEAVED_QUEUES, bare, INTERLEAVED_MIN),
+        ]

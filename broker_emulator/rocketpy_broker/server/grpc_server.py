@@ -16,6 +16,8 @@ from rocketpy_broker.errors import BrokerError
 logger = logging.getLogger(__name__)
 # What a request carries beside its records: names, sizes, framing.
 REQUEST_OVERHEAD_BYTES = 256 * KIB
+# New calls that wait to be looked at. Beyond so many gRPC cancels some, beyond twice as many all.
+PENDING_CALLS = 20_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -60,6 +62,8 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", request_bytes),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.server.max_pending_requests", PENDING_CALLS),
+                ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
             ]
         )
         self._health = health.aio.HealthServicer()

@@ -1,0 +1,221 @@
+"""Small calls: single sends beside a bare echo, a send to a held pull, and ten thousand held pulls.
+
+Every server runs in a process of its own, with ASYNC_FLUSH; all clients are grpc.aio in this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import psutil
+
+from benchmarks import data
+from benchmarks.bare_server import ECHO_METHOD, bare_server
+from benchmarks.harness import Result, compare
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
+
+IN_FLIGHT, SENDS_EACH, BODY_BYTES = 64, 200, 100
+ECHO_MIN = 0.7
+PACED_SENDS, PACE_SECONDS = 2_500, 0.002
+PULL_P50_MS_MAX, PULL_P99_MS_MAX = 3.0, 15.0
+HELD, TOPICS, CHANNELS = 10_000, 10, 100
+IDLE_SECONDS, WAKE_UPS = 10.0, 300
+HELD_KIB_MAX, IDLE_PERCENT_MAX, WAKE_P99_MS_MAX = 64.0, 5.0, 50.0
+HOLD_MS = 30_000
+HOLDING = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND)
+
+Call = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
+
+
+def raw_request(topic: str, queue_id: int) -> bytes:
+    """A send of one message."""
+    block = data.block(1, BODY_BYTES, topic)
+    request = broker_pb2.AppendRequest(
+        topic=topic, queue_id=queue_id, records=block.records, record_sizes=block.record_sizes
+    )
+    return request.SerializeToString()
+
+
+async def one_by_one(call: Call, request: bytes, count: int) -> None:
+    """Send a request, wait for its answer, and send the next."""
+    answered = asyncio.Semaphore(1)
+
+    async def requests() -> AsyncIterator[bytes]:
+        for _ in range(count):
+            await answered.acquire()
+            yield request
+
+    async for _ in call(requests()):
+        answered.release()
+
+
+async def in_flight(endpoint: str, method: str, request: bytes) -> None:
+    """So many senders at once."""
+    async with grpc.aio.insecure_channel(endpoint) as channel:
+        call: Any = channel.stream_stream(method)
+        await asyncio.gather(*(one_by_one(call, request, SENDS_EACH) for _ in range(IN_FLIGHT)))
+
+
+def run_sends(endpoint: str) -> Result:
+    """Single sends against an echo of the same bytes."""
+    request = raw_request(data.TOPIC, -1)
+    append = "/rocketpy.v1.Broker/Append"
+    with bare_server() as bare:
+        comparison = compare(
+            lambda: asyncio.run(in_flight(endpoint, append, request)),
+            lambda: asyncio.run(in_flight(bare, ECHO_METHOD, request)),
+        )
+    count = IN_FLIGHT * SENDS_EACH
+    detail = (
+        f"{count / comparison.seconds:,.0f} sends/s, "
+        f"echo {count / comparison.baseline_seconds:,.0f}"
+    )
+    name = f"single sends / bare echo, {IN_FLIGHT} in flight"
+    return Result(name, comparison.ratio, "ratio", ECHO_MIN, detail=detail)
+
+
+class Waiter:
+    """Holds pulls of one queue, one after the other; `arrived` gets the time of each message."""
+
+    def __init__(self, stub: broker_pb2_grpc.BrokerStub, topic: str, queue_id: int) -> None:
+        self._stub = stub
+        self._place = topic, queue_id
+        self.arrived: asyncio.Queue[float] = asyncio.Queue()
+
+    async def run(self, offset: int = 0) -> None:
+        """Until it is cancelled."""
+        topic, queue_id = self._place
+        while True:
+            request = broker_pb2.PullRequest(
+                topic=topic, queue_id=queue_id, offset=offset, wait_ms_max=HOLD_MS
+            )
+            async for response in self._stub.Pull(request):
+                assert response.status.code in HOLDING, response.status.remark
+                now = time.perf_counter()
+                for _ in range(len(response.record_sizes) // 4):
+                    self.arrived.put_nowait(now)
+                offset = max(offset, response.next_offset)
+
+
+async def delays_ms(waiter: Waiter, sends: Coroutine[Any, Any, list[float]]) -> list[float]:
+    """From each send to its arrival."""
+    began = await sends
+    return [(await waiter.arrived.get() - begin) * 1000 for begin in began]
+
+
+async def paced(stub: broker_pb2_grpc.BrokerStub, topic: str) -> list[float]:
+    """Send at an even pace; when each was sent."""
+    began: list[float] = []
+    request = broker_pb2.AppendRequest.FromString(raw_request(topic, 0))
+
+    async def requests() -> AsyncIterator[broker_pb2.AppendRequest]:
+        start = time.perf_counter()
+        for number in range(PACED_SENDS):
+            await asyncio.sleep(max(start + number * PACE_SECONDS - time.perf_counter(), 0))
+            began.append(time.perf_counter())
+            yield request
+
+    async for response in stub.Append(requests()):
+        assert response.status.code == 0, response.status.remark
+    return began
+
+
+async def run_pull(endpoint: str, topic: str) -> list[Result]:
+    """From a send to a pull that waits for it."""
+    async with (
+        grpc.aio.insecure_channel(endpoint) as sender,
+        grpc.aio.insecure_channel(endpoint) as receiver,
+    ):
+        waiter = Waiter(broker_pb2_grpc.BrokerStub(receiver), topic, 0)
+        waiting = asyncio.ensure_future(waiter.run())
+        took = await delays_ms(waiter, paced(broker_pb2_grpc.BrokerStub(sender), topic))
+        waiting.cancel()
+    took = sorted(took[PACED_SENDS // 10 :])
+    name = f"send to held pull, {1 / PACE_SECONDS:.0f} messages/s"
+    p50, p99 = statistics.median(took), took[len(took) * 99 // 100]
+    return [
+        Result(f"{name}, p50", p50, "ms", PULL_P50_MS_MAX, at_most=True),
+        Result(f"{name}, p99", p99, "ms", PULL_P99_MS_MAX, at_most=True),
+    ]
+
+
+async def run_held(broker: LocalBroker, topics: list[str]) -> list[Result]:
+    """Many pulls, each held at a queue of its own."""
+    process = psutil.Process(broker.pid)
+    async with AsyncExitStack() as stack:
+        stubs = [
+            broker_pb2_grpc.BrokerStub(
+                await stack.enter_async_context(
+                    grpc.aio.insecure_channel(
+                        broker.endpoint, [("grpc.use_local_subchannel_pool", 1)]
+                    )
+                )
+            )
+            for _ in range(CHANNELS)
+        ]
+        before = process.memory_info().rss
+        queues = [(topic, number) for topic in topics for number in range(HELD // TOPICS)]
+        waiters = [Waiter(stubs[number % CHANNELS], *queue) for number, queue in enumerate(queues)]
+        waiting = [asyncio.ensure_future(waiter.run()) for waiter in waiters]
+        await asyncio.sleep(IDLE_SECONDS / 2)
+        kib = (process.memory_info().rss - before) / HELD / 1024
+        process.cpu_percent()
+        await asyncio.sleep(IDLE_SECONDS)
+        percent = process.cpu_percent()
+        async with grpc.aio.insecure_channel(broker.endpoint) as channel:
+            stub = broker_pb2_grpc.BrokerStub(channel)
+            waking = asyncio.ensure_future(wake_ups(stub, waiters, queues))
+            await asyncio.wait([waking, *waiting], return_when=asyncio.FIRST_COMPLETED)
+            # A waiter that has ended tells why.
+            for one in waiting:
+                assert not one.done() or one.result()
+            took = await waking
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
+    took.sort()
+    name = f"{HELD:,} held pulls"
+    p99 = took[len(took) * 99 // 100]
+    detail = f"p50 {statistics.median(took):.1f} ms"
+    return [
+        Result(f"{name}, broker's memory each", kib, "KiB", HELD_KIB_MAX, at_most=True),
+        Result(f"{name}, share of a core", percent, "%", IDLE_PERCENT_MAX, at_most=True),
+        Result(f"{name}, wake-up p99", p99, "ms", WAKE_P99_MS_MAX, at_most=True, detail=detail),
+    ]
+
+
+async def wake_ups(
+    stub: broker_pb2_grpc.BrokerStub, waiters: list[Waiter], queues: list[tuple[str, int]]
+) -> list[float]:
+    """Send to one queue after the other; how long its waiter took to know."""
+    took = []
+    for number in range(0, HELD, HELD // WAKE_UPS):
+        request = broker_pb2.AppendRequest.FromString(raw_request(*queues[number]))
+        begin = time.perf_counter()
+        call = stub.Append(iter([request]))
+        response = await call.read()
+        assert response.status.code == 0, response.status.remark
+        took.append((await waiters[number].arrived.get() - begin) * 1000)
+    return took
+
+
+def run() -> list[Result]:
+    """All cases."""
+    with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH) as broker:
+        broker.create_topic(data.TOPIC)
+        broker.create_topic("paced", queues=1)
+        topics = [f"held-{number}" for number in range(TOPICS)]
+        for topic in topics:
+            broker.create_topic(topic, queues=HELD // TOPICS)
+        results = [run_sends(broker.endpoint)]
+        results += asyncio.run(run_pull(broker.endpoint, "paced"))
+        return results + asyncio.run(run_held(broker, topics))
