@@ -9,6 +9,7 @@ import pytest
 
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from tests.faults.images import block_of
@@ -140,3 +141,21 @@ def test_b09_a_crash_meanwhile_leaves_nothing_or_all_of_it(new_store: OpenStore)
     again.open()
     put(again, [b"d"])
     assert read_all(again) in ([b"a", b"d"], [b"a", b"b", b"c", b"d"])
+
+
+def test_b09_bytes_that_were_not_written_never_become_part_of_the_log(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_checksums: SegmentChecksums, *_entries: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentChecksums, "append", failing)
+        under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"lost"]))
+        with pytest.raises(StoreClosedError, match="MemoryError"):
+            store.append(QUEUE, block_of(QUEUE.topic, [b"lost, too"]))
+        with pytest.raises(StoreClosedError, match="MemoryError"):
+            under_way.finish()
+    put(store, [b"stored"])
+    assert read_all(store) == [b"stored"]
+    assert store.next_offset(QUEUE) == 1

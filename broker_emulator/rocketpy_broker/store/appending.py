@@ -40,7 +40,7 @@ class AppendUnderWay:
         self._done = done
         self._writing = threading.Lock()
         self._is_written = False
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self._result: AppendResult | None = None
 
     @property
@@ -55,15 +55,17 @@ class AppendUnderWay:
                 self._is_written = True
                 try:
                     self._log.write(self._block)
-                except OSError as error:
+                # Whatever it is: bytes that were not written are never part of the log.
+                except Exception as error:
                     self._error = error
 
     def finish(self) -> AppendResult:
         """The block is part of the log; waits for `write`, or does it. Raises StoreClosedError."""
         self.write()
         if self._error is not None:
+            reason = getattr(self._error, "strerror", None) or type(self._error).__name__
             raise StoreClosedError(
-                f"the commit log cannot be written ({self._error.strerror}); nothing was stored"
+                f"the commit log cannot be written ({reason}); nothing was stored"
             ) from self._error
         if self._result is None:
             self._log.advance(self._block)

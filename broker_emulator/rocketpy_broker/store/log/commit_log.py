@@ -110,7 +110,7 @@ class CommitLog:
         try:
             segment.write(position, block.data.data)
             self.checksums.of(segment).append(block.positions + position, block.sizes, crcs)
-        except OSError:
+        except Exception:
             segment.write(position, memoryview(bytes(len(block.data))))
             raise
 
