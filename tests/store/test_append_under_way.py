@@ -12,6 +12,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
 from tests.faults.images import block_of
 from tests.store.conftest import OpenStore, crash
 from tests.store.messages import OTHER, QUEUE, delete_topic, flush_log, put, read_all
@@ -159,3 +160,20 @@ def test_b09_bytes_that_were_not_written_never_become_part_of_the_log(
     put(store, [b"stored"])
     assert read_all(store) == [b"stored"]
     assert store.next_offset(QUEUE) == 1
+
+
+def test_b09_a_block_becomes_part_of_the_log_once_whatever_its_listeners_do(
+    store: MessageStore,
+) -> None:
+    failures: list[Exception] = [RuntimeError("a listener")]
+
+    def listener(_queue: QueueKey) -> None:
+        if failures:
+            raise failures.pop()
+
+    store.on_dispatch(listener)
+    with pytest.raises(RuntimeError, match="a listener"):
+        put(store, [b"a"])
+    end = store.positions().log_end
+    assert put(store, [b"b"]) == end
+    assert read_all(store) == [b"a", b"b"]

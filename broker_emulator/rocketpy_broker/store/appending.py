@@ -41,12 +41,13 @@ class AppendUnderWay:
         self._writing = threading.Lock()
         self._is_written = False
         self._error: Exception | None = None
+        self._is_advanced = False
         self._result: AppendResult | None = None
 
     @property
     def is_finished(self) -> bool:
         """Whether something else may be appended."""
-        return self._result is not None or self._error is not None
+        return self._is_advanced or self._error is not None
 
     def write(self) -> None:
         """Write the bytes, unless they are. Blocks. Any thread; what fails is told by `finish`."""
@@ -67,9 +68,13 @@ class AppendUnderWay:
             raise StoreClosedError(
                 f"the commit log cannot be written ({reason}); nothing was stored"
             ) from self._error
-        if self._result is None:
+        if not self._is_advanced:
+            # Once, whatever fails behind it: a hole in the log would end it at the next start.
+            self._is_advanced = True
             self._log.advance(self._block)
             self._result = self._done()
+        if self._result is None:
+            raise StoreClosedError("the block is stored, but not what follows from it")
         return self._result
 
 
