@@ -99,3 +99,20 @@ async def test_b09_who_is_cancelled_leaves_no_room_taken(
     assert senders[2].is_in
     assert (in_flight.total, in_flight.waiting_count) == (0, 0)
     assert not in_flight._by_connection
+
+
+async def test_b09_a_larger_block_is_not_passed_by_smaller_ones_for_ever() -> None:
+    in_flight = BytesInFlight(total_max=100, connection_max=100)
+    small = [Sender(in_flight, f"small {number}", 30) for number in range(3)]
+    await settle()
+    large = Sender(in_flight, "large", 60)
+    small += [Sender(in_flight, f"small {number}", 30) for number in range(3, 10)]
+    await settle()
+    for each in small[:2]:
+        each.stored.set()
+        await settle()
+    assert large.is_in
+    for each in [*small, large]:
+        each.stored.set()
+    await asyncio.gather(*(each.task for each in [*small, large]))
+    assert (in_flight.total, in_flight.waiting_count) == (0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -161,6 +162,36 @@ async def test_b09_clients_that_go_away_leave_no_room_taken(
         assert response.status.code == ResponseCode.SUCCESS
         # What was being written is stored; what waited is not.
         assert response.queue_offset == 1
+
+
+async def test_b09_who_is_cancelled_while_the_disk_fails_is_cancelled(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the call would go on for a client that is gone, and wait for it for ever."""
+    begun, let_go = threading.Event(), threading.Event()
+    real = Segment.write
+
+    def failing(segment: Segment, position: int, data: memoryview) -> None:
+        if len(data) > SMALL_BYTES_MAX and not begun.is_set():
+            begun.set()
+            let_go.wait()
+            raise OSError(errno.EIO, "Input/output error")
+        real(segment, position, data)
+
+    async with start_broker() as running:
+        await running.create_topic("T")
+        appends, block = running.broker.rooms.appends, wire_block("T", [LARGE])
+        monkeypatch.setattr(Segment, "write", failing)
+        sending = asyncio.ensure_future(
+            appends.append_large("T", 0, block.records, block.record_sizes)
+        )
+        await until(begun.is_set)
+        sending.cancel()
+        let_go.set()
+        await asyncio.wait([sending])
+        assert sending.cancelled()
+        assert in_flight(running) == (0, 0)
+        assert (await running.append("T", 0, LARGE)).queue_offset == 0
 
 
 async def test_b09_a_large_block_that_is_refused_leaves_nothing(start_broker: StartBroker) -> None:

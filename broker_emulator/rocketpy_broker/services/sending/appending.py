@@ -217,7 +217,10 @@ class AppendService:
                 self._is_writing = False
                 while self._waiting:
                     resolve(self._waiting.pop())
-                result = under_way.finish()
+                # Who is cancelled stores it, and is told of nothing that fails.
+                with contextlib.suppress(StoreClosedError):
+                    under_way.finish()
+            result = under_way.finish()
         return Stored(queue.queue_id, result, waits)
 
     def _placed(self, queue: QueueKey, records: bytes, record_sizes: bytes) -> tuple[Placed, bool]:
