@@ -58,10 +58,9 @@ class BytesInFlight:
         if not self._by_connection[connection]:
             del self._by_connection[connection]
 
-    def _has_room(self, connection: str, size: int) -> bool:
+    def _fits_connection(self, connection: str, size: int) -> bool:
         mine = self._by_connection[connection]
-        fits_mine = not mine or mine + size <= self._connection_max
-        return fits_mine and (not self.total or self.total + size <= self._total_max)
+        return not mine or mine + size <= self._connection_max
 
     def _let_in(self) -> None:
         """Everybody for whom there is room, one of each connection in turn."""
@@ -74,7 +73,10 @@ class BytesInFlight:
             waiting = self._waiting[connection]
             while waiting and waiting[0][1].done():
                 waiting.popleft()
-            if waiting and self._has_room(connection, waiting[0][0]):
+            if waiting and self._fits_connection(connection, waiting[0][0]):
+                if self.total and self.total + waiting[0][0] > self._total_max:
+                    # Whose turn it is waits; smaller ones that passed it would take its room.
+                    return let_in
                 size, future = waiting.popleft()
                 self._change(connection, size)
                 resolve(future)
