@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 class Dispatcher:
     """`end` is the physical offset up to which everything is visible, `timestamp_ms` its time.
 
+    `whole_end` is where the last append ends of which all queues, and the index, have their part.
     `listener` is called with each queue that has got new units.
     """
 
@@ -28,7 +29,7 @@ class Dispatcher:
         self._queues = queues
         self._index = index
         self._waiting: deque[Written] = deque()
-        self.end = 0
+        self.end = self.whole_end = 0
         self.timestamp_ms = 0
         self.listener: Callable[[QueueKey], None] = lambda _queue: None
 
@@ -42,7 +43,7 @@ class Dispatcher:
         for request in requests[:-1]:
             last = request.units[-1]
             end_of_run = int(last["physical_offset"]) + int(last["size"])
-            self._waiting.append(Written(end_of_run, store_timestamp_ms, request))
+            self._waiting.append(Written(end_of_run, store_timestamp_ms, request, False))
         self._waiting.append(Written(end, store_timestamp_ms, requests[-1]))
 
     def dispatch(self, end: int) -> None:
@@ -59,6 +60,8 @@ class Dispatcher:
                 return
             self._waiting.popleft()
             self.end = written.end
+            if written.ends_append:
+                self.whole_end = written.end
             self.timestamp_ms = written.store_timestamp_ms
             if len(request.units):
                 self.listener(request.queue)

@@ -108,7 +108,7 @@ class MessageStore:
             result = recover(self.config, self._parts, self._checkpoint)
             self._appending.last_store_timestamp_ms = result.last_store_timestamp_ms
             self._dispatcher.timestamp_ms = result.last_store_timestamp_ms
-            self._dispatcher.end = result.end
+            self._dispatcher.end = self._dispatcher.whole_end = result.end
             self._directory.started(result.end, self.plan_manifest().make())
         except BaseException:
             self._release()
@@ -123,7 +123,8 @@ class MessageStore:
     def plan_manifest(self) -> ManifestPlan:
         """Spare the next start what has been dispatched until now: see `save_manifest`."""
         self._index.drain()
-        end, timestamp_ms = self._dispatcher.end, self._dispatcher.timestamp_ms
+        # Keys of a block come with the last of its queues.
+        end, timestamp_ms = self._dispatcher.whole_end, self._dispatcher.timestamp_ms
         self._manifest_end = end
         return ManifestPlan.of(self.config, self._parts, end, timestamp_ms)
 

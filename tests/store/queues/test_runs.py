@@ -21,7 +21,7 @@ from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import decode_record
 from tests.blocks import WireBlock, wire_block
 from tests.store.conftest import OpenStore, crash
-from tests.store.messages import flush_log, read_all
+from tests.store.messages import flush_log, read_all, save_manifest
 
 TOPIC = "TopicA"
 OWN = QueueKey(TOPIC, OWN_QUEUES)
@@ -126,6 +126,33 @@ def test_s06_a_queue_that_cannot_grow_holds_up_what_is_behind_and_nothing_more(
     store.dispatch()
     assert [queue(store, number) for number in range(3)] == [[b"a"], [b"b"], [b"c"]]
     assert store.positions().dispatched_end == result.end_offset
+
+
+def test_s05_keys_of_a_block_that_is_dispatched_in_part_survive_a_manifest_and_a_crash(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put_runs(store, (0, [b"before"]))
+    flush_log(store)
+    grown = store._queues.grown
+
+    def full(key: QueueKey) -> Any:
+        if key.queue_id == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return grown(key)
+
+    monkeypatch.setattr(store._queues, "grown", full)
+    put_runs(store, (0, [b"a"]), (1, [b"b"]))
+    flush_log(store)
+    save_manifest(store)
+    crash(store)
+    again = new_store(FlushDiskType.SYNC_FLUSH)
+    again.open()
+    assert [queue(again, number) for number in range(2)] == [[b"before", b"a"], [b"b"]]
+    for body in (b"before", b"a", b"b"):
+        (found,) = again.messages.by_key(TOPIC, body.decode(), 0, 1 << 50, 10)
+        assert decode_record(found, 0).record.body == body
 
 
 def test_s02_a_queue_that_comes_again_is_refused_and_nothing_is_stored(

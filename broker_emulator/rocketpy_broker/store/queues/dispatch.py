@@ -63,11 +63,12 @@ NOTHING_KNOWN = Known()
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An append on its way to its queue; `end` is where it ends in the log."""
+    """An append, or its part for one queue, on its way; `end` is where it ends in the log."""
 
     end: int
     store_timestamp_ms: int
     request: DispatchRequest
+    ends_append: bool = True
 
 
 def block_requests(
