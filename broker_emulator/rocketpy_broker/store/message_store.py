@@ -124,7 +124,8 @@ class MessageStore:
         """Spare the next start what has been dispatched until now: see `save_manifest`."""
         self._index.drain()
         # Keys of a block come with the last of its queues.
-        end, timestamp_ms = self._dispatcher.whole_end, self._dispatcher.timestamp_ms
+        end = self._index.entered_end(self._dispatcher.whole_end)
+        timestamp_ms = self._dispatcher.timestamp_ms
         self._manifest_end = end
         return ManifestPlan.of(self.config, self._parts, end, timestamp_ms)
 

@@ -155,6 +155,31 @@ def test_s05_keys_of_a_block_that_is_dispatched_in_part_survive_a_manifest_and_a
         assert decode_record(found, 0).record.body == body
 
 
+def test_s05_keys_that_wait_for_room_on_the_disk_survive_a_manifest_and_a_crash(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put_runs(store, (0, [b"before"]))
+    flush_log(store)
+    store.dispatch()
+
+    def full(*_keys: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._index._service, "put", full)
+        put_runs(store, (0, [b"a"]))
+        flush_log(store)
+        save_manifest(store)
+    crash(store)
+    again = new_store(FlushDiskType.SYNC_FLUSH)
+    again.open()
+    for body in (b"before", b"a"):
+        (found,) = again.messages.by_key(TOPIC, body.decode(), 0, 1 << 50, 10)
+        assert decode_record(found, 0).record.body == body
+
+
 def test_s02_a_queue_that_comes_again_is_refused_and_nothing_is_stored(
     new_store: OpenStore,
 ) -> None:

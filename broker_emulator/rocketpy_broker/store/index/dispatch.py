@@ -99,6 +99,10 @@ class IndexDispatch:
         """Whether keys wait."""
         return bool(self._waiting)
 
+    def entered_end(self, log_end: int) -> int:
+        """`log_end`, or where the first record lies whose keys wait."""
+        return min(log_end, int(self._waiting[0][1][0])) if self._waiting else log_end
+
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> NDArray[np.int64]:
