@@ -11,11 +11,21 @@ from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.log.segment_queue import SegmentQueue
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.images import block_of
 from tests.store.conftest import OpenStore, crash
-from tests.store.messages import OTHER, QUEUE, delete_topic, flush_log, put, read_all
+from tests.store.messages import (
+    OTHER,
+    QUEUE,
+    delete_topic,
+    flush_log,
+    numbered,
+    put,
+    put_all,
+    read_all,
+)
 
 
 @pytest.fixture
@@ -177,3 +187,28 @@ def test_b09_a_block_becomes_part_of_the_log_once_whatever_its_listeners_do(
     end = store.positions().log_end
     assert put(store, [b"b"]) == end
     assert read_all(store) == [b"a", b"b"]
+
+
+def test_b09_the_oldest_segment_may_go_while_a_block_is_written(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread asks nothing that changes with the list of segments."""
+    put_all(store, numbered(60))
+    under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"last"]))
+    thread = threading.Thread(target=under_way.write)
+    asked = []
+
+    def begin(files: SegmentQueue) -> int:
+        found = files.segments[0].base
+        if threading.current_thread() is thread:
+            asked.append(found)
+            if len(asked) == 2:
+                files.segments.pop(0)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentQueue, "begin", property(begin))
+        thread.start()
+        thread.join()
+    under_way.finish()
+    assert read_all(store)[-1] == b"last"

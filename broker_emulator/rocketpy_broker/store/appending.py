@@ -37,6 +37,8 @@ class AppendUnderWay:
     ) -> None:
         self._log = log
         self._block = block
+        # Threads do not look for it: segments may be removed meanwhile.
+        self._segment = log.last_segment()
         self._done = done
         self._writing = threading.Lock()
         self._is_written = False
@@ -55,7 +57,7 @@ class AppendUnderWay:
             if not self._is_written:
                 self._is_written = True
                 try:
-                    self._log.write(self._block)
+                    self._log.write(self._block, self._segment)
                 # Whatever it is: bytes that were not written are never part of the log.
                 except Exception as error:
                     self._error = error

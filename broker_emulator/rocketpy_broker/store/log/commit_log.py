@@ -94,17 +94,23 @@ class CommitLog:
 
     def append(self, block: RecordBlock) -> None:
         """Write `block` at the end, which `prepare` has made ready. Raises OSError, as `write`."""
-        self.write(block)
+        self.write(block, self.last_segment())
         self.advance(block)
 
-    def write(self, block: RecordBlock) -> None:
-        """Write `block` behind the end, which stays. Blocks; nothing else writes. Raises OSError.
+    def last_segment(self) -> Segment:
+        """Where the next block is written, once `prepare` has made it ready."""
+        segment = self.files.find(self.end)
+        assert segment is not None
+        return segment
+
+    def write(self, block: RecordBlock, segment: Segment) -> None:
+        """Write `block` behind the end, which stays and lies in `segment`. Blocks. Raises OSError.
+
+        Any thread may call it, while nothing else writes; older segments may go meanwhile.
 
         A write that fails half way leaves no record behind: all of the block is blanked out, so
         that neither a restart nor what is appended next can bring a record of it back.
         """
-        segment = self.files.find(self.end)
-        assert segment is not None
         position = self.end - segment.base
         crcs = record_crcs(block.data, block.positions, block.sizes)
         try:
