@@ -41,32 +41,30 @@ class AppendUnderWay:
         self._segment = log.last_segment()
         self._done = done
         self._writing = threading.Lock()
-        self._is_written = False
-        self._error: Exception | None = None
-        self._is_advanced = False
+        self._has_begun = self._is_written = self._is_advanced = False
+        self._error: OSError | None = None
         self._result: AppendResult | None = None
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether something else may be appended."""
-        return self._is_advanced or self._error is not None
-
     def write(self) -> None:
-        """Write the bytes, unless they are. Blocks. Any thread; what fails is told by `finish`."""
+        """Write the bytes, unless that was tried. Blocks. Any thread may call it.
+
+        That the log cannot be written is told by `finish`.
+        """
         with self._writing:
-            if not self._is_written:
-                self._is_written = True
+            if not self._has_begun:
+                self._has_begun = True
                 try:
                     self._log.write(self._block, self._segment)
-                # Whatever it is: bytes that were not written are never part of the log.
-                except Exception as error:
+                    self._is_written = True
+                except OSError as error:
                     self._error = error
 
     def finish(self) -> AppendResult:
         """The block is part of the log; waits for `write`, or does it. Raises StoreClosedError."""
         self.write()
-        if self._error is not None:
-            reason = getattr(self._error, "strerror", None) or type(self._error).__name__
+        if not self._is_written:
+            # Whatever the reason: bytes that were not written are never part of the log.
+            reason = "an error before" if self._error is None else self._error.strerror
             raise StoreClosedError(
                 f"the commit log cannot be written ({reason}); nothing was stored"
             ) from self._error
@@ -104,12 +102,11 @@ class Appending:
 
     def settle(self) -> None:
         """Finish what is under way. Blocks while a thread writes it."""
-        under_way = self._under_way
+        under_way, self._under_way = self._under_way, None
         if under_way is not None:
             # Its own caller gets to know.
             with contextlib.suppress(StoreClosedError):
                 under_way.finish()
-            self._under_way = None
 
     def begin(
         self, queue: QueueKey, block: RecordBlock, known: Known, store_host: Host
