@@ -152,16 +152,7 @@ async def run_held(broker: LocalBroker, topics: list[str]) -> list[Result]:
     """Many pulls, each held at a queue of its own."""
     process = psutil.Process(broker.pid)
     async with AsyncExitStack() as stack:
-        stubs = [
-            broker_pb2_grpc.BrokerStub(
-                await stack.enter_async_context(
-                    grpc.aio.insecure_channel(
-                        broker.endpoint, [("grpc.use_local_subchannel_pool", 1)]
-                    )
-                )
-            )
-            for _ in range(CHANNELS)
-        ]
+        stubs = [await own_connection(stack, broker.endpoint) for _ in range(CHANNELS + 1)]
         before = process.memory_info().rss
         queues = [(topic, number) for topic in topics for number in range(HELD // TOPICS)]
         waiters = [Waiter(stubs[number % CHANNELS], *queue) for number, queue in enumerate(queues)]
@@ -171,18 +162,15 @@ async def run_held(broker: LocalBroker, topics: list[str]) -> list[Result]:
         process.cpu_percent()
         await asyncio.sleep(IDLE_SECONDS)
         percent = process.cpu_percent()
-        async with grpc.aio.insecure_channel(broker.endpoint) as channel:
-            stub = broker_pb2_grpc.BrokerStub(channel)
-            waking = asyncio.ensure_future(wake_ups(stub, waiters, queues))
-            await asyncio.wait([waking, *waiting], return_when=asyncio.FIRST_COMPLETED)
-            # A waiter that has ended tells why.
-            for one in waiting:
-                assert not one.done() or one.result()
-            took = await waking
+        waking = asyncio.ensure_future(wake_ups(stubs[CHANNELS], waiters, queues))
+        await asyncio.wait([waking, *waiting], return_when=asyncio.FIRST_COMPLETED)
+        # A waiter that has ended tells why.
+        for one in waiting:
+            assert not one.done() or one.result()
+        took = sorted(await waking)
         for one in waiting:
             one.cancel()
         await asyncio.wait(waiting)
-    took.sort()
     name = f"{HELD:,} held pulls"
     p99 = took[len(took) * 99 // 100]
     detail = f"p50 {statistics.median(took):.1f} ms"
@@ -191,6 +179,13 @@ async def run_held(broker: LocalBroker, topics: list[str]) -> list[Result]:
         Result(f"{name}, share of a core", percent, "%", IDLE_PERCENT_MAX, at_most=True),
         Result(f"{name}, wake-up p99", p99, "ms", WAKE_P99_MS_MAX, at_most=True, detail=detail),
     ]
+
+
+async def own_connection(stack: AsyncExitStack, endpoint: str) -> broker_pb2_grpc.BrokerStub:
+    """A client with a connection that it shares with nobody, until the stack is left."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    channel = await stack.enter_async_context(grpc.aio.insecure_channel(endpoint, options))
+    return broker_pb2_grpc.BrokerStub(channel)
 
 
 async def wake_ups(
