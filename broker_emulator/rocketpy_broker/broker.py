@@ -126,6 +126,7 @@ class Rooms:
 
     def doors(self, config: BrokerConfig) -> list[Door]:
         """Every protocol that clients may speak."""
+        requests_max = config.limits.clients.request_bytes_max
         broker = BrokerServices(
             self.retry.sends,
             self.batches.staging,
@@ -138,8 +139,8 @@ class Rooms:
             self.pulling.key_lookup,
             self.delay.recall,
             config.limits.appends_in_flight_max,
+            requests_max,
         )
-        requests_max = config.limits.clients.request_bytes_max
         admin = AdminServices(
             self.operations.admin, self.operations.store_admin, self.statistics, requests_max
         )

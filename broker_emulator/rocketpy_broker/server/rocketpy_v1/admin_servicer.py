@@ -176,7 +176,12 @@ class AdminServicer:
                 bytes_max,
             ),
             "DeleteTopic": unary(self.DeleteTopic, admin_pb2.DeleteTopicRequest),
-            "ListTopics": unary(self.ListTopics, admin_pb2.ListTopicsRequest),
+            "ListTopics": bounded(
+                self.ListTopics,
+                admin_pb2.ListTopicsRequest,
+                admin_pb2.ListTopicsResponse,
+                bytes_max,
+            ),
             "ListTopicGroups": unary(self.ListTopicGroups, admin_pb2.ListTopicGroupsRequest),
             "GetBrokerInfo": unary(self.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest),
             "QueryMessage": unary(self.QueryMessage, admin_pb2.QueryMessageRequest),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,10 +12,15 @@ import grpc
 
 from rocketpy_broker import turns
 from rocketpy_broker.clock import give_way
-from rocketpy_broker.errors import BrokerError, FlushTimeoutError, OffsetNotFoundError
+from rocketpy_broker.errors import (
+    BrokerError,
+    FlushTimeoutError,
+    OffsetNotFoundError,
+    ParameterIllegalError,
+)
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.batch_servicer import BatchServicer
-from rocketpy_broker.server.rocketpy_v1.handlers import unary
+from rocketpy_broker.server.rocketpy_v1.handlers import bounded, decoder, unary
 from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
@@ -38,6 +43,8 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
 # Of an offset query, before others have a turn.
 TOPICS_A_TURN = 100
+# Topics, and known queues, of one.
+OFFSET_QUERY_ENTRIES_MAX = 32_768
 Appended = Stored | BrokerError
 
 
@@ -56,6 +63,8 @@ class BrokerServices:
     key_lookup: KeyLookupService
     recall: RecallService
     appends_in_flight_max: int
+    # Of a request with many parts; of an offset query, twice as many.
+    request_bytes_max: int
 
 
 class BrokerServicer:
@@ -64,7 +73,9 @@ class BrokerServicer:
     def __init__(self, services: BrokerServices) -> None:
         self._to = services
         self._batches = BatchServicer(services.staging, services.batches)
-        self._ranges = RangeServicer(services.range_limits, services.key_lookup)
+        self._ranges = RangeServicer(
+            services.range_limits, services.key_lookup, services.request_bytes_max
+        )
 
     async def append(
         self, requests: AsyncIterator[broker_pb2.AppendRequest], context: status.Context
@@ -126,11 +137,15 @@ class BrokerServicer:
         )
 
     async def pull(
-        self, request: broker_pb2.PullRequest, context: status.Context
+        self,
+        request: broker_pb2.PullRequest | ParameterIllegalError,
+        context: status.Context,
     ) -> AsyncIterator[PullResponseParts]:
         """Stream what is there; hold the call where nothing is."""
         turns.connection.set(context.peer())
         try:
+            if isinstance(request, ParameterIllegalError):
+                raise request
             async for answer in self._to.consuming.pull(_pull_request(request)):
                 yield _pull_response(answer)
         except BrokerError as error:
@@ -151,8 +166,10 @@ class BrokerServicer:
     ) -> broker_pb2.QueryOffsetsResponse:
         """Each topic by itself: a missing one does not hide the others."""
         turns.connection.set(context.peer())
-        known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
         try:
+            check_count("topics", request.topics, OFFSET_QUERY_ENTRIES_MAX)
+            check_count("known", request.known, OFFSET_QUERY_ENTRIES_MAX)
+            known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
             query = self._to.offset_queries.query(
                 request.topics, request.topic_pattern, known, request.wait_ms_max
             )
@@ -262,6 +279,7 @@ class BrokerServicer:
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The methods with their codecs. Written out, because Pull has a serializer of its own."""
+        bytes_max = self._to.request_bytes_max
         return {
             "Append": grpc.stream_stream_rpc_method_handler(
                 self.append,
@@ -270,19 +288,32 @@ class BrokerServicer:
             ),
             "Pull": grpc.unary_stream_rpc_method_handler(
                 self.pull,
-                request_deserializer=broker_pb2.PullRequest.FromString,
+                request_deserializer=decoder(broker_pb2.PullRequest, bytes_max),
                 response_serializer=serialize,
             ),
             "CheckFilter": unary(self.check_filter, broker_pb2.CheckFilterRequest),
             **self._batches.handlers(),
-            "QueryOffsets": unary(self.query_offsets, broker_pb2.QueryOffsetsRequest),
-            "SearchOffsets": unary(self.search_offsets, broker_pb2.SearchOffsetsRequest),
+            **self._offset_handlers(),
             **self._ranges.handlers(),
-            "QueryConsumerOffsets": unary(
-                self.query_consumer_offsets, broker_pb2.QueryConsumerOffsetsRequest
-            ),
-            "CommitOffsets": unary(self.commit_offsets, broker_pb2.CommitOffsetsRequest),
             "RecallMessage": unary(self.recall_message, broker_pb2.RecallMessageRequest),
+        }
+
+    def _offset_handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        bytes_max = self._to.request_bytes_max
+        methods: dict[str, tuple[Callable[..., Any], int]] = {
+            "QueryOffsets": (self.query_offsets, 2 * bytes_max),
+            "SearchOffsets": (self.search_offsets, bytes_max),
+            "QueryConsumerOffsets": (self.query_consumer_offsets, bytes_max),
+            "CommitOffsets": (self.commit_offsets, bytes_max),
+        }
+        return {
+            name: bounded(
+                method,
+                getattr(broker_pb2, f"{name}Request"),
+                getattr(broker_pb2, f"{name}Response"),
+                method_bytes_max,
+            )
+            for name, (method, method_bytes_max) in methods.items()
         }
 
 

@@ -24,6 +24,19 @@ def unary(method: Callable[..., Any], request: type[Message]) -> grpc.RpcMethodH
     )
 
 
+def decoder(
+    request: type[Message], bytes_max: int
+) -> Callable[[bytes], Message | ParameterIllegalError]:
+    """Decodes a request, or says that it is too large."""
+
+    def decode(data: bytes) -> Message | ParameterIllegalError:
+        if len(data) <= bytes_max:
+            return request.FromString(data)
+        return ParameterIllegalError("bytes of the request", len(data), f"{bytes_max} or fewer")
+
+    return decode
+
+
 def bounded(
     method: Callable[..., Any],
     request: type[Message],
@@ -31,11 +44,6 @@ def bounded(
     bytes_max: int,
 ) -> grpc.RpcMethodHandler[Any, Any]:
     """As `unary`; a larger request is answered by a `response` with a failing status."""
-
-    def decode(data: bytes) -> Message | ParameterIllegalError:
-        if len(data) <= bytes_max:
-            return request.FromString(data)
-        return ParameterIllegalError("bytes of the request", len(data), f"{bytes_max} or fewer")
 
     async def checked(message: Message | ParameterIllegalError, context: status.Context) -> Message:
         if isinstance(message, ParameterIllegalError):
@@ -45,6 +53,6 @@ def bounded(
 
     return grpc.unary_unary_rpc_method_handler(
         checked,
-        request_deserializer=decode,
+        request_deserializer=decoder(request, bytes_max),
         response_serializer=lambda answer: answer.SerializeToString(),
     )

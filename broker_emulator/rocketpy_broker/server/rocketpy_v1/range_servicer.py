@@ -14,7 +14,7 @@ from rocketpy_broker import turns
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import unary
+from rocketpy_broker.server.rocketpy_v1.handlers import bounded, unary
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import OffsetRange, RangeLimitService
 from rocketpy_broker.services.pulling.work_time import check_count
@@ -27,9 +27,12 @@ _PARTS_A_TURN = 1_000
 class RangeServicer:
     """Keys, bytes and ends of ranges. Each answer is about the first ranges, or an error."""
 
-    def __init__(self, limits: RangeLimitService, key_lookup: KeyLookupService) -> None:
+    def __init__(
+        self, limits: RangeLimitService, key_lookup: KeyLookupService, request_bytes_max: int
+    ) -> None:
         self._limits = limits
         self._key_lookup = key_lookup
+        self._request_bytes_max = request_bytes_max
 
     async def find_keys(
         self, request: broker_pb2.FindKeysRequest, context: status.Context
@@ -95,8 +98,18 @@ class RangeServicer:
         """The methods with their codecs."""
         return {
             "FindKeys": unary(self.find_keys, broker_pb2.FindKeysRequest),
-            "MeasureRanges": unary(self.measure_ranges, broker_pb2.MeasureRangesRequest),
-            "LimitRanges": unary(self.limit_ranges, broker_pb2.LimitRangesRequest),
+            "MeasureRanges": bounded(
+                self.measure_ranges,
+                broker_pb2.MeasureRangesRequest,
+                broker_pb2.MeasureRangesResponse,
+                self._request_bytes_max,
+            ),
+            "LimitRanges": bounded(
+                self.limit_ranges,
+                broker_pb2.LimitRangesRequest,
+                broker_pb2.LimitRangesResponse,
+                self._request_bytes_max,
+            ),
         }
 
 

@@ -14,10 +14,10 @@ from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.call_limits import ENTRIES_MAX, WORK_MS_MAX
 
 
-def check_count(name: str, entries: Sized) -> None:
+def check_count(name: str, entries: Sized, count_max: int = ENTRIES_MAX) -> None:
     """Raises ParameterIllegalError where a call has too many of something."""
-    if len(entries) > ENTRIES_MAX:
-        raise ParameterIllegalError(f"number of {name}", len(entries), f"{ENTRIES_MAX} or fewer")
+    if len(entries) > count_max:
+        raise ParameterIllegalError(f"number of {name}", len(entries), f"{count_max} or fewer")
 
 
 class WorkTime:

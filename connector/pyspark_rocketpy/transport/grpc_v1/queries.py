@@ -32,7 +32,7 @@ from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
 from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
 from pyspark_rocketpy.transport.sharing import Measured, shares
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
-from rocketpy_proto.call_limits import WORK_MS_MAX
+from rocketpy_proto.call_limits import ENTRIES_MAX, WORK_MS_MAX
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 _T = TypeVar("_T")
@@ -198,10 +198,17 @@ class GrpcOffsetQueries:
 
     def commit(self, group: str, positions: Positions) -> None:
         """Report a group's progress; sent once, since the next report says more."""
-        request = broker_pb2.CommitOffsetsRequest(consumer_group=group)
-        for topic, queues in positions.items():
-            for queue_id, offset in queues.items():
-                request.offsets.add(topic=topic, queue_id=queue_id, offset=offset)
+        entries = [
+            broker_pb2.CommittedOffset(topic=topic, queue_id=queue_id, offset=offset)
+            for topic, queues in positions.items()
+            for queue_id, offset in queues.items()
+        ]
+        # A request has a size, and queues have nothing to do with each other.
+        for begin in range(0, len(entries), ENTRIES_MAX) or [0]:
+            self._commit_once(group, entries[begin : begin + ENTRIES_MAX])
+
+    def _commit_once(self, group: str, entries: Sequence[broker_pb2.CommittedOffset]) -> None:
+        request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=entries)
         response = self._query_once(
             lambda client: client.broker.CommitOffsets(request, timeout=self._timeout)
         )
