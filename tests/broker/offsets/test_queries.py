@@ -92,7 +92,7 @@ async def test_k05_retry_topics_are_found_by_a_pattern_that_begins_as_they_do(
     ("fields", "words"),
     [
         ({"topic_pattern": "orders-(a"}, "topic_pattern is 'orders-(a'"),
-        ({"topic_pattern": "a{99999999999}"}, "topic_pattern is"),
+        ({"topic_pattern": "a{1001}"}, "topic_pattern is"),
         ({"topics": ["T"], "wait_ms_max": 60_001}, "wait_ms_max is 60001"),
         ({"topics": ["T"], "wait_ms_max": -1}, "wait_ms_max is -1"),
     ],

@@ -8,27 +8,35 @@ and on the table of topics, in the waiting list of `holding`. Holds no state. Ro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from rocketpy_broker.clock import give_way
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.holding.calls import TOPIC_TABLE, HeldCalls
+from rocketpy_broker.services.offsets.patterns import TopicPattern
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 
+# A name takes up to 60 microseconds.
+NAMES_A_TURN = 100
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetQuery:
-    """Topics by name and by pattern, the maxima that the client knows, how long to hold it."""
+    """Topics by name and by pattern, the maxima that the client knows, how long to hold it.
+
+    `seen` are names that were looked at, and whether the pattern finds them.
+    """
 
     topics: Sequence[str]
-    pattern: re.Pattern[str] | None
+    pattern: TopicPattern | None
     known: Mapping[QueueKey, int]
     wait_ms: int
+    seen: dict[str, bool] = field(default_factory=dict)
 
 
 class OffsetQueryService:
@@ -56,33 +64,41 @@ class OffsetQueryService:
         if not 0 <= wait_ms_max <= self._wait_ms_max:
             accepted = f"0 to {self._wait_ms_max}"
             raise ParameterIllegalError("wait_ms_max", wait_ms_max, accepted)
-        try:
-            pattern = re.compile(topic_pattern) if topic_pattern else None
-        except (re.error, OverflowError, RecursionError) as error:
-            accepted = f"a regular expression of Python's ({error})"
-            raise ParameterIllegalError("topic_pattern", topic_pattern, accepted) from error
-        named = frozenset(topics)
-        relevant = {
-            queue: known[queue]
-            for queue in known
-            if queue.topic in named or self._is_found(pattern, queue.topic)
-        }
-        return OffsetQuery(topics, pattern, relevant, wait_ms_max)
+        pattern = TopicPattern(topic_pattern) if topic_pattern else None
+        return OffsetQuery(topics, pattern, known, wait_ms_max)
 
-    def _is_found(self, pattern: re.Pattern[str] | None, topic: str) -> bool:
-        if pattern is None or self._topics.is_system(topic):
+    def _may_be_found(self, pattern: TopicPattern, topic: str) -> bool:
+        if self._topics.is_system(topic):
             return False
-        if is_retry(topic) and not pattern.pattern.startswith(RETRY_PREFIX):
-            return False
-        return pattern.fullmatch(topic) is not None
+        return not is_retry(topic) or pattern.text.startswith(RETRY_PREFIX)
 
-    def _topics_of(self, query: OffsetQuery) -> list[str]:
-        """The topics it is about: those named, there or not, then those found, by name."""
+    async def _topics_of(self, query: OffsetQuery) -> list[str]:
+        """The topics it is about: those named, there or not, then those found, by name.
+
+        Gives way to nobody behind its last look at the table.
+        """
         if query.pattern is None:
             return list(dict.fromkeys(query.topics))
-        names = (config.topic for config in self._topics.list(include_system=True))
-        found = [name for name in names if self._is_found(query.pattern, name)]
+        fresh = [queue.topic for queue in query.known]
+        while True:
+            names = [config.topic for config in self._topics.list(include_system=True)]
+            fresh = list(dict.fromkeys(name for name in (*fresh, *names) if name not in query.seen))
+            if not fresh:
+                break
+            await self._look_at(fresh, query.pattern, query.seen)
+        found = [name for name in names if query.seen[name]]
         return list(dict.fromkeys([*query.topics, *found]))
+
+    async def _look_at(
+        self, names: Sequence[str], pattern: TopicPattern, seen: dict[str, bool]
+    ) -> None:
+        for begin in range(0, len(names), NAMES_A_TURN):
+            part = names[begin : begin + NAMES_A_TURN]
+            matches = pattern.matches(part)
+            for name, is_match in zip(part, matches, strict=True):
+                seen[name] = is_match and self._may_be_found(pattern, name)
+            if len(names) > NAMES_A_TURN:
+                await give_way("offsets")
 
     async def topics_when_new(self, query: OffsetQuery) -> list[str]:
         """The topics; held until a maximum is not the known one, or a queue has come or gone.
@@ -90,15 +106,19 @@ class OffsetQueryService:
         Returns also when the time of the query is over, or when the broker stops.
         """
         deadline_ms = self._held.deadline_ms(query.wait_ms)
+        named = frozenset(query.topics)
         while True:
-            topics = self._topics_of(query)
+            topics = await self._topics_of(query)
             if not query.wait_ms:
                 return topics
             # In one turn, up to the begin of the wait: nothing new is missed.
             maxima = self._maxima(topics)
-            waits = maxima == query.known and await self._held.wait(
-                [TOPIC_TABLE, *maxima], deadline_ms
-            )
+            known = {
+                queue: query.known[queue]
+                for queue in query.known
+                if queue.topic in named or query.seen.get(queue.topic)
+            }
+            waits = maxima == known and await self._held.wait([TOPIC_TABLE, *maxima], deadline_ms)
             if not waits:
                 return topics
 
