@@ -201,15 +201,20 @@ def _messages(records: list[memoryview]) -> admin_pb2.MessagesResponse:
 
 def _to_message(config: TopicConfig) -> admin_pb2.TopicConfig:
     return admin_pb2.TopicConfig(
-        topic=config.topic,
+        topic=_valid(config.topic),
         read_queue_nums=config.read_queue_nums,
         write_queue_nums=config.write_queue_nums,
         perm=config.perm,
-        attributes=dict(config.attributes),
+        attributes={_valid(key): _valid(config.attributes[key]) for key in config.attributes},
         order=config.order,
-        topic_filter_type=config.topic_filter_type,
+        topic_filter_type=_valid(config.topic_filter_type),
         topic_sys_flag=config.topic_sys_flag,
     )
+
+
+def _valid(text: str) -> str:
+    """Files of others may hold what is no valid Unicode; it is shown with question marks."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _to_change(config: admin_pb2.TopicConfig) -> TopicChange:

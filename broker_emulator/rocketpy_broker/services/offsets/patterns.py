@@ -35,7 +35,12 @@ class TopicPattern:
             raise ParameterIllegalError("topic_pattern", text, accepted) from error
 
     def matches(self, names: Sequence[str]) -> list[bool]:
-        """Which of the names are found."""
-        found = pc.match_substring_regex(pa.array(names, pa.string()), self._whole)
-        matches: list[bool] = found.to_pylist()
-        return matches
+        """Which of the names are found; never one that is no valid Unicode."""
+        texts = [name if _is_valid(name) else None for name in names]
+        found = pc.match_substring_regex(pa.array(texts, pa.string()), self._whole)
+        return [bool(is_match) for is_match in found.to_pylist()]
+
+
+def _is_valid(name: str) -> bool:
+    """A file of configuration may hold half of a pair of UTF-16."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)

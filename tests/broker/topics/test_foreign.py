@@ -1,0 +1,25 @@
+"""Odd values in a file of RocketMQ's that others than this broker have written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from tests.broker.conftest import StartBroker
+
+
+async def test_b02_a_topic_whose_name_is_no_unicode_hides_no_others(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    table = {"T": {}, "\ud800": {}, "U": {"attributes": {"a": "\ud800"}}}
+    (folder / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+    async with start_broker() as running:
+        answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+        found = await running.data.QueryOffsets(broker_pb2.QueryOffsetsRequest(topic_pattern=".*"))
+    assert [topic.topic for topic in found.topics] == ["T", "U"]
+    assert answer.status.code == ResponseCode.SUCCESS
+    assert {config.topic for config in answer.configs} >= {"T", "U", "?"}
