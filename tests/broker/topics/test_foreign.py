@@ -23,3 +23,19 @@ async def test_b02_a_topic_whose_name_is_no_unicode_hides_no_others(
     assert [topic.topic for topic in found.topics] == ["T", "U"]
     assert answer.status.code == ResponseCode.SUCCESS
     assert {config.topic for config in answer.configs} >= {"T", "U", "?"}
+
+
+async def test_g01_a_group_that_wants_billions_of_retry_queues_gets_what_a_topic_may_have(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    table = {"g": {"retryQueueNums": 2_147_483_647}}
+    (folder / "subscriptionGroup.json").write_text(json.dumps({"subscriptionGroupTable": table}))
+    async with start_broker() as running:
+        await running.create_topic("T")
+        offset = broker_pb2.CommittedOffset(topic="T", queue_id=0, offset=0)
+        request = broker_pb2.CommitOffsetsRequest(consumer_group="g", offsets=[offset])
+        assert (await running.data.CommitOffsets(request)).status.code == ResponseCode.SUCCESS
+        answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest(topics=["%RETRY%g"]))
+    assert [config.read_queue_nums for config in answer.configs] == [65_536]

@@ -18,6 +18,7 @@ from rocketpy_broker.services.config_files.json_fields import (
     decode_fields,
     encode_fields,
 )
+from rocketpy_broker.services.topics.changes import QUEUE_NUMS_MAX
 
 _FIELDS = (
     JsonField("consumeEnable", "consume_enable", as_bool),
@@ -59,6 +60,11 @@ class SubscriptionGroupConfig:
     group_sys_flag: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def retry_queues(self) -> int:
+        """How many queues its retry topic gets: as many as a topic may have here, at most."""
+        return min(self.retry_queue_nums, QUEUE_NUMS_MAX)
 
     def to_json(self) -> dict[str, object]:
         """The entry of subscriptionGroup.json."""

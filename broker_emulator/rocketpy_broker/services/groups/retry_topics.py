@@ -30,7 +30,7 @@ class RetryTopic:
 
     def config(self) -> TopicConfig:
         """The topic where it is not there yet."""
-        nums = self.group.retry_queue_nums
+        nums = self.group.retry_queues
         return TopicConfig(
             retry_topic(self.group.group),
             nums,

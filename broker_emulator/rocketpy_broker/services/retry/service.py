@@ -168,7 +168,7 @@ class SendBackService:
         """What became of each message of one level."""
         if level != DEAD_LETTER_LEVEL:
             self._turn += 1
-            queue = QueueKey(call.retry_topic, self._turn % call.group.retry_queue_nums)
+            queue = QueueKey(call.retry_topic, self._turn % call.group.retry_queues)
         else:
             try:
                 queue = await self._targets.dead_letters(call.group)

@@ -58,7 +58,7 @@ class RetryTargets:
             raise PermissionDeniedError(
                 f"the topic[{topic}] sending message is forbidden (perm {found.perm})"
             )
-        nums = group.retry_queue_nums
+        nums = group.retry_queues
         if min(found.write_queue_nums, found.read_queue_nums) < nums:
             await self._add_queues(found, nums)
         return topic
