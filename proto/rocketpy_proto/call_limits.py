@@ -7,6 +7,8 @@ ENTRIES_MAX = 1_000
 WORK_MS_MAX = 500
 # Keys of one call that are looked up; with more of them whole ranges come back.
 KEYS_MAX = 1_000
+# Topics, and known queues, of an offset query, and its bytes.
+OFFSET_QUERY_ENTRIES_MAX, OFFSET_QUERY_BYTES_MAX = 32_768, 1 << 20
 # Stands for a queue id: the broker picks a queue for the block, or each record says its own.
 ANY_QUEUE, OWN_QUEUES = -1, -2
 # Queues that a block may have records of.

@@ -52,7 +52,7 @@ SOURCE_OPTIONS = (
     OptionSpec(
         "topicPattern",
         None,
-        "a regular expression",
+        "a regular expression (RE2)",
         "every topic with such a name, also one that comes later",
         pattern,
     ),

@@ -9,6 +9,7 @@ import pytest
 from rocketpy_broker.hooks import SendContext
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.groups.locks import LOCK_MS
+from rocketpy_broker.services.retry.sends import MESSAGES_MAX
 from rocketpy_broker.services.sending.appending import AppendService, Stored
 from rocketpy_broker.store.values import QueueKey
 from tests.blocks import WireBlock, wire_block
@@ -84,6 +85,18 @@ async def test_p02_hooks_are_around_sends_to_a_retry_topic(
     async with start_broker() as running:
         assert await sent(running, 0) == 0
         assert seen == [(RETRY_TOPIC, 0)]
+
+
+async def test_n12_a_block_of_more_messages_than_fit_a_turn_is_refused(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        bodies = [b"x"] * (MESSAGES_MAX + 1)
+        answer = await running.append(RETRY_TOPIC, 0, *bodies)
+        assert answer.status.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "holds 1001 messages; send 1000 at most" in answer.status.remark
+        assert RETRY_TOPIC not in running.broker.rooms.topics
+        assert (await running.append(RETRY_TOPIC, 0, *bodies[1:])).status.code == 0
 
 
 async def test_p03_the_queue_must_be_one_of_the_topics(start_broker: StartBroker) -> None:

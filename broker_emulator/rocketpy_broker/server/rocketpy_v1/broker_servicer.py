@@ -37,14 +37,13 @@ from rocketpy_broker.services.retry.sends import SendService
 from rocketpy_broker.services.sending.appending import Stored
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_broker.tasks import TaskScope
+from rocketpy_proto.call_limits import OFFSET_QUERY_BYTES_MAX, OFFSET_QUERY_ENTRIES_MAX
 from rocketpy_proto.pull_wire import PullResponseParts, serialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
 SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
 # Of an offset query, before others have a turn.
 TOPICS_A_TURN = 100
-# Topics, and known queues, of one.
-OFFSET_QUERY_ENTRIES_MAX = 32_768
 Appended = Stored | BrokerError
 
 
@@ -301,7 +300,7 @@ class BrokerServicer:
     def _offset_handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         bytes_max = self._to.request_bytes_max
         methods: dict[str, tuple[Callable[..., Any], int]] = {
-            "QueryOffsets": (self.query_offsets, 2 * bytes_max),
+            "QueryOffsets": (self.query_offsets, OFFSET_QUERY_BYTES_MAX),
             "SearchOffsets": (self.search_offsets, bytes_max),
             "QueryConsumerOffsets": (self.query_consumer_offsets, bytes_max),
             "CommitOffsets": (self.commit_offsets, bytes_max),

@@ -32,6 +32,9 @@ from rocketpy_proto.record import (
     without_properties,
 )
 
+# Messages of a block for a retry topic; looking at them takes about a millisecond.
+MESSAGES_MAX = 1_000
+
 
 class SendService:
     """Takes blocks of clients, for topics of any kind."""
@@ -56,6 +59,7 @@ class SendService:
         if not is_retry(topic):
             return self._appends.append(topic, queue_id, records, record_sizes)
         self._appends.gate.check(topic)
+        _check_count(topic, len(record_sizes) // 4)
         name = topic.removeprefix(RETRY_PREFIX)
         group = await self._targets.group(name)
         await self._targets.sent_to(group)
@@ -86,6 +90,14 @@ class SendService:
     async def acknowledged(self, stored: Stored) -> None:
         """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
         await self._appends.acknowledged(stored)
+
+
+def _check_count(topic: str, count: int) -> None:
+    """Raises RecordIllegalError for more messages than are looked at in one turn."""
+    if count > MESSAGES_MAX:
+        raise RecordIllegalError(
+            f"a block for {topic!r} holds {count} messages; send {MESSAGES_MAX} at most"
+        )
 
 
 def _is_beyond(block: RecordBlock, retry_max_times: int) -> NDArray[np.bool_]:

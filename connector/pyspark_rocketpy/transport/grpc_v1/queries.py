@@ -15,6 +15,7 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
 from pyspark_rocketpy.transport.grpc_v1.client import (
@@ -32,10 +33,17 @@ from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
 from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
 from pyspark_rocketpy.transport.sharing import Measured, shares
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
-from rocketpy_proto.call_limits import ENTRIES_MAX, WORK_MS_MAX
+from rocketpy_proto.call_limits import (
+    ENTRIES_MAX,
+    OFFSET_QUERY_BYTES_MAX,
+    OFFSET_QUERY_ENTRIES_MAX,
+    WORK_MS_MAX,
+)
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 _T = TypeVar("_T")
+# Between looks at queues that are too many for the broker to hold a call for them.
+PAUSE_MS_MAX = 1_000
 
 
 class GrpcOffsetQueries:
@@ -93,7 +101,8 @@ class GrpcOffsetQueries:
     ) -> Bounds:
         """Bounds and committed offsets of every queue of the topics that exist.
 
-        With `wait_ms_max` only when they differ from those known, or when it has passed.
+        With `wait_ms_max` only when they differ from those known, or when it has passed. A broker
+        is not told of so many known queues that it would refuse that; the wait is then here.
         """
         request = broker_pb2.QueryOffsetsRequest(
             topics=subscription.named,
@@ -104,6 +113,12 @@ class GrpcOffsetQueries:
         for topic, queues in (known or {}).items() if wait_ms_max else ():
             for queue_id, queue in queues.items():
                 request.known.add(topic=topic, queue_id=queue_id, max_offset=queue.max_offset)
+        if len(request.known) > OFFSET_QUERY_ENTRIES_MAX or (
+            request.ByteSize() > OFFSET_QUERY_BYTES_MAX
+        ):
+            request.ClearField("known")
+            request.ClearField("wait_ms_max")
+            clock.sleep_ms(min(wait_ms_max, PAUSE_MS_MAX))
         return _bounds(self._answer(lambda stub: stub.QueryOffsets, request, wait_ms_max))
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:

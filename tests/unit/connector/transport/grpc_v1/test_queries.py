@@ -10,10 +10,13 @@ import pytest
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError
+from pyspark_rocketpy.offsets import QueueBounds
 from pyspark_rocketpy.transport.grpc_v1.client import LASTING_FAULTS, BrokerClient, ClientConfig
-from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
+from pyspark_rocketpy.transport.grpc_v1.queries import PAUSE_MS_MAX, GrpcOffsetQueries
 from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
-from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
+from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
+from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 CONFIG = ClientConfig(("h:1",), 100)
 
@@ -109,3 +112,42 @@ def test_a_query_whose_answer_would_not_change_is_not_repeated(
     with pytest.raises(ConnectionFailedError):
         queries.broker_name()
     assert paused == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "count", "is_held"),
+    [
+        ("T", OFFSET_QUERY_ENTRIES_MAX, True),
+        ("T", OFFSET_QUERY_ENTRIES_MAX + 1, False),
+        ("T" * 127, 10_000, False),
+    ],
+)
+def test_k03_too_many_queues_for_a_held_call_are_looked_at_now_and_then(
+    paused: list[int], topic: str, count: int, *, is_held: bool
+) -> None:
+    class Recording:
+        """A client of a broker that answers offset queries."""
+
+        broker_name = "broker-a"
+
+        def __init__(self) -> None:
+            self.asked: list[broker_pb2.QueryOffsetsRequest] = []
+            self.broker = self
+
+        def QueryOffsets(  # noqa: N802 (a method of the contract)
+            self, request: broker_pb2.QueryOffsetsRequest, timeout: float
+        ) -> broker_pb2.QueryOffsetsResponse:
+            assert timeout > 0
+            self.asked.append(request)
+            return broker_pb2.QueryOffsetsResponse()
+
+    client = Recording()
+    queries = GrpcOffsetQueries(
+        CONFIG, RetryPolicy(0, 1), client_of=lambda _config: cast("BrokerClient", client)
+    )
+    known = {topic: {number: QueueBounds(0, 1, -1) for number in range(count)}}
+    queries.bounds(Subscription((topic,), None, "g"), known, 30_000)
+    (request,) = client.asked
+    assert len(request.known) == (count if is_held else 0)
+    assert request.wait_ms_max == (30_000 if is_held else 0)
+    assert paused == ([] if is_held else [PAUSE_MS_MAX])
