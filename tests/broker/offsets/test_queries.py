@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from rocketpy_broker.clock import give_way
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.offsets import queries
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker
 
 WAIT_MS = 30_000
@@ -136,6 +139,26 @@ async def test_k05_a_query_that_knows_less_is_answered_at_once(
         for said in (before, before[:1], []):
             response = await ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS)
             assert [queue.max_offset for queue in response.topics[0].queues] == [1, 0]
+
+
+async def test_k05_a_message_that_comes_while_a_held_query_looks_at_other_queues_is_told(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have turns while the queues are looked at, a few at a time."""
+    monkeypatch.setattr(queries, "QUEUES_A_TURN", 2)
+    async with start_broker() as running:
+        await running.create_topic("T", queues=6)
+        said = known(await ask(running, topics=["T"]))
+        appends = running.broker.rooms.appends
+        block = wire_block("T", [b"x"])
+
+        async def send_between(_kind: str = "") -> None:
+            monkeypatch.setattr(queries, "give_way", give_way)
+            appends.append("T", 0, block.records, block.record_sizes)
+
+        monkeypatch.setattr(queries, "give_way", send_between)
+        (topic,) = (await ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS)).topics
+        assert [queue.max_offset for queue in topic.queues] == [1, 0, 0, 0, 0, 0]
 
 
 async def test_k05_a_held_query_is_answered_at_its_deadline(start_broker: StartBroker) -> None:

@@ -18,7 +18,7 @@ from rocketpy_broker.services.config_files.json_fields import (
     decode_fields,
     encode_fields,
 )
-from rocketpy_broker.services.topics.changes import QUEUE_NUMS_MAX
+from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
 
 _FIELDS = (
     JsonField("consumeEnable", "consume_enable", as_bool),

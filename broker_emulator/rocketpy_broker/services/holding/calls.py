@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 from rocketpy_broker.clock import Clock, resolve
 from rocketpy_broker.store.values import QueueKey
@@ -42,33 +44,49 @@ class HeldCalls:
             wait_ms = min(wait_ms, self._short_polling_time_ms)
         return self._clock.monotonic_ms() + wait_ms
 
-    async def wait(self, queues: Collection[QueueKey], deadline_ms: float) -> bool:
+    async def wait(self, queues: Iterable[QueueKey], deadline_ms: float) -> bool:
         """Return True when one of `queues` has got something new, or at the deadline.
 
         Returns False, at once, behind the deadline and when the broker stops: answer the call.
         """
+        with self.watch() as watch:
+            watch.add(queues)
+            return await watch.wait(deadline_ms)
+
+    @contextmanager
+    def watch(self) -> Iterator[Watch]:
+        """Watches nothing yet; what is added is watched until the block ends."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        watch = Watch(partial(self._add, future), partial(self._wait, future))
+        try:
+            yield watch
+        finally:
+            for queue in watch.queues:
+                self._drop(queue, future)
+
+    def _add(self, future: asyncio.Future[None], queues: Iterable[QueueKey]) -> list[QueueKey]:
+        added = [_NO_QUEUE] if self._short_polling_time_ms is not None else list(queues)
+        for queue in added:
+            self._waiters[queue].add(future)
+        return added
+
+    async def _wait(self, future: asyncio.Future[None], deadline_ms: float) -> bool:
         left_ms = deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0 or self._stopping:
             return False
-        if self._short_polling_time_ms is not None:
-            queues = [_NO_QUEUE]
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        for queue in queues:
-            self._waiters[queue].add(future)
         timer = self._clock.call_later(left_ms, lambda: resolve(future))
         try:
             await future
         finally:
             timer.cancel()
-            for queue in queues:
-                self._drop(queue, future)
         return True
 
     def _drop(self, queue: QueueKey, future: asyncio.Future[None]) -> None:
-        waiters = self._waiters[queue]
-        waiters.discard(future)
-        if not waiters:
-            del self._waiters[queue]
+        waiters = self._waiters.get(queue)
+        if waiters is not None:
+            waiters.discard(future)
+            if not waiters:
+                del self._waiters[queue]
 
     def wake(self, queue: QueueKey) -> None:
         """`queue` has got something new."""
@@ -84,3 +102,28 @@ class HeldCalls:
         self._stopping = True
         for queue in list(self._waiters):
             self.wake(queue)
+
+
+class Watch:
+    """What one call waits for, over queues that are added part by part.
+
+    Whoever adds a queue, and then looks at it, misses nothing, also where others have turns before
+    the wait.
+    """
+
+    def __init__(
+        self,
+        add: Callable[[Iterable[QueueKey]], list[QueueKey]],
+        wait: Callable[[float], Awaitable[bool]],
+    ) -> None:
+        self._add = add
+        self._wait = wait
+        self.queues: list[QueueKey] = []
+
+    def add(self, queues: Iterable[QueueKey]) -> None:
+        """Wake the call also when one of these has got something new."""
+        self.queues += self._add(queues)
+
+    async def wait(self, deadline_ms: float) -> bool:
+        """As `HeldCalls.wait`; at once where something has come since it was added."""
+        return await self._wait(deadline_ms)

@@ -8,13 +8,14 @@ and on the table of topics, in the waiting list of `holding`. Holds no state. Ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.services.holding.calls import TOPIC_TABLE, HeldCalls
+from rocketpy_broker.services.holding.calls import TOPIC_TABLE, HeldCalls, Watch
 from rocketpy_broker.services.offsets.patterns import TopicPattern
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.services.topics.system import RETRY_PREFIX
@@ -23,6 +24,8 @@ from rocketpy_broker.store.values import QueueKey
 
 # A name takes up to 60 microseconds.
 NAMES_A_TURN = 100
+# Watched and looked at in 2 ms.
+QUEUES_A_TURN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,27 +109,39 @@ class OffsetQueryService:
         Returns also when the time of the query is over, or when the broker stops.
         """
         deadline_ms = self._held.deadline_ms(query.wait_ms)
-        named = frozenset(query.topics)
         while True:
             topics = await self._topics_of(query)
             if not query.wait_ms:
                 return topics
-            # In one turn, up to the begin of the wait: nothing new is missed.
-            maxima = self._maxima(topics)
-            known = {
-                queue: query.known[queue]
-                for queue in query.known
-                if queue.topic in named or query.seen.get(queue.topic)
-            }
-            waits = maxima == known and await self._held.wait([TOPIC_TABLE, *maxima], deadline_ms)
-            if not waits:
-                return topics
+            with self._held.watch() as watch:
+                # In the turn of the last look at the table, so that no change of it is missed.
+                watch.add([TOPIC_TABLE])
+                is_known = await self._is_known(query, topics, watch)
+                if not (is_known and await watch.wait(deadline_ms)):
+                    return topics
 
-    def _maxima(self, topics: Iterable[str]) -> dict[QueueKey, int]:
-        queues = (
-            QueueKey(topic, queue_id)
-            for topic in topics
-            if topic in self._topics
-            for queue_id in range(self._topics.get(topic).read_queue_nums)
+    async def _is_known(self, query: OffsetQuery, topics: Iterable[str], watch: Watch) -> bool:
+        """Whether the maxima are those known; each queue is watched before it is looked at."""
+        named, count = frozenset(query.topics), 0
+        for some in _parts(self._queues(topics), QUEUES_A_TURN):
+            watch.add(some)
+            maxima = {queue: self._store.range_of(queue).max_offset for queue in some}
+            if any(query.known.get(queue) != offset for queue, offset in maxima.items()):
+                return False
+            count += len(some)
+            if len(some) == QUEUES_A_TURN:
+                await give_way("offsets")
+        return count == sum(
+            queue.topic in named or query.seen.get(queue.topic, False) for queue in query.known
         )
-        return {queue: self._store.range_of(queue).max_offset for queue in queues}
+
+    def _queues(self, topics: Iterable[str]) -> Iterator[QueueKey]:
+        for topic in topics:
+            config = self._topics.find(topic)
+            for queue_id in range(0 if config is None else config.readable_queues):
+                yield QueueKey(topic, queue_id)
+
+
+def _parts(queues: Iterator[QueueKey], count: int) -> Iterator[list[QueueKey]]:
+    while part := list(itertools.islice(queues, count)):
+        yield part

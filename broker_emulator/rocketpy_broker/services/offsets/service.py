@@ -88,10 +88,10 @@ class OffsetService:
         if group:
             check_group(group)
         config = self._topics.get(topic)
-        for begin in range(0, config.read_queue_nums, QUEUES_A_TURN):
-            if config.read_queue_nums > QUEUES_A_TURN:
+        for begin in range(0, config.readable_queues, QUEUES_A_TURN):
+            if config.readable_queues > QUEUES_A_TURN:
                 await give_way("offsets")
-            end = min(begin + QUEUES_A_TURN, config.read_queue_nums)
+            end = min(begin + QUEUES_A_TURN, config.readable_queues)
             yield [self._query_queue(QueueKey(topic, i), group) for i in range(begin, end)]
 
     def _query_queue(self, queue: QueueKey, group: str) -> QueueOffsets:

@@ -11,9 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from rocketpy_broker.errors import TopicIllegalError
 from rocketpy_broker.services.topics.attributes import ADD, MESSAGE_TYPE, MIXED, altered
-from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
+from rocketpy_broker.services.topics.config import (
+    QUEUE_NUMS_MAX,
+    READ_WRITE,
+    Perm,
+    TopicConfig,
+)
 
-QUEUE_NUMS_MAX = 65_536
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 # Bits: unit, subscription of a unit.
 SYS_FLAG_MAX = 3

@@ -21,6 +21,8 @@ from rocketpy_broker.services.config_files.json_fields import (
 
 # Of an entry that does not tell, as when RocketMQ 3 wrote it.
 DEFAULT_QUEUE_NUMS = 16
+# More than these are not made; nor looked at, where another broker has written it down.
+QUEUE_NUMS_MAX = 65_536
 
 
 class Perm(IntFlag):
@@ -56,6 +58,11 @@ class TopicConfig:
     topic_filter_type: str = "SINGLE_TAG"
     topic_sys_flag: int = 0
     extra: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def readable_queues(self) -> int:
+        """How many queues can be read."""
+        return min(self.read_queue_nums, QUEUE_NUMS_MAX)
 
     def to_json(self) -> dict[str, object]:
         """The entry of topics.json."""

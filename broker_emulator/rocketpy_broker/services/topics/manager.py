@@ -30,6 +30,7 @@ from rocketpy_broker.services.config_files.saving import Saver, save_now
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.topics.changes import TopicChange, check_values
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
+from rocketpy_broker.services.topics.listing import SortedNames
 from rocketpy_broker.services.topics.system import (
     RESERVED,
     RESERVED_PREFIX,
@@ -77,6 +78,8 @@ class TopicConfigManager:
         self._table = ConfigTable(self._file, clock, _content_of)
         self._topics = self._table.entries
         self._topics.update(self._system)
+        self._all_names = SortedNames(lambda _name: True)
+        self._own_names = SortedNames(lambda name: not (self.is_system(name) or is_retry(name)))
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each change of the table."""
@@ -121,11 +124,8 @@ class TopicConfigManager:
 
     def list(self, *, include_system: bool) -> list[TopicConfig]:
         """All topics by name; those of the broker, and retry topics, only if asked for."""
-        return [
-            self._topics[name]
-            for name in sorted(self._topics)
-            if include_system or not (self.is_system(name) or is_retry(name))
-        ]
+        names = self._all_names if include_system else self._own_names
+        return [self._topics[name] for name in names.of(self._topics.keys())]
 
     def is_system(self, topic: str) -> bool:
         """Whether the topic is the broker's own."""
@@ -258,8 +258,8 @@ class TopicConfigManager:
         config = self.get(topic)
         if not config.perm & Perm.READ:
             raise PermissionDeniedError(f"topic {topic!r} is not readable (perm {config.perm})")
-        if not 0 <= queue_id < config.read_queue_nums:
-            raise QueueIdIllegalError(topic, queue_id, config.read_queue_nums)
+        if not 0 <= queue_id < config.readable_queues:
+            raise QueueIdIllegalError(topic, queue_id, config.readable_queues)
         return config
 
 
