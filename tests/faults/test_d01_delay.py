@@ -52,7 +52,8 @@ class DelayedSender:
                 self.acked.update(bodies)
             except ClientError:
                 self.unknown.update(bodies)
-                time.sleep(0.05)
+                # A start takes a second or two; not all is to be sent to nobody.
+                time.sleep(0.3)
             # Sending takes as long as the kills do.
             time.sleep(0.01)
 
