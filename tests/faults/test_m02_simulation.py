@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,13 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
+def quiet() -> Iterator[None]:
     """Crashes make brokers complain, by the thousand."""
-    logging.getLogger("rocketpy_broker").setLevel(logging.CRITICAL + 1)
+    logger = logging.getLogger("rocketpy_broker")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    yield
+    logger.setLevel(level)
 
 
 def run(seeds: range, folder: Path) -> None:
