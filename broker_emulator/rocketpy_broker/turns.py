@@ -2,10 +2,10 @@
 
 Small calls never ask for a turn: they are answered as they come. Whoever has more to do than a few
 milliseconds does it in steps, and waits for a turn before each. One step is let go, then the loop
-looks for what has come meanwhile, twice, and then the next one is let go: so a small call waits for
-one step of bulk at a time, however many others work in bulk. Turns go round by connection and kind,
-so that no connection gets more of them by asking more often. Nothing is held: a turn is over with
-the step, so a caller that is cancelled, or whose client is gone, takes nothing along.
+looks for what has come meanwhile, PASSES times, and then the next one is let go: so a small call
+waits for one step of bulk at a time, however many others work in bulk. Turns go round by connection
+and kind, so that no connection gets more of them by asking more often. Nothing is held: a turn is
+over with the step, so a caller that is cancelled, or whose client is gone, takes nothing along.
 
 The loop's time is what is shared, so there is one queue for each loop. Lives in memory. Row B09.
 """
@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 # The connection that the running task works for; the broker's own tasks have none.
 connection: ContextVar[str] = ContextVar("connection", default="")
 # How often the loop looks for something else between two turns.
-PASSES = 2
+PASSES = 4
 
 
 class Turns:
