@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from rocketpy_broker import turns
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import bounded, unary
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, unary
 from rocketpy_broker.server.rocketpy_v1.statistics_servicer import StatisticsServicer
 from rocketpy_broker.services.operations.administration import AdminService
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
@@ -64,10 +65,9 @@ class AdminServicer:
         return admin_pb2.DeleteTopicResponse(status=status.success())
 
     async def ListTopics(
-        self, request: admin_pb2.ListTopicsRequest, context: status.Context
+        self, request: admin_pb2.ListTopicsRequest, _context: status.Context
     ) -> admin_pb2.ListTopicsResponse:
         """All topics, or the named ones; the answer is made some at a time."""
-        turns.connection.set(context.peer())
         await turns.next_turn("admin")
         try:
             configs = self._to.admin.list_topics(
@@ -114,10 +114,9 @@ class AdminServicer:
         )
 
     async def QueryMessage(
-        self, request: admin_pb2.QueryMessageRequest, context: status.Context
+        self, request: admin_pb2.QueryMessageRequest, _context: status.Context
     ) -> admin_pb2.MessagesResponse:
         """Messages with a key."""
-        turns.connection.set(context.peer())
         await turns.next_turn("admin")
         try:
             records = self._to.store_admin.query_message(
@@ -168,20 +167,13 @@ class AdminServicer:
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The methods with their codecs, and with bounds where clients say much."""
         bytes_max = self._to.request_bytes_max
+        bounded: dict[str, Callable[..., Any]] = {
+            "UpdateTopic": self.UpdateTopic,
+            "ListTopics": self.ListTopics,
+        }
         return {
-            "UpdateTopic": bounded(
-                self.UpdateTopic,
-                admin_pb2.UpdateTopicRequest,
-                admin_pb2.UpdateTopicResponse,
-                bytes_max,
-            ),
+            **all_bounded(admin_pb2, bounded, bytes_max),
             "DeleteTopic": unary(self.DeleteTopic, admin_pb2.DeleteTopicRequest),
-            "ListTopics": bounded(
-                self.ListTopics,
-                admin_pb2.ListTopicsRequest,
-                admin_pb2.ListTopicsResponse,
-                bytes_max,
-            ),
             "ListTopicGroups": unary(self.ListTopicGroups, admin_pb2.ListTopicGroupsRequest),
             "GetBrokerInfo": unary(self.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest),
             "QueryMessage": unary(self.QueryMessage, admin_pb2.QueryMessageRequest),

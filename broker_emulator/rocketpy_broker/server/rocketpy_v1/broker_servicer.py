@@ -20,7 +20,7 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.batch_servicer import BatchServicer
-from rocketpy_broker.server.rocketpy_v1.handlers import bounded, decoder, unary
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, bounded, decoder, unary
 from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
@@ -62,7 +62,7 @@ class BrokerServices:
     key_lookup: KeyLookupService
     recall: RecallService
     appends_in_flight_max: int
-    # Of a request with many parts; of an offset query, twice as many.
+    # Of a request with many parts.
     request_bytes_max: int
 
 
@@ -161,10 +161,9 @@ class BrokerServicer:
         return broker_pb2.CheckFilterResponse(status=status.success())
 
     async def query_offsets(
-        self, request: broker_pb2.QueryOffsetsRequest, context: status.Context
+        self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
     ) -> broker_pb2.QueryOffsetsResponse:
         """Each topic by itself: a missing one does not hide the others."""
-        turns.connection.set(context.peer())
         try:
             check_count("topics", request.topics, OFFSET_QUERY_ENTRIES_MAX)
             check_count("known", request.known, OFFSET_QUERY_ENTRIES_MAX)
@@ -202,10 +201,9 @@ class BrokerServicer:
             answer.status.CopyFrom(status.failure(error))
 
     async def search_offsets(
-        self, request: broker_pb2.SearchOffsetsRequest, context: status.Context
+        self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
     ) -> broker_pb2.SearchOffsetsResponse:
         """The first queues or an error."""
-        turns.connection.set(context.peer())
         try:
             check_count("queues", request.queues)
             times = [
@@ -298,21 +296,19 @@ class BrokerServicer:
         }
 
     def _offset_handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        bytes_max = self._to.request_bytes_max
-        methods: dict[str, tuple[Callable[..., Any], int]] = {
-            "QueryOffsets": (self.query_offsets, OFFSET_QUERY_BYTES_MAX),
-            "SearchOffsets": (self.search_offsets, bytes_max),
-            "QueryConsumerOffsets": (self.query_consumer_offsets, bytes_max),
-            "CommitOffsets": (self.commit_offsets, bytes_max),
+        methods: dict[str, Callable[..., Any]] = {
+            "SearchOffsets": self.search_offsets,
+            "QueryConsumerOffsets": self.query_consumer_offsets,
+            "CommitOffsets": self.commit_offsets,
         }
         return {
-            name: bounded(
-                method,
-                getattr(broker_pb2, f"{name}Request"),
-                getattr(broker_pb2, f"{name}Response"),
-                method_bytes_max,
-            )
-            for name, (method, method_bytes_max) in methods.items()
+            "QueryOffsets": bounded(
+                self.query_offsets,
+                broker_pb2.QueryOffsetsRequest,
+                broker_pb2.QueryOffsetsResponse,
+                OFFSET_QUERY_BYTES_MAX,
+            ),
+            **all_bounded(broker_pb2, methods, self._to.request_bytes_max),
         }
 
 

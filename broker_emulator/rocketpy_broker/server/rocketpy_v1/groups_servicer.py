@@ -12,7 +12,7 @@ import grpc
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import bounded
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
 from rocketpy_broker.services.groups.clients import ClientService, Heartbeat, check_counts
 from rocketpy_broker.services.groups.consumers import (
     ConsumeFromWhere,
@@ -179,15 +179,7 @@ class GroupsServicer:
                 request_deserializer=groups_pb2.NoticesRequest.FromString,
                 response_serializer=groups_pb2.Notice.SerializeToString,
             ),
-            **{
-                name: bounded(
-                    method,
-                    getattr(groups_pb2, f"{name}Request"),
-                    getattr(groups_pb2, f"{name}Response"),
-                    self._limits.request_bytes_max,
-                )
-                for name, method in methods.items()
-            },
+            **all_bounded(groups_pb2, methods, self._limits.request_bytes_max),
         }
 
 

@@ -5,16 +5,15 @@ Holds no state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
 
-from rocketpy_broker import turns
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import bounded, unary
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, unary
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import OffsetRange, RangeLimitService
 from rocketpy_broker.services.pulling.work_time import check_count
@@ -35,10 +34,9 @@ class RangeServicer:
         self._request_bytes_max = request_bytes_max
 
     async def find_keys(
-        self, request: broker_pb2.FindKeysRequest, context: status.Context
+        self, request: broker_pb2.FindKeysRequest, _context: status.Context
     ) -> broker_pb2.FindKeysResponse:
         """There may be many parts of a range."""
-        turns.connection.set(context.peer())
         try:
             found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
         except BrokerError as error:
@@ -54,10 +52,9 @@ class RangeServicer:
         return response
 
     async def measure_ranges(
-        self, request: broker_pb2.MeasureRangesRequest, context: status.Context
+        self, request: broker_pb2.MeasureRangesRequest, _context: status.Context
     ) -> broker_pb2.MeasureRangesResponse:
         """Bytes of ranges, together up to a maximum."""
-        turns.connection.set(context.peer())
         try:
             measures = await self._limits.measure(_ranges(request.ranges), request.bytes_max)
         except BrokerError as error:
@@ -79,10 +76,9 @@ class RangeServicer:
         )
 
     async def limit_ranges(
-        self, request: broker_pb2.LimitRangesRequest, context: status.Context
+        self, request: broker_pb2.LimitRangesRequest, _context: status.Context
     ) -> broker_pb2.LimitRangesResponse:
         """Ends of ranges, each with its own maximum."""
-        turns.connection.set(context.peer())
         try:
             reached = await self._limits.limit(_ranges(request.ranges), request.bytes_max)
         except BrokerError as error:
@@ -96,20 +92,13 @@ class RangeServicer:
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The methods with their codecs."""
+        methods: dict[str, Callable[..., Any]] = {
+            "MeasureRanges": self.measure_ranges,
+            "LimitRanges": self.limit_ranges,
+        }
         return {
             "FindKeys": unary(self.find_keys, broker_pb2.FindKeysRequest),
-            "MeasureRanges": bounded(
-                self.measure_ranges,
-                broker_pb2.MeasureRangesRequest,
-                broker_pb2.MeasureRangesResponse,
-                self._request_bytes_max,
-            ),
-            "LimitRanges": bounded(
-                self.limit_ranges,
-                broker_pb2.LimitRangesRequest,
-                broker_pb2.LimitRangesResponse,
-                self._request_bytes_max,
-            ),
+            **all_bounded(broker_pb2, methods, self._request_bytes_max),
         }
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import grpc
 
-from rocketpy_broker import turns
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import bounded
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
 from rocketpy_broker.services.retry.looking_up import SendBack
 from rocketpy_broker.services.retry.service import Outcome, SendBackService, SentBackTo
 from rocketpy_proto.rocketpy.v1 import retry_pb2
@@ -38,10 +37,9 @@ class RetryServicer:
         self._to = services
 
     async def send_back(
-        self, request: retry_pb2.SendBackRequest, context: status.Context
+        self, request: retry_pb2.SendBackRequest, _context: status.Context
     ) -> retry_pb2.SendBackResponse:
         """The first messages of the request, each with its own status."""
-        turns.connection.set(context.peer())
         messages = [
             SendBack(
                 each.commit_log_offset, each.delay_level, each.origin_msg_id, each.origin_topic
@@ -62,14 +60,7 @@ class RetryServicer:
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The methods with their codecs. Written out, because their requests are bounded."""
-        return {
-            "SendBack": bounded(
-                self.send_back,
-                retry_pb2.SendBackRequest,
-                retry_pb2.SendBackResponse,
-                self._to.request_bytes_max,
-            )
-        }
+        return all_bounded(retry_pb2, {"SendBack": self.send_back}, self._to.request_bytes_max)
 
 
 def _message(outcome: Outcome) -> retry_pb2.SentBackMessage:

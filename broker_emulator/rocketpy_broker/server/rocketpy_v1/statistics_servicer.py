@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import grpc
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import bounded
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
 from rocketpy_broker.services.statistics.service import (
     Item,
@@ -98,20 +98,11 @@ class StatisticsServicer:
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The methods with their codecs."""
-        return {
-            "GetStoreStatistics": bounded(
-                self.get_store_statistics,
-                admin_pb2.GetStoreStatisticsRequest,
-                admin_pb2.GetStoreStatisticsResponse,
-                self._bytes_max,
-            ),
-            "GetStatistics": bounded(
-                self.get_statistics,
-                admin_pb2.GetStatisticsRequest,
-                admin_pb2.GetStatisticsResponse,
-                self._bytes_max,
-            ),
+        methods: dict[str, Callable[..., Any]] = {
+            "GetStoreStatistics": self.get_store_statistics,
+            "GetStatistics": self.get_statistics,
         }
+        return all_bounded(admin_pb2, methods, self._bytes_max)
 
 
 def _buckets(classes: Mapping[int, int]) -> list[admin_pb2.LatencyBucket]:
