@@ -25,6 +25,7 @@ from rocketpy_broker.cli.broker_client import (
 )
 from rocketpy_broker.cli.message_forms import fields_of, json_of, json_of_sent, line_of
 from rocketpy_broker.cli.message_lines import MessageLineError, open_lines
+from rocketpy_broker.cli.named_values import named_values
 from rocketpy_broker.cli.times import parsed_time
 from rocketpy_broker.client.consuming import GroupReader
 from rocketpy_broker.client.errors import MessageIllegalError
@@ -105,7 +106,7 @@ def send(
         os.fsencode(body or ""),
         tag,
         tuple(key or ()),
-        _properties(properties or ()),
+        named_values(properties, "--property"),
         queue_id,
         delay_level,
         _time(deliver_at),
@@ -123,19 +124,6 @@ def _time(text: str | None) -> datetime | None:
         return None if text is None else parsed_time(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--deliver-at") from error
-
-
-def _properties(texts: Iterable[str]) -> dict[str, str]:
-    properties: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            reason = f"{text!r} is not of the form NAME=VALUE"
-            raise typer.BadParameter(reason, param_hint="--property")
-        if name in properties:
-            raise typer.BadParameter(f"{name!r} is given twice", param_hint="--property")
-        properties[name] = value
-    return properties
 
 
 def _send_file(topic: str, path: str, endpoint: str, *, as_json: bool) -> None:

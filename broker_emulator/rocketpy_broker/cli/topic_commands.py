@@ -11,6 +11,7 @@ import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
+from rocketpy_broker.cli.named_values import named_values
 from rocketpy_broker.client import topics
 from rocketpy_broker.client.offsets import GroupLag, query_lag, topic_groups
 
@@ -49,7 +50,9 @@ def create(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Create a topic; refuses one that exists."""
-    settings = topics.TopicSettings(perm=perm, order=order, attributes=_attributes(attributes))
+    settings = topics.TopicSettings(
+        perm=perm, order=order, attributes=named_values(attributes, "--attribute")
+    )
     with asking(endpoint) as connection:
         topics.create_topic(connection, topic, queues, settings)
     typer.echo(f"created topic {topic} with {queues} queues")
@@ -83,7 +86,7 @@ def update(
         queues if write_queues is None else write_queues,
         perm,
         order,
-        _attributes(attributes),
+        named_values(attributes, "--attribute"),
         tuple(removed or ()),
     )
     if settings == topics.TopicSettings():
@@ -107,19 +110,6 @@ def show(
             output.print_json(_topic_json(found))
             return
         output.print_table(("field", "value"), _topic_fields(found))
-
-
-def _attributes(texts: list[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            reason = f"{text!r} is not of the form NAME=VALUE"
-            raise typer.BadParameter(reason, param_hint="--attribute")
-        if name in found:
-            raise typer.BadParameter(f"{name!r} is given twice", param_hint="--attribute")
-        found[name] = value
-    return found
 
 
 def _topic_fields(topic: topics.Topic) -> list[list[output.Cell]]:

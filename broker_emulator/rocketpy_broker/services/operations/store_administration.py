@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.operations.cleaning import CleaningService
-from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
+from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.statistics import PutTotal, StoreStatistics
 from rocketpy_broker.tasks import TaskScope
@@ -106,14 +106,11 @@ class StoreAdminService:
         wanted = (
             topic
             for topic in puts
-            if topic > after and (include_system or not self._is_internal(topic))
+            if topic > after and (include_system or not self._topics.is_internal(topic))
         )
         names = heapq.nsmallest(TOPICS_MAX + 1, wanted)
         totals = [(topic, puts[topic]) for topic in names[:TOPICS_MAX]]
         return PutTotals(totals, has_more=len(names) > TOPICS_MAX)
-
-    def _is_internal(self, topic: str) -> bool:
-        return self._topics.is_system(topic) or is_retry(topic)
 
     async def clean_expired_files(self) -> int:
         """Remove what has expired, whatever the hour; return how many log segments.

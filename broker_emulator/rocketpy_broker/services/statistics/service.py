@@ -28,7 +28,7 @@ from rocketpy_broker.services.statistics.names import (
 from rocketpy_broker.services.statistics.speeds import StoreSpeeds
 from rocketpy_broker.services.statistics.table import HOUR, MINUTE, SLAB_ROWS, StatisticsTable
 from rocketpy_broker.services.statistics.windows import WINDOWS, Figures
-from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
+from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.statistics import Put, StoreStatistics
 from rocketpy_broker.store.values import PutCause
@@ -201,7 +201,7 @@ class StatisticsService:
             return False
         if query.topic or query.include_system or key.kind in BROKER_KINDS:
             return True
-        return not (self._topics.is_system(key.topic) or is_retry(key.topic))
+        return not self._topics.is_internal(key.topic)
 
     def _items(
         self, number: int, rows: Sequence[tuple[int, Key]], wanted: dict[Kind, list[Name]]

@@ -79,7 +79,7 @@ class TopicConfigManager:
         self._topics = self._table.entries
         self._topics.update(self._system)
         self._all_names = SortedNames(lambda _name: True)
-        self._own_names = SortedNames(lambda name: not (self.is_system(name) or is_retry(name)))
+        self._own_names = SortedNames(lambda name: not self.is_internal(name))
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each change of the table."""
@@ -130,6 +130,10 @@ class TopicConfigManager:
     def is_system(self, topic: str) -> bool:
         """Whether the topic is the broker's own."""
         return topic in self._system or topic in RESERVED or topic.startswith(RESERVED_PREFIX)
+
+    def is_internal(self, topic: str) -> bool:
+        """Whether the topic is listed only if asked for: the broker's own, or a retry topic."""
+        return self.is_system(topic) or is_retry(topic)
 
     async def alter(self, change: TopicChange, *, create_only: bool) -> None:
         """Create or change a topic; durable on return. What the change does not name stays.

@@ -1,0 +1,21 @@
+"""Options of the form NAME=VALUE, given as often as there are names. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+
+def named_values(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Each name and its value. Raises typer.BadParameter."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            reason = f"{text!r} is not of the form NAME=VALUE"
+            raise typer.BadParameter(reason, param_hint=option)
+        if name in found:
+            raise typer.BadParameter(f"{name!r} is given twice", param_hint=option)
+        found[name] = value
+    return found
