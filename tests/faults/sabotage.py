@@ -331,7 +331,7 @@ SERVING = (
     Sabotage(
         "a held pull is never let go of",
         SERVICES + "holding/calls.py",
-        "        waiters.discard(future)\n",
+        "            waiters.discard(future)\n",
         "",
         (IN_APPEND + "test_c08_a_held_pull_is_answered_when_a_message_arrives",),
     ),

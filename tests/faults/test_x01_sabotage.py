@@ -5,6 +5,7 @@ So the tests are tested: one that passes whatever the code does would be noticed
 
 from __future__ import annotations
 
+import ast
 import compileall
 import importlib.util
 import re
@@ -51,14 +52,26 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def plant(packages: Path, sabotage: Sabotage) -> None:
-    """Change the text in place. Fails where the old one is not there exactly once."""
-    path = packages / sabotage.path
+def planted(path: Path, sabotage: Sabotage) -> str:
+    """The text of `path` with the fault. Fails where the old text is not there exactly once."""
     text = path.read_text(encoding="utf-8")
     assert text.count(sabotage.old) == 1, f"{sabotage.path} has no longer, or twice: {sabotage.old}"
-    path.write_text(text.replace(sabotage.old, sabotage.new), encoding="utf-8")
+    return text.replace(sabotage.old, sabotage.new)
+
+
+def plant(packages: Path, sabotage: Sabotage) -> None:
+    """Change the text in place."""
+    path = packages / sabotage.path
+    path.write_text(planted(path, sabotage), encoding="utf-8")
     # A compiled file goes by the second and the size of its source, and both may be the same.
     Path(importlib.util.cache_from_source(str(path))).unlink()
+
+
+def test_x1_every_fault_can_be_planted_and_leaves_a_program() -> None:
+    folders = {Path(package).name: TOP / package for package in PACKAGES}
+    for sabotage in SABOTAGES:
+        folder, inside = sabotage.path.split("/", 1)
+        ast.parse(planted(folders[folder] / inside, sabotage), sabotage.name)
 
 
 def test_x1_without_a_fault_every_named_test_passes(
