@@ -23,8 +23,9 @@ COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
 COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/test_f06* \
 	tests/faults/test_f11* tests/faults/test_m01* tests/faults/test_s08*
 COVERING := not torture and not interop and not spark
-# Spark's tests, which share a session, in one process, and all others in a second one beside it.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup
+# Spark's tests that share a session in one process, all others in two more: most of them wait for
+# processes of their own, so three keep two cores busy.
+SIDE_BY_SIDE := --numprocesses 3 --dist loadgroup
 
 # Spark's Python workers must be the environment's own, whatever the shell says of another Spark.
 export PYSPARK_PYTHON := $(BIN)/python

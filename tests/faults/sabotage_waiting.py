@@ -1,4 +1,4 @@
-"""Known faults of delayed messages and transactions, in the form of `sabotage`."""
+"""Known faults of gathered and delayed messages and of transactions, in the form of `sabotage`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,24 @@ IN_CRASH = "tests/broker/delay/test_crash.py::test_d04_"
 IN_ENDING = "tests/broker/transactions/test_ending.py::test_n11_"
 IN_CHECKING = "tests/broker/transactions/test_checking.py::test_t04_"
 IN_ENDED = "tests/broker/transactions/test_crash.py::test_t05_"
+IN_GATHERING = "tests/broker/sending/test_gathering.py::test_"
 IN_BATCH = "tests/broker/batches/test_waiting.py::test_d02_"
 
 WAITING = (
+    Sabotage(
+        "gathered messages are told each other's places",
+        SERVICES + "sending/gathering.py",
+        "            sends = [sends[place] for place in order]\n",
+        "",
+        (IN_GATHERING + "p01_messages_of_one_pass_are_one_block_and_each_is_told_its_place",),
+    ),
+    Sabotage(
+        "a gathered message that has to wait does not",
+        SERVICES + "sending/appending.py",
+        "            return None if found.may_wait else self._store",
+        "            return self._store",
+        (IN_GATHERING + "d02_a_message_that_waits_does_so_and_those_beside_it_do_not",),
+    ),
     Sabotage(
         "a delayed message comes early",
         SERVICES + "delay/levels.py",

@@ -200,9 +200,10 @@ def test_k06_with_retries_goes_with_a_pattern_and_reads_no_other_groups(
     topic: Topic, spark: SparkSession
 ) -> None:
     broker = topic.broker
-    for group in ("mine", "others"):
+    mine, others = f"{topic.name}-mine", f"{topic.name}-others"
+    for group in (mine, others):
         broker.create_topic(f"%RETRY%{group}", queues=1)
         broker.send(f"%RETRY%{group}", [f"of {group}"])
     topic.send("a")
     options = {"topic": None, "topicPattern": f"{topic.name}|.*RETRY.*"}
-    assert topic.bodies(**options, consumerGroup="mine", withRetries="true") == ["a", "of mine"]
+    assert topic.bodies(**options, consumerGroup=mine, withRetries="true") == ["a", f"of {mine}"]

@@ -87,8 +87,8 @@ async def test_b09_small_blocks_go_before_the_large_ones_that_wait(
         large = [append(running, LARGE) for _ in range(4)]
         await until(lambda: bool(held.begun) and not large_waits(running, 3))
         small = [append(running, b"small %d" % number) for number in range(10)]
-        waiting = running.broker.rooms.appends._waiting
-        await until(lambda: len(waiting) == len(small))
+        gathering = running.broker.rooms.retry.sends._gathering
+        await until(lambda: len(gathering._by_topic.get("T", ())) == len(small))
         held.let_go(len(large))
         stored = await asyncio.gather(*large, *small)
         offsets_found = [each.queue_offset for each in stored]

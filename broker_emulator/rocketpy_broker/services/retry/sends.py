@@ -21,6 +21,7 @@ from rocketpy_broker.services.groups.locks import QueueLocks
 from rocketpy_broker.services.retry.rewriting import MAX_RECONSUME_TIMES, diverted
 from rocketpy_broker.services.retry.targets import RetryTargets
 from rocketpy_broker.services.sending.appending import AppendService, Stored
+from rocketpy_broker.services.sending.gathering import Gathering
 from rocketpy_broker.services.topics.manager import is_retry
 from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_proto.record import (
@@ -41,6 +42,7 @@ class SendService:
 
     def __init__(self, appends: AppendService, targets: RetryTargets, locks: QueueLocks) -> None:
         self._appends = appends
+        self._gathering = Gathering(appends)
         self._targets = targets
         self._locks = locks
 
@@ -55,6 +57,8 @@ class SendService:
         if self._appends.is_large(records) and not is_retry(topic):
             return await self._appends.append_large(topic, queue_id, records, record_sizes)
         await self._appends.room()
+        if self._gathering.is_for(queue_id, records, record_sizes) and not is_retry(topic):
+            return await self._gathering.append(topic, queue_id, records, record_sizes)
         await self._appends.may_write()
         if not is_retry(topic):
             return self._appends.append(topic, queue_id, records, record_sizes)

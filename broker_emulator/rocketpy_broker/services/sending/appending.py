@@ -91,13 +91,18 @@ class AppendService:
         self._in_flight = BytesInFlight()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="append")
         self._one_at_a_time = asyncio.Lock()
-        # Small blocks that wait while a large one is written.
-        self._is_writing = False
+        # Whether a thread writes a large block, and who waits for its end.
+        self.is_writing = False
         self._waiting: list[asyncio.Future[None]] = []
 
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown(wait=True)
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether somebody is told of each send."""
+        return bool(self._hooks)
 
     def append(
         self,
@@ -154,7 +159,7 @@ class AppendService:
         Raises RecordIllegalError, TopicNotExistError, QueueIdIllegalError.
         """
         topic, queue_id = queue
-        block = checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
+        block = self.checked_records(topic, records, record_sizes)
         if queue_id == OWN_QUEUES:
             ids = block.header["queue_id"][run_starts(block)]
             queue_nums = self._topics.get(topic).write_queue_nums
@@ -162,6 +167,10 @@ class AppendService:
             if len(wrong):
                 raise QueueIdIllegalError(topic, int(wrong[0]), queue_nums)
         return block
+
+    def checked_records(self, topic: str, records: bytes, record_sizes: bytes) -> RecordBlock:
+        """As `checked`, whatever queue ids the records say. Raises RecordIllegalError."""
+        return checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
 
     def store(self, queue: QueueKey, block: RecordBlock) -> Stored:
         """Store a checked block, as `append`. Raises RecordIllegalError, PermissionDeniedError,
@@ -172,6 +181,12 @@ class AppendService:
             placed = self.placing.placed(queue, block)
             result = self._store.append(placed.queue, placed.block, Known(placed.found))
             return Stored(queue.queue_id, result, waits)
+
+    def store_at_once(self, queue: QueueKey, block: RecordBlock) -> AppendResult | None:
+        """As `store`; None where the block goes elsewhere first, and then nothing is stored."""
+        with _record_errors():
+            found = self.placing.found(queue, block)
+            return None if found.may_wait else self._store.append(queue, block, Known(found))
 
     # --- Large blocks ---
 
@@ -210,11 +225,11 @@ class AppendService:
                 under_way = self._store.begin_append(
                     placed.queue, placed.block, Known(placed.found)
                 )
-            self._is_writing = True
+            self.is_writing = True
             try:
                 await self._in_thread(under_way.write)
             finally:
-                self._is_writing = False
+                self.is_writing = False
                 while self._waiting:
                     resolve(self._waiting.pop())
                 # Who is cancelled stores it, and is told of nothing that fails.
@@ -259,9 +274,14 @@ class AppendService:
 
     async def may_write(self) -> None:
         """Wait while the bytes of a large block are written; nobody else writes before."""
-        while self._is_writing:
+        while self.is_writing:
             self._waiting.append(asyncio.get_running_loop().create_future())
             await self._waiting[-1]
+
+    def when_written(self, callback: Callable[[], None]) -> None:
+        """Call back when the bytes of a large block, which are being written, are written."""
+        self._waiting.append(asyncio.get_running_loop().create_future())
+        self._waiting[-1].add_done_callback(lambda _: callback())
 
     async def acknowledged(self, stored: Stored) -> None:
         """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""

@@ -53,14 +53,19 @@ class Placing:
 
         Raises RecordIllegalError, PermissionDeniedError.
         """
-        found = tags_and_keys(queue, block, self._config)
-        self._message_types.check(queue.topic, block, may_wait=found.may_wait)
+        found = self.found(queue, block)
         if not found.may_wait:
             return Placed(queue, block, found, found)
         place, waiting = self._waiting(queue, block, in_batch=in_batch)
         if place == queue:
             return Placed(queue, block, found, found)
         return Placed(place, waiting, tags_and_keys(place, waiting, self._config), found)
+
+    def found(self, queue: QueueKey, block: RecordBlock) -> TagsAndKeys:
+        """What the properties say, if the topic is for such messages. Raises RecordIllegalError."""
+        found = tags_and_keys(queue, block, self._config)
+        self._message_types.check(queue.topic, block, may_wait=found.may_wait)
+        return found
 
     def _waiting(
         self, queue: QueueKey, block: RecordBlock, *, in_batch: bool

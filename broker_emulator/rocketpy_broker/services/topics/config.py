@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntFlag
+from enum import IntEnum
 
 from rocketpy_broker.services.config_files.json_fields import (
     JsonField,
@@ -25,7 +25,7 @@ DEFAULT_QUEUE_NUMS = 16
 QUEUE_NUMS_MAX = 65_536
 
 
-class Perm(IntFlag):
+class Perm(IntEnum):
     """What may be done with a topic."""
 
     INHERIT = 1
