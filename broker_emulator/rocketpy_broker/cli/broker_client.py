@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from rocketpy_broker.cli.main import EXIT_INTERRUPTED
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.errors import BrokerError
 from rocketpy_proto.rocketpy.v1 import common_pb2
@@ -21,7 +22,7 @@ from rocketpy_proto.rocketpy.v1 import common_pb2
 TIMEOUT_SECONDS = REQUEST_SECONDS_MAX
 DEFAULT_ENDPOINT = "127.0.0.1:8081"
 PORTS_END = 65_536
-EXIT_REFUSED, EXIT_INTERRUPTED = 1, 130
+EXIT_REFUSED = 1
 Endpoint = Annotated[str, typer.Option(help="host:port of the broker.", envvar="ROCKETPY_ENDPOINT")]
 
 

@@ -5,9 +5,14 @@ Holds no state.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from io import TextIOWrapper
+from typing import NoReturn
+
+# Where the broker's extra is missing, nothing else of the package can be imported.
+EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -22,11 +27,23 @@ def main() -> None:
     _prepare_streams()
     try:
         app()
+    except SystemExit as end:
+        if end.code == EXIT_INTERRUPTED:
+            _leave_at_once()
+        raise
     except UnicodeEncodeError:
         sys.exit("rocketpy: an argument is no valid UTF-8")
     except OSError as error:
         # Not /dev/full's own words alone: they would not say whose.
         sys.exit(f"rocketpy: {error.strerror or error}")
+
+
+def _leave_at_once() -> NoReturn:
+    """End while a call is under way, whose thread would print a trace as the interpreter ends."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(EXIT_INTERRUPTED)
 
 
 def _prepare_streams() -> None:
