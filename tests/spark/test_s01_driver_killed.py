@@ -20,7 +20,8 @@ from tests.spark.copying_driver import BATCH_ROWS, Copying
 from tests.spark.holding_proxy import COMMIT_BATCH, PULL, STAGE_BLOCKS, HoldingProxy, Moment
 
 MESSAGES = 12 * BATCH_ROWS
-ROUNDS_TORTURE = (10, 100)
+# In pieces that can be run by themselves: each takes some fifteen minutes.
+PIECES_TORTURE, ROUNDS_PIECE = 10, 10
 LOOK_SECONDS = 0.002
 DONE_SECONDS_MAX = 90.0
 
@@ -56,8 +57,12 @@ POINTS = {
     [
         pytest.param(1, marks=pytest.mark.timeout(600)),
         *[
-            pytest.param(rounds, marks=(pytest.mark.torture, pytest.mark.timeout(24 * 3600)))
-            for rounds in ROUNDS_TORTURE
+            pytest.param(
+                ROUNDS_PIECE,
+                marks=(pytest.mark.torture, pytest.mark.timeout(3 * 3600)),
+                id=f"piece {piece} of {PIECES_TORTURE}",
+            )
+            for piece in range(1, PIECES_TORTURE + 1)
         ],
     ],
 )
