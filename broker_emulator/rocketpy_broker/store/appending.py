@@ -33,15 +33,19 @@ class AppendUnderWay:
     """A block that has its place in the log: `write` it on any thread, then `finish`."""
 
     def __init__(
-        self, log: CommitLog, block: RecordBlock, done: Callable[[], AppendResult]
+        self,
+        log: CommitLog,
+        block: RecordBlock,
+        done: Callable[[], AppendResult],
+        failed: Callable[[], None],
     ) -> None:
         self._log = log
         self._block = block
         # Threads do not look for it: segments may be removed meanwhile.
         self._segment = log.last_segment()
-        self._done = done
+        self._done, self._failed = done, failed
         self._writing = threading.Lock()
-        self._has_begun = self._is_written = self._is_advanced = False
+        self._has_begun = self._is_written = self._is_advanced = self._has_failed = False
         self._error: OSError | None = None
         self._result: AppendResult | None = None
 
@@ -63,6 +67,9 @@ class AppendUnderWay:
         """The block is part of the log; waits for `write`, or does it. Raises StoreClosedError."""
         self.write()
         if not self._is_written:
+            if not self._has_failed:
+                self._has_failed = True
+                self._failed()
             # Whatever the reason: bytes that were not written are never part of the log.
             reason = "an error before" if self._error is None else self._error.strerror
             raise StoreClosedError(
@@ -147,7 +154,7 @@ class Appending:
             first = runs[0].queue_offset
             return AppendResult(queue, first, offset, end, len(block), now_ms)
 
-        self._under_way = AppendUnderWay(self._log, block, done)
+        self._under_way = AppendUnderWay(self._log, block, done, self._statistics.put_failed)
         return self._under_way
 
     def next_offset(self, queue: QueueKey) -> int:

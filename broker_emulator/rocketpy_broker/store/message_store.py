@@ -194,8 +194,7 @@ class MessageStore:
         spares a look into their properties, and numbers them.
         Raises StoreClosedError, StoreBusyError, RecordIllegalError; then nothing is stored.
         """
-        with self._counting_failures():
-            return self._begin(queue, block, known).finish()
+        return self.begin_append(queue, block, known).finish()
 
     def begin_append(
         self, queue: QueueKey, block: RecordBlock, known: Known = NOTHING_KNOWN
@@ -217,7 +216,7 @@ class MessageStore:
         try:
             yield
         except StoreError:
-            self.statistics.put_failed_count += 1
+            self.statistics.put_failed()
             raise
 
     def check_open(self) -> None:

@@ -74,6 +74,10 @@ class StoreStatistics:
         self.put_latency_max_ms = max(self.put_latency_max_ms, put.latency_ms)
         self.on_put(put)
 
+    def put_failed(self) -> None:
+        """Count a block that was not stored."""
+        self.put_failed_count += 1
+
     def got(self, count: int) -> None:
         """A read gave `count` messages."""
         if count:

@@ -5,15 +5,15 @@ What a crash leaves of a deleted topic is an empty one, to be deleted again.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from importlib.metadata import version
 
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
+from rocketpy_broker.services.operations.pages import Page, first_page, page_count
 from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
@@ -22,7 +22,6 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.tasks import TaskScope
 
 DISTRIBUTION = "pyspark-rocketpy"
-PAGE_COUNT_MAX = 1_000
 # Looked at in one turn.
 KEYS_A_TURN = 5_000
 
@@ -39,21 +38,6 @@ class BrokerInfo:
     flush_disk_type: str
     refusal: str
     commit_log_segment_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Names in order; `has_more`: others come behind the last one."""
-
-    names: list[str]
-    has_more: bool
-
-
-def page_count(count_max: int) -> int:
-    """How many entries a page has; 0 stands for the default. Raises ParameterIllegalError."""
-    if count_max < 0:
-        raise ParameterIllegalError("count_max", count_max, f"0 to {PAGE_COUNT_MAX}")
-    return min(count_max or PAGE_COUNT_MAX, PAGE_COUNT_MAX)
 
 
 class AdminService:
@@ -127,8 +111,7 @@ class AdminService:
             of_topic, _, group = key.rpartition(SEPARATOR)
             if of_topic == topic and group > after:
                 found.append(group)
-        names = heapq.nsmallest(count + 1, found)
-        return Page(names[:count], has_more=len(names) > count)
+        return first_page(found, count)
 
     def broker_info(self) -> BrokerInfo:
         """Version, names and limits of this broker."""

@@ -7,12 +7,12 @@ Rows S05, S10, S13, B07.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 
 from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.operations.cleaning import CleaningService
+from rocketpy_broker.services.operations.pages import first_page
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.statistics import PutTotal, StoreStatistics
@@ -22,9 +22,6 @@ from rocketpy_proto.record import decode_offset_message_id
 QUERY_COUNT_DEFAULT = 32
 QUERY_COUNT_MAX = 64
 NO_END_MS = 1 << 60
-# In one answer about puts.
-TOPICS_MAX = 1_000
-
 # Of the records in one answer; a client takes twice as much.
 ANSWER_BYTES_MAX = 32 << 20
 
@@ -108,9 +105,8 @@ class StoreAdminService:
             for topic in puts
             if topic > after and (include_system or not self._topics.is_internal(topic))
         )
-        names = heapq.nsmallest(TOPICS_MAX + 1, wanted)
-        totals = [(topic, puts[topic]) for topic in names[:TOPICS_MAX]]
-        return PutTotals(totals, has_more=len(names) > TOPICS_MAX)
+        page = first_page(wanted)
+        return PutTotals([(topic, puts[topic]) for topic in page.names], page.has_more)
 
     async def clean_expired_files(self) -> int:
         """Remove what has expired, whatever the hour; return how many log segments.

@@ -1,0 +1,32 @@
+"""Pages of names: the first ones in order, and whether there are others. Holds no state."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rocketpy_broker.errors import ParameterIllegalError
+
+PAGE_COUNT_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Names in order; `has_more`: others come behind the last one."""
+
+    names: list[str]
+    has_more: bool
+
+
+def page_count(count_max: int) -> int:
+    """How many entries a page has; 0 stands for the default. Raises ParameterIllegalError."""
+    if count_max < 0:
+        raise ParameterIllegalError("count_max", count_max, f"0 to {PAGE_COUNT_MAX}")
+    return min(count_max or PAGE_COUNT_MAX, PAGE_COUNT_MAX)
+
+
+def first_page(names: Iterable[str], count: int = PAGE_COUNT_MAX) -> Page:
+    """The first `count` of these names."""
+    found = heapq.nsmallest(count + 1, names)
+    return Page(found[:count], has_more=len(found) > count)
