@@ -5,10 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from rocketpy_broker.server.rocketpy_v1.handlers import LARGE_PARTS_MAX
+from rocketpy_broker.server.rocketpy_v1.request_parts import has_more_parts
+from rocketpy_proto.call_limits import KEYS_BYTES_MAX, KEYS_MAX
+from rocketpy_proto.rocketpy.v1 import (
+    admin_pb2,
+    broker_pb2,
+    groups_pb2,
+    retry_pb2,
+    transactions_pb2,
+)
+from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker
+
+METHODS = {
+    f"{service.name}.{method.name}": method
+    for messages in (admin_pb2, broker_pb2, groups_pb2, retry_pb2, transactions_pb2)
+    for service in messages.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
 
 # Of the size that a broker receives: each part takes two bytes.
 PARTS = 3 << 20
@@ -25,6 +44,96 @@ async def call(running: RunningBroker, service: str, method: str, data: bytes) -
     return answer
 
 
+async def first_answer(running: RunningBroker, method: MethodDescriptor, data: bytes) -> Any:
+    """The first response of a method of any kind, to a request in bytes."""
+    path = f"/{method.containing_service.full_name}/{method.name}"
+    if method.client_streaming:
+        streamed: Any = running.channel.stream_stream(path)
+        answer = await streamed(iter([data])).read()
+    elif method.server_streaming:
+        stream: Any = running.channel.unary_stream(path)
+        answer = await stream(data).read()
+    else:
+        answer = await call(running, method.containing_service.name, method.name, data)
+    return GetMessageClass(method.output_type).FromString(answer)
+
+
+@pytest.mark.parametrize("name", METHODS)
+async def test_s12_no_method_decodes_millions_of_parts(
+    start_broker: StartBroker, name: str
+) -> None:
+    """Whatever the parts are: they are of field 1, or of no field."""
+    async with start_broker() as running:
+        answer = await first_answer(running, METHODS[name], b"\x0a\x00" * PARTS)
+    assert answer.status.code == ResponseCode.INVALID_PARAMETER
+    assert " of the request is " in answer.status.remark
+
+
+async def test_s12_a_stream_goes_on_behind_a_request_of_too_many_parts(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        block = wire_block("T", [b"body"])
+        good = broker_pb2.AppendRequest(
+            topic="T", records=block.records, record_sizes=block.record_sizes
+        )
+        stream: Any = running.channel.stream_stream("/rocketpy.v1.Broker/Append")
+        requests = stream(iter([b"\x0a\x00" * PARTS, good.SerializeToString()]))
+        answers = [broker_pb2.AppendResponse.FromString(data) async for data in requests]
+    codes = [answer.status.code for answer in answers]
+    assert codes == [ResponseCode.INVALID_PARAMETER, ResponseCode.SUCCESS]
+
+
+def test_s12_long_fields_are_few_parts() -> None:
+    tasks = broker_pb2.StagedTasks(task=range(200_000), task_token=range(200_000))
+    request = broker_pb2.CommitBatchRequest(
+        job=broker_pb2.BatchJob(writer_id="w"), tasks=tasks, wait_ms_max=1
+    )
+    data, message = request.SerializeToString(), broker_pb2.CommitBatchRequest
+    # Job, writer, tasks, two columns, and the time.
+    assert [has_more_parts(data, message, count) for count in (5, 6)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b"\x0a\x00",
+        b"\x18\x01",
+        b"\x19" + bytes(8),
+        b"\x1d" + bytes(4),
+        b"\xfa\x7f\x00",
+        b"\x0b\x0c",
+        b"\x12\x02\x08\x01",
+    ],
+    ids=["message", "varint", "fixed64", "fixed32", "unknown", "group", "message of one"],
+)
+def test_s12_parts_of_every_wire_type_count_wherever_they_are(part: bytes) -> None:
+    message = broker_pb2.CommitBatchRequest
+    parts = part * (LARGE_PARTS_MAX + 1)
+    assert has_more_parts(parts, message, LARGE_PARTS_MAX)
+    within = b"\x12" + bytes([len(parts) & 0x7F | 0x80, len(parts) >> 7]) + parts
+    assert has_more_parts(within, message, LARGE_PARTS_MAX)
+    assert not has_more_parts(part, message, LARGE_PARTS_MAX) or part == b"\x0b\x0c"
+
+
+@pytest.mark.parametrize("data", [b"\x80" * 12, b"\x12\xff\xff\xff\x7f", b"\x0a", b"\x19\x00", b""])
+def test_s12_what_is_malformed_or_cut_is_left_to_the_decoder(data: bytes) -> None:
+    assert not has_more_parts(data, broker_pb2.CommitBatchRequest, LARGE_PARTS_MAX)
+
+
+async def test_k05_the_longest_query_of_keys_is_answered(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        topic = "T" * 127
+        await running.create_topic(topic, queues=1_000)
+        ranges = [
+            broker_pb2.OffsetRange(topic=topic, queue_id=each, end=1) for each in range(1_000)
+        ]
+        keys = ["k" * (KEYS_BYTES_MAX // KEYS_MAX)] * KEYS_MAX
+        answer = await running.data.FindKeys(broker_pb2.FindKeysRequest(ranges=ranges, keys=keys))
+    assert (answer.status.code, answer.range_count) == (ResponseCode.SUCCESS, 1_000)
+
+
 @pytest.mark.parametrize(
     ("method", "field"),
     [
@@ -33,6 +142,9 @@ async def call(running: RunningBroker, service: str, method: str, data: bytes) -
         ("SearchOffsets", "queues"),
         ("QueryConsumerOffsets", "queues"),
         ("CommitOffsets", "offsets"),
+        ("FindKeys", "ranges"),
+        ("FindKeys", "keys"),
+        ("CheckFilter", "expression"),
         ("MeasureRanges", "ranges"),
         ("LimitRanges", "ranges"),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 from rocketpy_broker import turns
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, unary
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, bounded
 from rocketpy_broker.server.rocketpy_v1.statistics_servicer import StatisticsServicer
 from rocketpy_broker.services.operations.administration import AdminService
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
@@ -165,22 +165,26 @@ class AdminServicer:
         return admin_pb2.CleanUnusedTopicsResponse(status=status.success(), topics=topics)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs, and with bounds where clients say much."""
-        bytes_max = self._to.request_bytes_max
-        bounded: dict[str, Callable[..., Any]] = {
+        """The methods with their codecs."""
+        bytes_max, messages = self._to.request_bytes_max, admin_pb2.MessagesResponse
+        methods: dict[str, Callable[..., Any]] = {
             "UpdateTopic": self.UpdateTopic,
+            "DeleteTopic": self.DeleteTopic,
             "ListTopics": self.ListTopics,
+            "ListTopicGroups": self.ListTopicGroups,
+            "GetBrokerInfo": self.GetBrokerInfo,
+            "CleanExpiredFiles": self.CleanExpiredFiles,
+            "CleanUnusedTopics": self.CleanUnusedTopics,
         }
         return {
-            **all_bounded(admin_pb2, bounded, bytes_max),
-            "DeleteTopic": unary(self.DeleteTopic, admin_pb2.DeleteTopicRequest),
-            "ListTopicGroups": unary(self.ListTopicGroups, admin_pb2.ListTopicGroupsRequest),
-            "GetBrokerInfo": unary(self.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest),
-            "QueryMessage": unary(self.QueryMessage, admin_pb2.QueryMessageRequest),
-            "ViewMessage": unary(self.ViewMessage, admin_pb2.ViewMessageRequest),
+            **all_bounded(admin_pb2, methods, bytes_max),
+            "QueryMessage": bounded(
+                self.QueryMessage, admin_pb2.QueryMessageRequest, messages, bytes_max
+            ),
+            "ViewMessage": bounded(
+                self.ViewMessage, admin_pb2.ViewMessageRequest, messages, bytes_max
+            ),
             **StatisticsServicer(self._to.store_admin, self._to.statistics, bytes_max).handlers(),
-            "CleanExpiredFiles": unary(self.CleanExpiredFiles, admin_pb2.CleanExpiredFilesRequest),
-            "CleanUnusedTopics": unary(self.CleanUnusedTopics, admin_pb2.CleanUnusedTopicsRequest),
         }
 
 

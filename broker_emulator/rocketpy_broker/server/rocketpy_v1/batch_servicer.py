@@ -15,7 +15,7 @@ from rocketpy_broker import turns
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import unary
+from rocketpy_broker.server.rocketpy_v1.handlers import bounded, decoder_of_large
 from rocketpy_broker.services.batches.log import TASKS_MAX, Batch, StagedTask
 from rocketpy_broker.services.batches.service import BatchService, BatchState
 from rocketpy_broker.services.batches.staging import StageCommand, StagingService
@@ -31,18 +31,26 @@ _TASKS_A_TURN = 1_000
 class BatchServicer:
     """Staging and committing."""
 
-    def __init__(self, staging: StagingService, batches: BatchService) -> None:
+    def __init__(
+        self, staging: StagingService, batches: BatchService, request_bytes_max: int
+    ) -> None:
         self._staging = staging
         self._batches = batches
+        self._request_bytes_max = request_bytes_max
 
     async def stage_blocks(
-        self, requests: AsyncIterator[broker_pb2.StageBlocksRequest], context: status.Context
+        self,
+        requests: AsyncIterator[broker_pb2.StageBlocksRequest | ParameterIllegalError],
+        context: status.Context,
     ) -> AsyncIterator[broker_pb2.StageBlocksResponse]:
         """One block after the other; a refused one does not end the stream."""
         turns.connection.set(context.peer())
         with ExitStack() as alive:
             is_first = True
             async for request in requests:
+                if isinstance(request, ParameterIllegalError):
+                    yield broker_pb2.StageBlocksResponse(status=status.failure(request))
+                    continue
                 yield await self._stage(request)
                 if is_first:
                     alive.enter_context(self._staging.alive(_job(request.job)))
@@ -105,16 +113,30 @@ class BatchServicer:
         return broker_pb2.AbortBatchResponse(status=status.success(), attempt_count=count)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs."""
+        """The methods with their codecs. A batch of many tasks has long columns of numbers."""
+        bytes_max, response = self._request_bytes_max, broker_pb2.BatchResponse
         return {
             "StageBlocks": grpc.stream_stream_rpc_method_handler(
                 self.stage_blocks,
-                request_deserializer=broker_pb2.StageBlocksRequest.FromString,
+                request_deserializer=decoder_of_large(broker_pb2.StageBlocksRequest, bytes_max),
                 response_serializer=broker_pb2.StageBlocksResponse.SerializeToString,
             ),
-            "CommitBatch": unary(self.commit_batch, broker_pb2.CommitBatchRequest),
-            "QueryBatch": unary(self.query_batch, broker_pb2.QueryBatchRequest),
-            "AbortBatch": unary(self.abort_batch, broker_pb2.AbortBatchRequest),
+            "CommitBatch": bounded(
+                self.commit_batch,
+                broker_pb2.CommitBatchRequest,
+                response,
+                bytes_max,
+                decoder_of_large,
+            ),
+            "QueryBatch": bounded(
+                self.query_batch, broker_pb2.QueryBatchRequest, response, bytes_max
+            ),
+            "AbortBatch": bounded(
+                self.abort_batch,
+                broker_pb2.AbortBatchRequest,
+                broker_pb2.AbortBatchResponse,
+                bytes_max,
+            ),
         }
 
 

@@ -20,7 +20,12 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.batch_servicer import BatchServicer
-from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, bounded, decoder, unary
+from rocketpy_broker.server.rocketpy_v1.handlers import (
+    all_bounded,
+    bounded,
+    decoder,
+    decoder_of_large,
+)
 from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
@@ -71,13 +76,17 @@ class BrokerServicer:
 
     def __init__(self, services: BrokerServices) -> None:
         self._to = services
-        self._batches = BatchServicer(services.staging, services.batches)
+        self._batches = BatchServicer(
+            services.staging, services.batches, services.request_bytes_max
+        )
         self._ranges = RangeServicer(
             services.range_limits, services.key_lookup, services.request_bytes_max
         )
 
     async def append(
-        self, requests: AsyncIterator[broker_pb2.AppendRequest], context: status.Context
+        self,
+        requests: AsyncIterator[broker_pb2.AppendRequest | ParameterIllegalError],
+        context: status.Context,
     ) -> AsyncIterator[broker_pb2.AppendResponse]:
         """Write each block as it comes; answer in order, as flushes complete."""
         turns.connection.set(context.peer())
@@ -89,11 +98,13 @@ class BrokerServicer:
 
     async def _append_all(
         self,
-        requests: AsyncIterator[broker_pb2.AppendRequest],
+        requests: AsyncIterator[broker_pb2.AppendRequest | ParameterIllegalError],
         written: asyncio.Queue[Appended | None],
     ) -> None:
         async for request in requests:
             try:
+                if isinstance(request, ParameterIllegalError):
+                    raise request
                 if request.default_topic:
                     await self._create_topic(request)
                 outcome: Appended = await self._to.sends.append(
@@ -280,7 +291,7 @@ class BrokerServicer:
         return {
             "Append": grpc.stream_stream_rpc_method_handler(
                 self.append,
-                request_deserializer=broker_pb2.AppendRequest.FromString,
+                request_deserializer=decoder_of_large(broker_pb2.AppendRequest, bytes_max),
                 response_serializer=broker_pb2.AppendResponse.SerializeToString,
             ),
             "Pull": grpc.unary_stream_rpc_method_handler(
@@ -288,15 +299,15 @@ class BrokerServicer:
                 request_deserializer=decoder(broker_pb2.PullRequest, bytes_max),
                 response_serializer=serialize,
             ),
-            "CheckFilter": unary(self.check_filter, broker_pb2.CheckFilterRequest),
             **self._batches.handlers(),
-            **self._offset_handlers(),
+            **self._small_handlers(),
             **self._ranges.handlers(),
-            "RecallMessage": unary(self.recall_message, broker_pb2.RecallMessageRequest),
         }
 
-    def _offset_handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def _small_handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         methods: dict[str, Callable[..., Any]] = {
+            "CheckFilter": self.check_filter,
+            "RecallMessage": self.recall_message,
             "SearchOffsets": self.search_offsets,
             "QueryConsumerOffsets": self.query_consumer_offsets,
             "CommitOffsets": self.commit_offsets,

@@ -19,7 +19,6 @@ from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices, Gr
 from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServicer, RetryServices
 from rocketpy_broker.server.rocketpy_v1.transactions_servicer import TransactionsServicer
 from rocketpy_broker.services.transactions.room import Transactions
-from rocketpy_proto.rocketpy.v1 import transactions_pb2_grpc
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +40,15 @@ class RocketpyV1Door:
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the services."""
-        written_out = {
+        service, listing = self.transactions.service, self.transactions.listing
+        transactions = TransactionsServicer(service, listing, self.admin.request_bytes_max)
+        services = {
             broker_servicer.SERVICE_NAME: BrokerServicer(self.broker).handlers(),
             admin_servicer.SERVICE_NAME: AdminServicer(self.admin).handlers(),
+            transactions_servicer.SERVICE_NAME: transactions.handlers(),
             groups_servicer.SERVICE_NAME: GroupsServicer(self.groups).handlers(),
             retry_servicer.SERVICE_NAME: RetryServicer(self.retry).handlers(),
         }
-        for name, handlers in written_out.items():
+        for name, handlers in services.items():
             handler = grpc.method_handlers_generic_handler(name, handlers)
             server.add_generic_rpc_handlers((handler,))
-        transactions_pb2_grpc.add_TransactionsServicer_to_server(
-            TransactionsServicer(self.transactions.service, self.transactions.listing), server
-        )

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import grpc
 
 from rocketpy_broker.clock import give_way
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, decoder
 from rocketpy_broker.services.groups.clients import ClientService, Heartbeat, check_counts
 from rocketpy_broker.services.groups.consumers import (
     ConsumeFromWhere,
@@ -147,9 +147,13 @@ class GroupsServicer:
             return groups_pb2.UnlockQueuesResponse(status=status.failure(error))
         return groups_pb2.UnlockQueuesResponse(status=status.success())
 
-    async def notices(self, request: groups_pb2.NoticesRequest, context: status.Context) -> None:
+    async def notices(
+        self, request: groups_pb2.NoticesRequest | ParameterIllegalError, context: status.Context
+    ) -> None:
         """Write notices as they come, until the client or the broker ends the stream."""
         try:
+            if isinstance(request, ParameterIllegalError):
+                raise request
             stream = self._clients.open_notices(request.client_id)
         except BrokerError as error:
             await context.write(groups_pb2.Notice(status=status.failure(error)))
@@ -173,13 +177,14 @@ class GroupsServicer:
             "LockQueues": self.lock_queues,
             "UnlockQueues": self.unlock_queues,
         }
+        bytes_max = self._limits.request_bytes_max
         return {
             "Notices": grpc.unary_stream_rpc_method_handler(
                 self.notices,
-                request_deserializer=groups_pb2.NoticesRequest.FromString,
+                request_deserializer=decoder(groups_pb2.NoticesRequest, bytes_max),
                 response_serializer=groups_pb2.Notice.SerializeToString,
             ),
-            **all_bounded(groups_pb2, methods, self._limits.request_bytes_max),
+            **all_bounded(groups_pb2, methods, bytes_max),
         }
 
 

@@ -1,6 +1,6 @@
 """Handlers of methods with one request and one response. Holds no state.
 
-A bounded request is measured before it is decoded, since decoding takes time on the event loop.
+Every request is measured before it is decoded, since decoding takes time on the event loop.
 Each call tells the loop's turns whose it is; streams, which are not made here, do so themselves.
 """
 
@@ -16,32 +16,34 @@ from google.protobuf.message import Message
 from rocketpy_broker import turns
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.request_parts import has_more_parts
+
+Decoded = Message | ParameterIllegalError
+DecoderOf = Callable[[type[Message], int], Callable[[bytes], Decoded]]
+# Of a request with blocks, or with columns of numbers; a whole one has a dozen.
+LARGE_PARTS_MAX = 64
 
 
-def unary(method: Callable[..., Any], request: type[Message]) -> grpc.RpcMethodHandler[Any, Any]:
-    """The handler of `method`, which takes a `request`."""
-
-    async def called(message: Message, context: status.Context) -> Message:
-        turns.connection.set(context.peer())
-        answer: Message = await method(message, context)
-        return answer
-
-    return grpc.unary_unary_rpc_method_handler(
-        called,
-        request_deserializer=request.FromString,
-        response_serializer=lambda response: response.SerializeToString(),
-    )
-
-
-def decoder(
-    request: type[Message], bytes_max: int
-) -> Callable[[bytes], Message | ParameterIllegalError]:
+def decoder(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded]:
     """Decodes a request, or says that it is too large."""
 
-    def decode(data: bytes) -> Message | ParameterIllegalError:
+    def decode(data: bytes) -> Decoded:
         if len(data) <= bytes_max:
             return request.FromString(data)
         return ParameterIllegalError("bytes of the request", len(data), f"{bytes_max} or fewer")
+
+    return decode
+
+
+def decoder_of_large(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded]:
+    """As `decoder`, for a request with long fields: a larger one has few parts."""
+
+    def decode(data: bytes) -> Decoded:
+        if len(data) <= bytes_max or not has_more_parts(data, request, LARGE_PARTS_MAX):
+            return request.FromString(data)
+        accepted = f"{LARGE_PARTS_MAX} or fewer in one of more than {bytes_max} bytes"
+        count = f"{LARGE_PARTS_MAX + 1} or more"
+        return ParameterIllegalError("number of parts of the request", count, accepted)
 
     return decode
 
@@ -51,10 +53,11 @@ def bounded(
     request: type[Message],
     response: Callable[..., Message],
     bytes_max: int,
+    decoder_of: DecoderOf = decoder,
 ) -> grpc.RpcMethodHandler[Any, Any]:
-    """As `unary`; a larger request is answered by a `response` with a failing status."""
+    """The handler of `method`; what is too large is answered by a failing `response`."""
 
-    async def checked(message: Message | ParameterIllegalError, context: status.Context) -> Message:
+    async def checked(message: Decoded, context: status.Context) -> Message:
         if isinstance(message, ParameterIllegalError):
             return response(status=status.failure(message))
         turns.connection.set(context.peer())
@@ -63,7 +66,7 @@ def bounded(
 
     return grpc.unary_unary_rpc_method_handler(
         checked,
-        request_deserializer=decoder(request, bytes_max),
+        request_deserializer=decoder_of(request, bytes_max),
         response_serializer=lambda answer: answer.SerializeToString(),
     )
 

@@ -13,7 +13,7 @@ import grpc
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, unary
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import OffsetRange, RangeLimitService
 from rocketpy_broker.services.pulling.work_time import check_count
@@ -93,13 +93,11 @@ class RangeServicer:
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The methods with their codecs."""
         methods: dict[str, Callable[..., Any]] = {
+            "FindKeys": self.find_keys,
             "MeasureRanges": self.measure_ranges,
             "LimitRanges": self.limit_ranges,
         }
-        return {
-            "FindKeys": unary(self.find_keys, broker_pb2.FindKeysRequest),
-            **all_bounded(broker_pb2, methods, self._request_bytes_max),
-        }
+        return all_bounded(broker_pb2, methods, self._request_bytes_max)
 
 
 def _ranges(wanted: Sequence[broker_pb2.OffsetRange]) -> list[OffsetRange]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
 from rocketpy_broker.services.transactions.listing import TransactionListing
 from rocketpy_broker.services.transactions.messages import HalfMessage, Operation
 from rocketpy_broker.services.transactions.service import EndTransaction, TransactionService
-from rocketpy_proto.rocketpy.v1 import transactions_pb2, transactions_pb2_grpc
+from rocketpy_proto.rocketpy.v1 import transactions_pb2
 
 SERVICE_NAME: str = transactions_pb2.DESCRIPTOR.services_by_name["Transactions"].full_name
 _DECISIONS = {
@@ -16,14 +22,17 @@ _DECISIONS = {
 }
 
 
-class TransactionsServicer(transactions_pb2_grpc.TransactionsServicer):
+class TransactionsServicer:
     """Ends of transactions, and those that are open."""
 
-    def __init__(self, service: TransactionService, listing: TransactionListing) -> None:
+    def __init__(
+        self, service: TransactionService, listing: TransactionListing, request_bytes_max: int
+    ) -> None:
         self._service = service
         self._listing = listing
+        self._request_bytes_max = request_bytes_max
 
-    async def EndTransaction(
+    async def end_transaction(
         self, request: transactions_pb2.EndTransactionRequest, _context: status.Context
     ) -> transactions_pb2.EndTransactionResponse:
         """Commit or roll back."""
@@ -33,7 +42,7 @@ class TransactionsServicer(transactions_pb2_grpc.TransactionsServicer):
             return transactions_pb2.EndTransactionResponse(status=status.failure(error))
         return transactions_pb2.EndTransactionResponse(status=status.success())
 
-    async def ListTransactions(
+    async def list_transactions(
         self, request: transactions_pb2.ListTransactionsRequest, _context: status.Context
     ) -> transactions_pb2.ListTransactionsResponse:
         """What is open."""
@@ -48,6 +57,14 @@ class TransactionsServicer(transactions_pb2_grpc.TransactionsServicer):
             transactions=[_open_transaction(half) for half in found.halves],
             is_complete=found.is_complete,
         )
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The methods with their codecs."""
+        methods: dict[str, Callable[..., Any]] = {
+            "EndTransaction": self.end_transaction,
+            "ListTransactions": self.list_transactions,
+        }
+        return all_bounded(transactions_pb2, methods, self._request_bytes_max)
 
 
 def _open_transaction(half: HalfMessage) -> transactions_pb2.OpenTransaction:

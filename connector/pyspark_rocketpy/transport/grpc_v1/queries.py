@@ -35,6 +35,8 @@ from pyspark_rocketpy.transport.sharing import Measured, shares
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.call_limits import (
     ENTRIES_MAX,
+    KEYS_BYTES_MAX,
+    KEYS_MAX,
     OFFSET_QUERY_BYTES_MAX,
     OFFSET_QUERY_ENTRIES_MAX,
     WORK_MS_MAX,
@@ -181,7 +183,12 @@ class GrpcOffsetQueries:
         return ends
 
     def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
-        """The parts of the ranges in which messages with one of the keys can be, in their order."""
+        """The parts of the ranges in which messages with one of the keys can be, in their order.
+
+        More keys than the broker looks up are not sent.
+        """
+        if len(keys) > KEYS_MAX or sum(len(key.encode()) for key in keys) > KEYS_BYTES_MAX:
+            return list(ranges)
         parts: list[QueueRange] = []
 
         def ask(_number: int, part: Sequence[QueueRange]) -> Progress[QueueRange]:

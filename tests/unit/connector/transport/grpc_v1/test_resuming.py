@@ -19,6 +19,7 @@ from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy
+from rocketpy_proto.call_limits import KEYS_BYTES_MAX, KEYS_MAX
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 RECORD = 100
@@ -105,6 +106,23 @@ def test_k03_queries_come_to_an_end_though_every_other_call_is_cut_off(
     assert queries_to(SlowBroker()).limit_bytes(RANGES, 14 * RECORD) == [2] * 7
     assert queries_to(SlowBroker()).limit_bytes(RANGES, 1) == [1, 0, 0, 0, 0, 0, 0]
     assert set(waits_ms) == {1}
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "is_sent"),
+    [(KEYS_MAX, 1, True), (KEYS_MAX + 1, 1, False), (2, KEYS_BYTES_MAX // 2, True)]
+    + [(2, KEYS_BYTES_MAX // 2 + 1, False)],
+)
+def test_k05_keys_beyond_what_a_broker_looks_up_are_not_sent(
+    count: int, length: int, *, is_sent: bool
+) -> None:
+    queries = queries_to(SlowBroker(away_from=1))
+    keys = ["k" * length] * count
+    if is_sent:
+        with pytest.raises(ConnectionFailedError):
+            queries.find_keys(RANGES, keys)
+    else:
+        assert queries.find_keys(RANGES, keys) == RANGES
 
 
 @pytest.mark.parametrize(
