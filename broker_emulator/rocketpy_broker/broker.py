@@ -107,7 +107,9 @@ class Rooms:
         self.retry = retry.build(
             ground, self.topics, self.groups, self.flushing, self.delay.scheduling, self.appends
         )
-        self.statistics = statistics.build(ground, self.topics, self.consuming, self.retry)
+        self.statistics = statistics.build(
+            ground, self.topics, self.groups, self.delay, self.consuming, self.retry
+        )
         self.operations = operations.build(
             ground, self.topics, self.flushing, self.offsets, self.statistics
         )

@@ -32,6 +32,7 @@ COUNTERS = (
     "put_latency_99_ms",
     "put_latency_999_ms",
     "put_latency_max_ms",
+    "get_latency_max_ms",
 )
 SPEEDS = ("put_tps", "get_found_tps", "get_miss_tps", "get_transferred_tps")
 System = Annotated[

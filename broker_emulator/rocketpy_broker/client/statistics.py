@@ -22,8 +22,10 @@ class StatisticsWindow:
 class Statistic:
     """One of RocketMQ's statistics, such as TOPIC_PUT_NUMS, of one key.
 
-    The key is a topic, topic@group, topic@queueId, or the cluster. `value` in all, and `times` how
-    often something was added, since the key was first seen.
+    The key is a topic, topic@group, topic@queueId, topic@queueId@group, or the cluster. `value` in
+    all, and `times` how often something was added, since the key was first seen.
+    GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME, of queueId@topic@group, are values of the moment:
+    `value` is what the last pull has found, and the windows are zeros.
     """
 
     name: str

@@ -336,12 +336,13 @@ class MessageStore:
         self, queue: QueueKey, offset: int, offset_end: int, limits: ReadLimits
     ) -> GetMessageResult:
         """Read records of `queue`; see `Reader.get_message`."""
+        begin_ms = self._clock.monotonic_ms()
         found = self._queues.get(queue)
         if found is None:
             result = GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         else:
             result = self._reader.get_message(found, offset, offset_end, limits)
-        self.statistics.got(len(result.sizes))
+        self.statistics.got(len(result.sizes), self._clock.monotonic_ms() - begin_ms)
         return result
 
     def _keep_apart(self, damage: Damage) -> None:

@@ -61,6 +61,7 @@ class StoreStatistics:
     get_found_count: int = 0
     get_miss_count: int = 0
     get_message_count: int = 0
+    get_latency_max_ms: float = 0.0
     corrupt_record_count: int = 0
     on_put: Callable[[Put], None] = lambda _put: None
 
@@ -78,8 +79,9 @@ class StoreStatistics:
         """Count a block that was not stored."""
         self.put_failed_count += 1
 
-    def got(self, count: int) -> None:
+    def got(self, count: int, latency_ms: float) -> None:
         """A read gave `count` messages."""
+        self.get_latency_max_ms = max(self.get_latency_max_ms, latency_ms)
         if count:
             self.get_found_count += 1
             self.get_message_count += count

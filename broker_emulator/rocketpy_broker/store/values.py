@@ -46,8 +46,8 @@ class GetMessageResult:
     """Records of one queue, and where to go on.
 
     `parts` are the records' bytes in order, as views of the log or gathered copies; `sizes` has
-    one entry per record. `is_cold`: what was looked at last lies so far back that it may have to
-    come from disk.
+    one entry per record. `behind_bytes`: how far what was looked at last lies behind the log's end,
+    None where nothing was; `is_cold`: so far that it may have to come from disk.
     """
 
     status: GetMessageStatus
@@ -57,6 +57,7 @@ class GetMessageResult:
     parts: list[memoryview | pa.Buffer] = field(default_factory=list)
     sizes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     is_cold: bool = False
+    behind_bytes: int | None = None
 
     @property
     def data(self) -> bytes:

@@ -46,6 +46,7 @@ class Room:
             self.streams,
             self.announcer,
             limits,
+            self.clock,
         )
         self.housekeeping = Housekeeping(self.clock, self.members, self.clients, self.locks)
 

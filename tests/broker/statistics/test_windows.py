@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.services.retry.service import SentBackMessages
 from rocketpy_broker.services.statistics.names import Key, Kind
-from rocketpy_broker.services.statistics.service import Item, Query, StatisticsService
+from rocketpy_broker.services.statistics.service import Query
 from rocketpy_broker.services.statistics.speeds import StoreSpeeds
-from rocketpy_broker.services.statistics.table import SLAB_ROWS, StatisticsTable
+from rocketpy_broker.services.statistics.table import SLAB_ROWS
 from rocketpy_broker.services.statistics.windows import Figures
-from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.statistics import (
     LATENCY_BOUNDS_MS,
     LONGER,
@@ -24,47 +22,10 @@ from rocketpy_broker.store.statistics import (
     percentile_ms,
 )
 from rocketpy_broker.store.values import PutCause, QueueKey
+from tests.broker.statistics.conftest import SAMPLE_MS, Counting
 
-SAMPLE_MS, HOUR_MS, DAY_MS = 10_000, 3_600_000, 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NOTHING = Figures(0, 0.0, 0.0)
-
-
-class Counting:
-    """A service, and the clock it lives by."""
-
-    def __init__(self, folder: Path, rows_max: int = 100_000) -> None:
-        self.clock = ManualClock()
-        topics = TopicConfigManager(folder, self.clock, "DefaultCluster", "broker-a")
-        self.counted = StoreStatistics()
-        self.table = StatisticsTable(rows_max)
-        self.service = StatisticsService(
-            topics, self.counted, self.clock, "DefaultCluster", self.table
-        )
-        self.counted.on_put = self.service.put
-
-    def put(self, topic: str, count: int = 1, cause: PutCause = PutCause.SENT) -> None:
-        self.counted.put(Put(QueueKey(topic, 2), count, count * 100, 4.0, cause))
-
-    def pass_time(self, ms: int) -> None:
-        """Let time pass, with a sample whenever one is due."""
-        for _ in range(ms // SAMPLE_MS):
-            self.clock.advance(SAMPLE_MS)
-            asyncio.run(self.service.sample())
-
-    def items(self, *names: str, **fields: object) -> dict[str, Item]:
-        """Items by name and key."""
-        query = Query(names, **fields)  # type: ignore[arg-type]
-        page = asyncio.run(self.service.page(query))
-        assert page.next_cursor == 0
-        return {f"{item.name} {item.key.text}": item for item in page.items}
-
-    def figures(self, name: str, window: int = 0) -> Figures:
-        return self.items(name.split(maxsplit=1)[0], include_system=True)[name].windows[window]
-
-
-@pytest.fixture
-def counting(tmp_path: Path) -> Counting:
-    return Counting(tmp_path)
 
 
 def test_s13_sum_tps_and_average_are_of_the_window_s_first_and_last_sample(
@@ -132,17 +93,17 @@ def test_s13_memory_is_bounded_and_rows_idle_for_an_hour_make_room_when_it_is_ti
 ) -> None:
     counting = Counting(tmp_path, rows_max=8)
     for number in range(10):
-        counting.service.got("T", f"g{number}", 1, 10)
+        counting.got("T", f"g{number}", 1, 10)
     # Two rows are the broker's.
     assert (len(counting.table), counting.table.untracked) == (8, 4)
     page = asyncio.run(counting.service.page(Query(["GROUP_GET_NUMS"])))
     assert (len(page.items), page.untracked) == (6, 4)
     counting.pass_time(HOUR_MS)
-    counting.service.got("T", "g0", 1, 10)
+    counting.got("T", "g0", 1, 10)
     counting.pass_time(600_000)
     assert Key(Kind.GROUP_GET, "T", "g0") in counting.table
     assert Key(Kind.GROUP_GET, "T", "g1") not in counting.table
-    counting.service.got("T", "g9", 7, 10)
+    counting.got("T", "g9", 7, 10)
     counting.pass_time(SAMPLE_MS)
     assert counting.figures("GROUP_GET_NUMS T@g9") == Figures(7, 0.7, 7.0)
 
@@ -150,8 +111,8 @@ def test_s13_memory_is_bounded_and_rows_idle_for_an_hour_make_room_when_it_is_ti
 def test_s13_a_group_without_a_name_or_with_a_very_long_one_has_no_row(
     counting: Counting,
 ) -> None:
-    counting.service.got("T", "", 1, 10)
-    counting.service.got("T", "g" * 256, 1, 10)
+    counting.got("T", "", 1, 10)
+    counting.got("T", "g" * 256, 1, 10)
     assert counting.items("GROUP_GET_NUMS") == {}
     assert counting.items("BROKER_GET_NUMS")["BROKER_GET_NUMS DefaultCluster"].value == 2
 
@@ -201,7 +162,7 @@ def test_s13_pages_give_every_item_once(tmp_path: Path) -> None:
 def test_s13_a_deleted_topic_takes_its_statistics_along(counting: Counting) -> None:
     counting.put("T")
     counting.put("Other")
-    counting.service.got("T", "g", 1, 1)
+    counting.got("T", "g", 1, 1)
     asyncio.run(counting.service.forget_topic("T"))
     found = {item.key.topic for item in counting.items().values()}
     assert found == {"Other", "DefaultCluster"}
@@ -278,8 +239,9 @@ def test_s13_speeds_have_a_figure_for_each_span_that_is_over(counting: Counting)
     speeds: StoreSpeeds = counting.service.speeds
     assert speeds.speeds().put == []
     counting.put("T", 100)
-    counting.counted.got(5)
-    counting.counted.got(0)
+    counting.counted.got(5, 2.0)
+    counting.counted.got(0, 3.5)
+    assert counting.counted.get_latency_max_ms == 3.5
     counting.pass_time(SAMPLE_MS)
     assert speeds.speeds().put == [10.0]
     assert (speeds.speeds().found, speeds.speeds().miss) == ([0.1], [0.1])

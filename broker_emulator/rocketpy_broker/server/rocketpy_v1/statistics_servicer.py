@@ -16,7 +16,7 @@ from rocketpy_broker.services.statistics.service import (
     Query,
     StatisticsService,
 )
-from rocketpy_broker.services.statistics.windows import Figures
+from rocketpy_broker.services.statistics.windows import WINDOWS, Figures
 from rocketpy_broker.store.statistics import latency_classes, percentile_ms
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -60,6 +60,7 @@ class StatisticsServicer:
             get_found_count=counted.get_found_count,
             get_miss_count=counted.get_miss_count,
             get_message_count=counted.get_message_count,
+            get_latency_max_ms=int(counted.get_latency_max_ms),
             dispatch_behind_bytes=positions.log_end - positions.dispatched_end,
             flush_behind_bytes=positions.log_end - positions.flushed_end,
             log_begin_offset=positions.log_begin,
@@ -112,15 +113,13 @@ def _buckets(classes: Mapping[int, int]) -> list[admin_pb2.LatencyBucket]:
 
 
 def _item(item: Item) -> admin_pb2.StatisticsItem:
-    minute, hour, day = (_window(figures) for figures in item.windows)
+    windows = zip(WINDOWS, item.windows, strict=False)
     return admin_pb2.StatisticsItem(
         name=item.name,
         key=item.key.text,
         value=item.value,
         times=item.times,
-        minute=minute,
-        hour=hour,
-        day=day,
+        **{window.name: _window(figures) for window, figures in windows},
     )
 
 

@@ -31,5 +31,6 @@ def build(
         offsets,
         events,
         hooks,
+        ground.clock,
         slave_read_enable=config.slave_read_enable,
     )

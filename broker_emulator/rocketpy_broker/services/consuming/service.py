@@ -13,17 +13,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import partial
 
+from rocketpy_broker.clock import Clock
 from rocketpy_broker.hooks import ConsumeContext, ConsumeOutcome
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.consuming.moved_events import MovedOffset, MovedOffsetEvents
+from rocketpy_broker.services.consuming.pulled import Pulled, behind_ms
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService
 from rocketpy_broker.services.pulling.checks import PullRequest
 from rocketpy_broker.services.pulling.room import Pulling
-from rocketpy_broker.services.pulling.service import response_code
+from rocketpy_broker.services.pulling.service import PullCommand, response_code
 from rocketpy_broker.store.values import GetMessageResult
 
 MASTER_ID, SLAVE_ID = 0, 1
@@ -48,6 +49,7 @@ class ConsumeService:
         offsets: OffsetService,
         events: MovedOffsetEvents,
         hooks: HookChain,
+        clock: Clock,
         *,
         slave_read_enable: bool,
     ) -> None:
@@ -57,9 +59,10 @@ class ConsumeService:
         self._offsets = offsets
         self._events = events
         self._hooks = hooks
+        self._clock = clock
         self._slave_read_enable = slave_read_enable
-        # Told of topic, group, messages and bytes of each answer that has some.
-        self.on_got: Callable[[str, str, int, int], None] = lambda *_: None
+        # Told of each answer for which messages were looked at.
+        self.on_pulled: Callable[[Pulled], None] = lambda _pulled: None
 
     async def pull(self, request: PullRequest) -> AsyncIterator[PullAnswer]:
         """Everything that is there, in pieces; at least one answer.
@@ -67,27 +70,44 @@ class ConsumeService:
         Raises what PullChecks and OffsetService.check_commit raise: before the first answer, and of
         a group also between them and while the call is held, where it has become true.
         """
-        group, topic = request.consumer_group, request.queue.topic
+        group, queue = request.consumer_group, request.queue
+        begin_ms = self._clock.monotonic_ms()
         command = self._checks.command(request)
         committed = self._committed(request)
         if group:
             await self._make(group)
-        context = ConsumeContext(group, topic, request.queue.queue_id, request.offset)
+        context = ConsumeContext(group, queue.topic, queue.queue_id, request.offset)
         self._hooks.before_consume(context)
         if committed:
             await self._offsets.commit(group, committed)
-        renewed = partial(self._checks.command, request) if group else None
+
+        def renewed() -> PullCommand:
+            nonlocal begin_ms
+            begin_ms = self._clock.monotonic_ms()
+            return self._checks.command(request)
+
         offset = request.offset
-        async for result in self._pulls.pull(command, renewed):
+        async for result in self._pulls.pull(command, renewed if group else None):
             code = response_code(result, offset, command.offset_end)
             if group and code is ResponseCode.PULL_OFFSET_MOVED:
-                self._events.write(MovedOffset(group, request.queue, offset, result.next_offset))
-            if len(result.sizes):
-                self.on_got(topic, group, len(result.sizes), int(result.sizes.sum(dtype="int64")))
+                self._events.write(MovedOffset(group, queue, offset, result.next_offset))
+            if result.behind_bytes is not None:
+                self.on_pulled(self._pulled(request, result, begin_ms))
             if self._hooks:
                 self._hooks.after_consume(context, _outcome(result))
             yield PullAnswer(code, result, self._suggested_broker_id(group, result))
             offset = result.next_offset
+
+    def _pulled(self, request: PullRequest, result: GetMessageResult, begin_ms: float) -> Pulled:
+        return Pulled(
+            request.queue,
+            request.consumer_group,
+            len(result.sizes),
+            int(result.sizes.sum(dtype="int64")),
+            int(self._clock.monotonic_ms() - begin_ms),
+            result.behind_bytes or 0,
+            behind_ms(result, self._clock.now_ms()),
+        )
 
     def _committed(self, request: PullRequest) -> list[CommittedOffset]:
         """What the pull commits, if it may."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,8 @@ class LevelDelivery:
         self._progress = progress
         self._held = held
         self._clock = clock
+        # Told of the level's queue, messages and bytes whenever some were delivered.
+        self.on_delivered: Callable[[QueueKey, int, int], None] = lambda *_: None
         # Physical offsets of those at the head of the level that have been released.
         self._released: set[int] = set()
         # Up to which queue offset they have been seen, and since when, in monotonic time.
@@ -103,6 +106,7 @@ class LevelDelivery:
             await self._releasing.release(
                 RecordBlock.parse(result.data, result.sizes), self._released
             )
+            self.on_delivered(self._queue, len(result.sizes), int(result.sizes.sum(dtype="int64")))
         self._released.clear()
         self._progress.move(self._level, max(result.next_offset, stretch.begin + 1))
         return 0

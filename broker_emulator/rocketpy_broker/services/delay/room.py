@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketpy_broker.ground import Ground
@@ -31,6 +32,7 @@ class Delay:
     progress: DeliveryProgress
     timer: TimerDelivery
     recall: RecallService
+    levels: Sequence[LevelDelivery]
 
 
 def _delays_ms(levels: DelayLevels) -> list[int]:
@@ -82,4 +84,4 @@ def build(
     limits = TimerLimits(is_timed, delay_ms_max, pending_max, lambda: timer.waiting_count)
     scheduling = Scheduling(config.delay_levels, clock, limits)
     recall = RecallService(store, topics, flushing.group_commit, scheduling, config, clock)
-    return Delay(scheduling, progress, timer, recall)
+    return Delay(scheduling, progress, timer, recall, levels)

@@ -8,9 +8,11 @@ Rows B08, G01, G02, G03. Source: ClientManageProcessor, spec/broker_behaviour.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import NoConsumerError, ParameterIllegalError
 from rocketpy_broker.services.groups.announcing import Announcer
@@ -91,6 +93,7 @@ class ClientService:
         streams: NoticeStreams,
         announcer: Announcer,
         limits: ClientLimits,
+        clock: Clock,
     ) -> None:
         self._configs = configs
         self._retry_topics = retry_topics
@@ -98,6 +101,9 @@ class ClientService:
         self._streams = streams
         self._announcer = announcer
         self._limits = limits
+        self._clock = clock
+        # Told of each registration, and how many ms it took.
+        self.on_registered: Callable[[Role, float], None] = lambda *_: None
         self.consumers = ConsumerGroups(members, limits)
         self.producers = ProducerGroups(members)
 
@@ -113,11 +119,19 @@ class ClientService:
         # Others had their turns meanwhile.
         self._check_room(heartbeat)
         for data in heartbeat.consumers:
-            is_changed = self.consumers.register(data, heartbeat.client_id, heartbeat.address)
-            if is_changed and self._is_told(data.group):
-                self._announce(data.group)
+            with self._timing(Role.CONSUMER):
+                is_changed = self.consumers.register(data, heartbeat.client_id, heartbeat.address)
+                if is_changed and self._is_told(data.group):
+                    self._announce(data.group)
         for group in heartbeat.producer_groups:
-            self.producers.register(group, heartbeat.client_id, heartbeat.address)
+            with self._timing(Role.PRODUCER):
+                self.producers.register(group, heartbeat.client_id, heartbeat.address)
+
+    @contextmanager
+    def _timing(self, role: Role) -> Iterator[None]:
+        begin_ms = self._clock.monotonic_ms()
+        yield
+        self.on_registered(role, self._clock.monotonic_ms() - begin_ms)
 
     def _check_room(self, heartbeat: Heartbeat) -> None:
         self._members.check_room(heartbeat.client_id, heartbeat.groups)

@@ -40,7 +40,7 @@ def build(ground: Ground, topics: TopicConfigManager) -> Groups:
     members = MemberTable(clock, limits)
     streams = NoticeStreams(limits)
     announcer = Announcer(members, streams)
-    clients = ClientService(configs, retry_topics, members, streams, announcer, limits)
+    clients = ClientService(configs, retry_topics, members, streams, announcer, limits, clock)
     locks = QueueLocks(clock, limits)
     housekeeping = Housekeeping(clock, members, clients, locks)
 

@@ -92,6 +92,7 @@ def _joined(result: GetMessageResult, behind: GetMessageResult) -> GetMessageRes
             min_offset=behind.min_offset,
             max_offset=behind.max_offset,
             is_cold=behind.is_cold,
+            behind_bytes=behind.behind_bytes,
         )
     return replace(
         behind,

@@ -1,6 +1,6 @@
 """RocketMQ's names of statistics, and in which column of which kind of row they are. No state.
 
-Where RocketMQ keeps latencies by queue, this broker keeps them by topic.
+Where RocketMQ keeps latencies by queue, this broker keeps them by topic, and by topic and group.
 Source: BrokerStatsManager, spec/broker_behaviour.md section 9.5; row S13.
 """
 
@@ -25,19 +25,29 @@ class Kind(IntEnum):
     GROUP_GET = 6
     SENT_BACK = 7
     DEAD_LETTERS = 8
+    QUEUE_GET = 9
+    CONSUMER_REGISTER = 10
+    PRODUCER_REGISTER = 11
+    # How far behind a group is; not a sum, but what the last pull has found.
+    GROUP_GET_FALL = 12
 
 
 class Key(NamedTuple):
-    """A row. `topic` is the cluster of rows about the broker; `part` is a group or a queue id."""
+    """A row. `topic` is the cluster of rows about the broker."""
 
     kind: Kind
     topic: str
-    part: str = ""
+    group: str = ""
+    queue_id: int = -1
 
     @property
     def text(self) -> str:
-        """As RocketMQ writes it: the topic, topic@group, or topic@queueId."""
-        return f"{self.topic}@{self.part}" if self.part else self.topic
+        """As RocketMQ writes it: parts between @, the queue first for how far a group is behind."""
+        queue = [] if self.queue_id < 0 else [str(self.queue_id)]
+        group = [self.group] if self.group else []
+        if self.kind is Kind.GROUP_GET_FALL:
+            return "@".join([*queue, self.topic, *group])
+        return "@".join([self.topic, *queue, *group])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +71,15 @@ NAMES = (
     Name("QUEUE_PUT_SIZE", Kind.QUEUE_PUT, SIZE),
     Name("GROUP_GET_NUMS", Kind.GROUP_GET, NUMS),
     Name("GROUP_GET_SIZE", Kind.GROUP_GET, SIZE),
+    Name("GROUP_GET_LATENCY", Kind.GROUP_GET, LATENCY),
+    Name("GROUP_GET_FALL_SIZE", Kind.GROUP_GET_FALL, SIZE),
+    Name("GROUP_GET_FALL_TIME", Kind.GROUP_GET_FALL, LATENCY),
+    Name("QUEUE_GET_NUMS", Kind.QUEUE_GET, NUMS),
+    Name("QUEUE_GET_SIZE", Kind.QUEUE_GET, SIZE),
     Name("SNDBCK_PUT_NUMS", Kind.SENT_BACK, NUMS),
     Name("SNDBCK2DLQ_TIMES", Kind.DEAD_LETTERS, NUMS),
+    Name("CONSUMER_REGISTER_TIME", Kind.CONSUMER_REGISTER, LATENCY),
+    Name("PRODUCER_REGISTER_TIME", Kind.PRODUCER_REGISTER, LATENCY),
 )
 BY_NAME = {name.name: name for name in NAMES}
 BROKER_KINDS = frozenset(
@@ -71,6 +88,7 @@ BROKER_KINDS = frozenset(
         Kind.BROKER_PUT_WITHOUT_SYSTEM,
         Kind.BROKER_GET,
         Kind.BROKER_GET_WITHOUT_SYSTEM,
+        Kind.CONSUMER_REGISTER,
+        Kind.PRODUCER_REGISTER,
     }
 )
-GROUP_KINDS = frozenset({Kind.GROUP_GET, Kind.SENT_BACK, Kind.DEAD_LETTERS})

@@ -8,38 +8,47 @@ Source: BrokerStatsManager, spec/broker_behaviour.md sections 6.3 and 9.5; row S
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rocketpy_broker.clock import Clock, give_way, sleep
 from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.services.consuming.pulled import Pulled
+from rocketpy_broker.services.groups.members import Role
 from rocketpy_broker.services.retry.service import SentBackMessages
+from rocketpy_broker.services.statistics.moments import PERIOD_MS, MomentTable
 from rocketpy_broker.services.statistics.names import (
     BROKER_KINDS,
     BY_NAME,
-    GROUP_KINDS,
     NAMES,
     Key,
     Kind,
     Name,
 )
 from rocketpy_broker.services.statistics.speeds import StoreSpeeds
-from rocketpy_broker.services.statistics.table import HOUR, MINUTE, SLAB_ROWS, StatisticsTable
+from rocketpy_broker.services.statistics.table import DAY, HOUR, MINUTE, SLAB_ROWS, StatisticsTable
 from rocketpy_broker.services.statistics.windows import WINDOWS, Figures
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.statistics import Put, StoreStatistics
-from rocketpy_broker.store.values import PutCause
+from rocketpy_broker.store.values import PutCause, QueueKey
 
 GROUP_CHARACTERS_MAX = 255
 PAGE_ITEMS_MAX = 500
+# The group that RocketMQ counts the deliveries of delay levels for.
+SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
+# Cursors: rows of sums come first, those of the moment from here on.
+_MOMENTS_CURSOR = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One of RocketMQ's statistics for one key; `value` and `times` since the row began."""
+    """One of RocketMQ's statistics for one key; `value` and `times` since the row began.
+
+    A value of the moment has no windows.
+    """
 
     name: str
     key: Key
@@ -83,15 +92,18 @@ class StatisticsService:
         clock: Clock,
         cluster_name: str,
         table: StatisticsTable | None = None,
+        moments: MomentTable | None = None,
     ) -> None:
         self._topics = topics
         self._counted = counted
         self._clock = clock
         self._cluster = cluster_name
         self.table = StatisticsTable() if table is None else table
+        self.moments = MomentTable() if moments is None else moments
         now_ms = clock.monotonic_ms()
         self.speeds = StoreSpeeds(counted, now_ms)
         self._due_ms = [now_ms + window.period_ms for window in WINDOWS]
+        self._moments_due_ms = now_ms + PERIOD_MS
 
     # --- What is counted ---
 
@@ -106,15 +118,32 @@ class StatisticsService:
         if put.cause is PutCause.SENT or (put.cause is PutCause.SENT_BACK and is_scheduled):
             self._add(Key(Kind.TOPIC_PUT, topic), put.count, put.bytes, int(put.latency_ms))
         if is_scheduled:
-            key = Key(Kind.QUEUE_PUT, topic, str(put.queue.queue_id))
+            key = Key(Kind.QUEUE_PUT, topic, queue_id=put.queue.queue_id)
             self._add(key, put.count, put.bytes)
 
-    def got(self, topic: str, group: str, count: int, size_bytes: int) -> None:
-        """A pull was answered with messages."""
-        self._count_broker(Kind.BROKER_GET, Kind.BROKER_GET_WITHOUT_SYSTEM, topic, count)
+    def pulled(self, pulled: Pulled) -> None:
+        """A pull was answered; without messages, if none of those looked at are wanted."""
+        (topic, queue_id), group, count = pulled.queue, pulled.group, pulled.count
+        if count:
+            self._count_broker(Kind.BROKER_GET, Kind.BROKER_GET_WITHOUT_SYSTEM, topic, count)
         # Any client may pull with any name.
-        if group and len(group) <= GROUP_CHARACTERS_MAX:
-            self._add(Key(Kind.GROUP_GET, topic, group), count, size_bytes)
+        if not group or len(group) > GROUP_CHARACTERS_MAX:
+            return
+        if count:
+            self._add(Key(Kind.GROUP_GET, topic, group), count, pulled.bytes, pulled.latency_ms)
+        key, now_ms = Key(Kind.GROUP_GET_FALL, topic, group, queue_id), self._clock.monotonic_ms()
+        self.moments.set(key, now_ms, pulled.behind_bytes, pulled.behind_ms if count else None)
+
+    def delivered(self, queue: QueueKey, count: int, size_bytes: int) -> None:
+        """A delay level has delivered messages."""
+        topic, queue_id = queue
+        self._add(Key(Kind.QUEUE_GET, topic, SCHEDULE_CONSUMER, queue_id), count, size_bytes)
+        self._add(Key(Kind.GROUP_GET, topic, SCHEDULE_CONSUMER), count, size_bytes)
+
+    def registered(self, role: Role, latency_ms: float) -> None:
+        """A client was registered in a group, or has told again that it is."""
+        kind = Kind.CONSUMER_REGISTER if role is Role.CONSUMER else Kind.PRODUCER_REGISTER
+        self._add(Key(kind, self._cluster), 1, latency_ms=int(latency_ms))
 
     def sent_back(self, messages: SentBackMessages) -> None:
         """A group has sent messages back, and they are stored."""
@@ -134,9 +163,10 @@ class StatisticsService:
     async def forget_topic(self, topic: str) -> None:
         """A topic is no more."""
         self._counted.forget_topic(topic)
-        for number in range(len(self.table.slabs)):
-            self.table.drop_topic(number, topic)
-            await give_way()
+        for table in (self.table, self.moments):
+            for number in range(len(table.slabs)):
+                table.drop_topic(number, topic)
+                await give_way()
 
     # --- Samples ---
 
@@ -160,8 +190,13 @@ class StatisticsService:
         for number, slab in enumerate(self.table.slabs):
             slab.sample(due, now_ms)
             if HOUR in due:
-                self.table.drop_idle(number)
+                self.table.drop_idle(number, HOUR if self.table.is_tight else DAY)
             await give_way()
+        if self._moments_due_ms <= now_ms:
+            self._moments_due_ms = now_ms + PERIOD_MS
+            for number in range(len(self.moments.slabs)):
+                self.moments.end_period(number, now_ms)
+                await give_way()
 
     # --- What is told ---
 
@@ -175,51 +210,67 @@ class StatisticsService:
         for name in names:
             wanted.setdefault(name.kind, []).append(name)
         items: list[Item] = []
-        number, first = divmod(query.cursor, SLAB_ROWS)
-        while number < len(self.table.slabs):
-            rows: list[tuple[int, Key]] = []
-            room, end = count_max - len(items), SLAB_ROWS
-            for row, key in self.table.keys_from(number, first):
-                if key.kind not in wanted or not self._is_wanted(key, query):
-                    continue
-                if room <= 0:
-                    end = row
-                    break
-                rows.append((row, key))
-                room -= len(wanted[key.kind])
-            items += self._items(number, rows, wanted)
-            if end < SLAB_ROWS:
-                return ItemPage(items, number * SLAB_ROWS + end, self.table.untracked)
-            number, first = number + 1, 0
-            await give_way()
-        return ItemPage(items, 0, self.table.untracked)
+        untracked = self.table.untracked + self.moments.untracked
+        for base, table in ((0, self.table), (_MOMENTS_CURSOR, self.moments)):
+            number, first = divmod(max(query.cursor - base, 0), SLAB_ROWS)
+            while number < len(table.slabs):
+                room = count_max - len(items)
+                rows, end = self._rows(table.keys_from(number, first), wanted, query, room)
+                items += _items(table, number, rows, wanted)
+                if end is not None:
+                    return ItemPage(items, base + number * SLAB_ROWS + end, untracked)
+                number, first = number + 1, 0
+                await give_way()
+        return ItemPage(items, 0, untracked)
+
+    def _rows(
+        self,
+        keys: Iterable[tuple[int, Key]],
+        wanted: Mapping[Kind, Sequence[Name]],
+        query: Query,
+        room: int,
+    ) -> tuple[list[tuple[int, Key]], int | None]:
+        """Rows whose items have room, and the first one whose items have not."""
+        rows: list[tuple[int, Key]] = []
+        for row, key in keys:
+            if key.kind not in wanted or not self._is_wanted(key, query):
+                continue
+            if room <= 0:
+                return rows, row
+            rows.append((row, key))
+            room -= len(wanted[key.kind])
+        return rows, None
 
     def _is_wanted(self, key: Key, query: Query) -> bool:
         if query.topic and (key.topic != query.topic or key.kind in BROKER_KINDS):
             return False
-        if query.group and (key.part != query.group or key.kind not in GROUP_KINDS):
+        if query.group and key.group != query.group:
             return False
         if query.topic or query.include_system or key.kind in BROKER_KINDS:
             return True
         return not self._topics.is_internal(key.topic)
 
-    def _items(
-        self, number: int, rows: Sequence[tuple[int, Key]], wanted: dict[Kind, list[Name]]
-    ) -> list[Item]:
-        slab = self.table.slabs[number]
-        indices = np.array([row for row, _ in rows], np.int64)
-        windows = [ring.differences(indices) for ring in slab.rings]
-        return [
-            Item(
-                name.name,
-                key,
-                int(slab.counters[name.column][row]),
-                int(slab.counters["times"][row]),
-                [window.figures(index, name.column) for window in windows],
-            )
-            for index, (row, key) in enumerate(rows)
-            for name in wanted[key.kind]
-        ]
+
+def _items(
+    table: StatisticsTable,
+    number: int,
+    rows: Sequence[tuple[int, Key]],
+    wanted: Mapping[Kind, Sequence[Name]],
+) -> list[Item]:
+    slab = table.slabs[number]
+    indices = np.array([row for row, _ in rows], np.int64)
+    windows = [ring.differences(indices) for ring in slab.rings] if table.has_windows else []
+    return [
+        Item(
+            name.name,
+            key,
+            int(slab.counters[name.column][row]),
+            int(slab.counters["times"][row]),
+            [window.figures(index, name.column) for window in windows],
+        )
+        for index, (row, key) in enumerate(rows)
+        for name in wanted[key.kind]
+    ]
 
 
 def _names(names: Sequence[str]) -> Sequence[Name]:

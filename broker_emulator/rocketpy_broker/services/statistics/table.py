@@ -8,13 +8,13 @@ idle for an hour does when three quarters of the rows are taken. What finds no r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.services.statistics.names import Key
-from rocketpy_broker.services.statistics.windows import COLUMNS, WINDOWS, Ring
+from rocketpy_broker.services.statistics.windows import COLUMNS, WINDOWS, Ring, Window
 
 SLAB_ROWS = 2_048
 ROWS_MAX = 100_000
@@ -25,10 +25,10 @@ assert [window.name for window in WINDOWS] == ["minute", "hour", "day"]
 class Slab:
     """Some rows: their keys, counters and samples."""
 
-    def __init__(self, now_ms: float) -> None:
+    def __init__(self, now_ms: float, windows: Sequence[Window] = WINDOWS) -> None:
         self.keys: list[Key | None] = [None] * SLAB_ROWS
         self.counters = np.zeros(SLAB_ROWS, COLUMNS)
-        self.rings = [Ring(window, SLAB_ROWS, now_ms) for window in WINDOWS]
+        self.rings = [Ring(window, SLAB_ROWS, now_ms) for window in windows]
         self._nums, self._size = self.counters["nums"], self.counters["size"]
         self._latency_ms, self._times = self.counters["latency_ms"], self.counters["times"]
 
@@ -46,6 +46,18 @@ class Slab:
         self._latency_ms[row] += latency_ms
         self._times[row] += 1
 
+    def set(self, row: int, size: int, latency_ms: int | None) -> None:
+        """Put values in the place of those before; None leaves one."""
+        self._size[row] = size
+        if latency_ms is not None:
+            self._latency_ms[row] = latency_ms
+        self._times[row] += 1
+
+    def clear_values(self) -> None:
+        """Set all to 0, but for how often something was."""
+        for column in (self._nums, self._size, self._latency_ms):
+            column[:] = 0
+
     def sample(self, windows: list[int], now_ms: float) -> None:
         """Take samples of those windows."""
         for window in windows:
@@ -59,8 +71,11 @@ class Slab:
 class StatisticsTable:
     """All rows, ROWS_MAX at most."""
 
-    def __init__(self, rows_max: int = ROWS_MAX) -> None:
+    has_windows = True
+
+    def __init__(self, rows_max: int = ROWS_MAX, windows: Sequence[Window] = WINDOWS) -> None:
         self._rows_max = rows_max
+        self._windows = windows
         self._rows: dict[Key, int] = {}
         self._free: list[int] = []
         self.slabs: list[Slab] = []
@@ -74,21 +89,33 @@ class StatisticsTable:
 
     def add(self, key: Key, now_ms: float, nums: int, size: int = 0, latency_ms: int = 0) -> None:
         """Count one more event of a key."""
+        place = self._place(key, now_ms)
+        if place is not None:
+            place[0].add(place[1], nums, size, latency_ms)
+
+    def set(self, key: Key, now_ms: float, size: int, latency_ms: int | None) -> None:
+        """Put the values of a key in the place of those before; None leaves one."""
+        place = self._place(key, now_ms)
+        if place is not None:
+            place[0].set(place[1], size, latency_ms)
+
+    def _place(self, key: Key, now_ms: float) -> tuple[Slab, int] | None:
+        """The slab and the row of a key; None where there is no room for it."""
         index = self._rows.get(key)
         if index is None:
             index = self._begin(key, now_ms)
             if index is None:
                 self.untracked += 1
-                return
+                return None
         slab, row = divmod(index, SLAB_ROWS)
-        self.slabs[slab].add(row, nums, size, latency_ms)
+        return self.slabs[slab], row
 
     def _begin(self, key: Key, now_ms: float) -> int | None:
         if len(self._rows) >= self._rows_max:
             return None
         if not self._free:
             first = len(self.slabs) * SLAB_ROWS
-            self.slabs.append(Slab(now_ms))
+            self.slabs.append(Slab(now_ms, self._windows))
             self._free = list(range(first + SLAB_ROWS - 1, first - 1, -1))
         index = self._free.pop()
         slab, row = divmod(index, SLAB_ROWS)
@@ -104,11 +131,14 @@ class StatisticsTable:
             del self._rows[key]
             self._free.append(index)
 
-    def drop_idle(self, number: int) -> None:
-        """Let idle rows of a slab make room; after a sample of hour and day."""
-        slab = self.slabs[number]
-        is_tight = len(self._rows) * 4 > self._rows_max * 3
-        for row in slab.idle_rows(HOUR if is_tight else DAY).tolist():
+    @property
+    def is_tight(self) -> bool:
+        """Whether three quarters of the rows are taken."""
+        return len(self._rows) * 4 > self._rows_max * 3
+
+    def drop_idle(self, number: int, window: int) -> None:
+        """Let rows of a slab make room that were idle for a window; after a sample of it."""
+        for row in self.slabs[number].idle_rows(window).tolist():
             self._drop(number * SLAB_ROWS + row)
 
     def drop_topic(self, number: int, topic: str) -> None:

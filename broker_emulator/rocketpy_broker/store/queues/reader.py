@@ -94,6 +94,7 @@ class Reader:
                 return self._unmatched(bounds, candidates, next_offset)
         starts = units["physical_offset"].astype(np.int64) - segment.base
         sizes = units["size"].astype(np.int32)
+        behind_bytes = self._behind_bytes(candidates, next_offset)
         return GetMessageResult(
             GetMessageStatus.FOUND,
             next_offset,
@@ -101,7 +102,8 @@ class Reader:
             bounds.max_offset,
             gather(segment, starts, sizes),
             sizes,
-            self._is_cold(candidates, next_offset),
+            behind_bytes > self.memory_bytes,
+            behind_bytes,
         )
 
     @property
@@ -109,17 +111,21 @@ class Reader:
         """What lies below may have to come from disk."""
         return self.log.end - self.memory_bytes
 
-    def _is_cold(self, candidates: Candidates, next_offset: int) -> bool:
-        """Whether the last unit before `next_offset` is."""
+    def _behind_bytes(self, candidates: Candidates, next_offset: int) -> int:
+        """From the last record before `next_offset` to the log's end."""
         last = candidates.units[next_offset - candidates.offset - 1]
-        return int(last["physical_offset"]) < self._cold_end
+        return self.log.end - int(last["physical_offset"])
 
     def _unmatched(
         self, bounds: QueueRange, candidates: Candidates, next_offset: int
     ) -> GetMessageResult:
         """Nothing before `next_offset` matches."""
-        is_cold = next_offset > candidates.offset and self._is_cold(candidates, next_offset)
-        return replace(_unmatched(bounds, next_offset), is_cold=is_cold)
+        result = _unmatched(bounds, next_offset)
+        if next_offset <= candidates.offset:
+            return result
+        behind_bytes = self._behind_bytes(candidates, next_offset)
+        is_cold = behind_bytes > self.memory_bytes
+        return replace(result, is_cold=is_cold, behind_bytes=behind_bytes)
 
     def _fitting(
         self, candidates: Candidates, segment: Segment, limits: ReadLimits, *, is_cold: bool

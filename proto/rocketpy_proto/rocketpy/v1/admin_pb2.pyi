@@ -181,7 +181,7 @@ class LatencyBucket(_message.Message):
     def __init__(self, at_most_ms: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class GetStoreStatisticsResponse(_message.Message):
-    __slots__ = ("status", "topics", "put_latencies", "put_failed_count", "get_found_count", "get_miss_count", "get_message_count", "dispatch_behind_bytes", "flush_behind_bytes", "log_begin_offset", "log_end_offset", "corrupt_record_count", "has_more_topics", "staged_bytes", "staged_bytes_max", "put_tps", "get_found_tps", "get_miss_tps", "get_transferred_tps", "put_latencies_minute", "put_latency_99_ms", "put_latency_999_ms", "put_latency_max_ms")
+    __slots__ = ("status", "topics", "put_latencies", "put_failed_count", "get_found_count", "get_miss_count", "get_message_count", "dispatch_behind_bytes", "flush_behind_bytes", "log_begin_offset", "log_end_offset", "corrupt_record_count", "has_more_topics", "staged_bytes", "staged_bytes_max", "put_tps", "get_found_tps", "get_miss_tps", "get_transferred_tps", "put_latencies_minute", "put_latency_99_ms", "put_latency_999_ms", "put_latency_max_ms", "get_latency_max_ms")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     PUT_LATENCIES_FIELD_NUMBER: _ClassVar[int]
@@ -205,6 +205,7 @@ class GetStoreStatisticsResponse(_message.Message):
     PUT_LATENCY_99_MS_FIELD_NUMBER: _ClassVar[int]
     PUT_LATENCY_999_MS_FIELD_NUMBER: _ClassVar[int]
     PUT_LATENCY_MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    GET_LATENCY_MAX_MS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     topics: _containers.RepeatedCompositeFieldContainer[TopicStatistics]
     put_latencies: _containers.RepeatedCompositeFieldContainer[LatencyBucket]
@@ -228,7 +229,8 @@ class GetStoreStatisticsResponse(_message.Message):
     put_latency_99_ms: int
     put_latency_999_ms: int
     put_latency_max_ms: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicStatistics, _Mapping]]] = ..., put_latencies: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_failed_count: _Optional[int] = ..., get_found_count: _Optional[int] = ..., get_miss_count: _Optional[int] = ..., get_message_count: _Optional[int] = ..., dispatch_behind_bytes: _Optional[int] = ..., flush_behind_bytes: _Optional[int] = ..., log_begin_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., corrupt_record_count: _Optional[int] = ..., has_more_topics: bool = ..., staged_bytes: _Optional[int] = ..., staged_bytes_max: _Optional[int] = ..., put_tps: _Optional[_Iterable[float]] = ..., get_found_tps: _Optional[_Iterable[float]] = ..., get_miss_tps: _Optional[_Iterable[float]] = ..., get_transferred_tps: _Optional[_Iterable[float]] = ..., put_latencies_minute: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_latency_99_ms: _Optional[int] = ..., put_latency_999_ms: _Optional[int] = ..., put_latency_max_ms: _Optional[int] = ...) -> None: ...
+    get_latency_max_ms: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicStatistics, _Mapping]]] = ..., put_latencies: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_failed_count: _Optional[int] = ..., get_found_count: _Optional[int] = ..., get_miss_count: _Optional[int] = ..., get_message_count: _Optional[int] = ..., dispatch_behind_bytes: _Optional[int] = ..., flush_behind_bytes: _Optional[int] = ..., log_begin_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., corrupt_record_count: _Optional[int] = ..., has_more_topics: bool = ..., staged_bytes: _Optional[int] = ..., staged_bytes_max: _Optional[int] = ..., put_tps: _Optional[_Iterable[float]] = ..., get_found_tps: _Optional[_Iterable[float]] = ..., get_miss_tps: _Optional[_Iterable[float]] = ..., get_transferred_tps: _Optional[_Iterable[float]] = ..., put_latencies_minute: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_latency_99_ms: _Optional[int] = ..., put_latency_999_ms: _Optional[int] = ..., put_latency_max_ms: _Optional[int] = ..., get_latency_max_ms: _Optional[int] = ...) -> None: ...
 
 class GetStatisticsRequest(_message.Message):
     __slots__ = ("names", "topic", "consumer_group", "include_system", "cursor", "count_max")

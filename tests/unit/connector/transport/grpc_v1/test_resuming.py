@@ -110,8 +110,12 @@ def test_k03_queries_come_to_an_end_though_every_other_call_is_cut_off(
 
 @pytest.mark.parametrize(
     ("count", "length", "is_sent"),
-    [(KEYS_MAX, 1, True), (KEYS_MAX + 1, 1, False), (2, KEYS_BYTES_MAX // 2, True)]
-    + [(2, KEYS_BYTES_MAX // 2 + 1, False)],
+    [
+        (KEYS_MAX, 1, True),
+        (KEYS_MAX + 1, 1, False),
+        (2, KEYS_BYTES_MAX // 2, True),
+        (2, KEYS_BYTES_MAX // 2 + 1, False),
+    ],
 )
 def test_k05_keys_beyond_what_a_broker_looks_up_are_not_sent(
     count: int, length: int, *, is_sent: bool

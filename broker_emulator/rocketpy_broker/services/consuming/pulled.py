@@ -1,0 +1,57 @@
+"""What an answer to a pull tells those who count. Holds no state. Row S13."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+import numpy as np
+
+from rocketpy_broker.store.values import GetMessageResult, QueueKey
+from rocketpy_proto.record.layout import HEADER_BYTES, HEADER_V4, HEADER_V6
+from rocketpy_proto.record.sys_flag import BORN_HOST_V6
+
+_SYS_FLAG, _STORE_TIMESTAMP = Struct(">i"), Struct(">q")
+_AGE_MS_MAX = 1 << 62
+
+
+def _place(header: np.dtype[np.void], name: str) -> int:
+    assert header.fields is not None
+    return header.fields[name][1]
+
+
+_SYS_FLAG_AT = _place(HEADER_V4, "sys_flag")
+# By whether the host before it is an IPv6 one.
+_STORE_TIMESTAMP_AT = [_place(header, "store_timestamp") for header in (HEADER_V4, HEADER_V6)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """An answer: messages and bytes of records, and how long it took, without being held.
+
+    `behind_bytes`: from the last record that was looked at to the log's end; `behind_ms`: since the
+    last message was stored, 0 at the end of the queue and without messages.
+    """
+
+    queue: QueueKey
+    group: str
+    count: int
+    bytes: int
+    latency_ms: int
+    behind_bytes: int
+    behind_ms: int
+
+
+def behind_ms(result: GetMessageResult, now_ms: int) -> int:
+    """How long ago the last message was stored; 0 where it is the queue's last."""
+    if len(result.sizes) == 0 or result.next_offset >= result.max_offset:
+        return 0
+    last, size = result.parts[-1], int(result.sizes[-1])
+    if size < HEADER_BYTES:
+        # No record; that is for the reader to find out.
+        return 0
+    begin = len(last) - size
+    (sys_flag,) = _SYS_FLAG.unpack_from(last, begin + _SYS_FLAG_AT)
+    at = _STORE_TIMESTAMP_AT[bool(sys_flag & BORN_HOST_V6)]
+    (store_timestamp_ms,) = _STORE_TIMESTAMP.unpack_from(last, begin + at)
+    return min(max(now_ms - int(store_timestamp_ms), 0), _AGE_MS_MAX)
