@@ -47,6 +47,8 @@ class CommitCheck:
                 for topic, queue_id in staged.queue_ids.items():
                     uses[topic].add(staged, queue_id, staged.deletion_counts.get(topic))
             found += some
+        # Of the decision, which follows at once.
+        await self._staging.may_write()
         # Topics had their turns in between.
         for topic, use in uses.items():
             self._check_topic(topic, use)

@@ -150,6 +150,7 @@ class RollForward:
             _give_up(pending, part.before, records)
             return
         await self._appends.room()
+        await self._appends.may_write()
         count = len(records.block)
         # What a deletion takes, it takes whether it was appended before or not.
         if not self._is_deleted(decision, records):

@@ -239,6 +239,7 @@ class BatchService:
                 )
                 await sleep(self._clock, RETRY_MS)
             else:
+                await self._group_commit.large_writes.over()
                 self._finish(pending)
                 await pending.wake()
 

@@ -92,6 +92,10 @@ class StagingService:
         # What may take seconds has threads of its own, so that nobody else's blocks wait for it.
         self._long_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging-long")
 
+    async def may_write(self) -> None:
+        """As AppendService."""
+        await self._appends.may_write()
+
     async def in_thread(self, work: Callable[[], T], *, long: bool = False) -> T:
         """Run what blocks; `long` is what flushes, or reads a whole file.
 

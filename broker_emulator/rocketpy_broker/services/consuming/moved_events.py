@@ -71,7 +71,7 @@ class MovedOffsetEvents:
     def __len__(self) -> int:
         return len(self._told_ms)
 
-    def write(self, moved: MovedOffset) -> None:
+    async def write(self, moved: MovedOffset) -> None:
         """Tell of a moved offset, unless that was done lately, or too many were."""
         now_ms = self._clock.monotonic_ms()
         self._forget(now_ms)
@@ -82,6 +82,7 @@ class MovedOffsetEvents:
             self.left_out_count += 1
             return
         self._told_ms[key] = now_ms
+        await self._group_commit.large_writes.over()
         try:
             self._store.append(EVENT_QUEUE, self._block(moved))
             self._group_commit.flush_soon()

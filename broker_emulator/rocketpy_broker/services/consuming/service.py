@@ -90,7 +90,7 @@ class ConsumeService:
         async for result in self._pulls.pull(command, renewed if group else None):
             code = response_code(result, offset, command.offset_end)
             if group and code is ResponseCode.PULL_OFFSET_MOVED:
-                self._events.write(MovedOffset(group, queue, offset, result.next_offset))
+                await self._events.write(MovedOffset(group, queue, offset, result.next_offset))
             if result.behind_bytes is not None:
                 self.on_pulled(self._pulled(request, result, begin_ms))
             if self._hooks:

@@ -62,6 +62,7 @@ class RecallService:
         """
         if not self._config.recall_message_enable:
             raise PermissionDeniedError("recall failed, operation is forbidden")
+        await self._group_commit.large_writes.over()
         self._store.check_writable()
         self._topics.get(topic)
         handle = self._checked(topic, recall_handle)

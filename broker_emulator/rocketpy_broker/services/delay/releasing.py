@@ -69,6 +69,7 @@ class Releasing:
             wanted &= ~np.isin(origins, [*released])
         try:
             for queue, part in _by_real_queue(block.filter(wanted)):
+                await self._group_commit.large_writes.over()
                 self._append(queue, part, strings_of)
                 released.update(part.header["physical_offset"].tolist())
                 await give_way()

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rocketpy_broker.clock import Clock, resolve, sleep
 from rocketpy_broker.errors import FlushTimeoutError, StoreClosedError
+from rocketpy_broker.services.flushing.large_writes import LargeWrites
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.message_store import MessageStore
 
@@ -34,6 +35,8 @@ class GroupCommit:
         self._times = times
         self._thorough_at_ms = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        # What writes of others an append on the loop has to wait for.
+        self.large_writes = LargeWrites()
         self._wanted = asyncio.Event()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.services.flushing.large_writes import LargeWrites
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
 from rocketpy_broker.services.operations.pages import Page, first_page, page_count
@@ -48,6 +49,7 @@ class AdminService:
         config: BrokerConfig,
         store: MessageStore,
         store_files: StoreFiles,
+        large_writes: LargeWrites,
         topics: TopicConfigManager,
         consumers: ConsumerOffsetManager,
         statistics: StatisticsService,
@@ -56,6 +58,7 @@ class AdminService:
         self._config = config
         self._store = store
         self._store_files = store_files
+        self._large_writes = large_writes
         self._topics = topics
         self._consumers = consumers
         self._statistics = statistics
@@ -80,6 +83,8 @@ class AdminService:
         await self._tasks.finish(self._delete_topic(topic))
 
     async def _delete_topic(self, topic: str) -> None:
+        # A deletion takes along what is under way.
+        await self._large_writes.over()
         self._topics.check_deletable(topic)
         try:
             with self._store.deletions.refusing(topic):

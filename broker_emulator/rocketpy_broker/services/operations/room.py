@@ -38,9 +38,17 @@ def build(
         scope.start(cleaning.run())
 
     ground.lifecycle.starts.append(start)
+    large_writes = flushing.group_commit.large_writes
     return Operations(
         AdminService(
-            config, store, store_files, topics, offsets.committed, statistics, ground.tasks
+            config,
+            store,
+            store_files,
+            large_writes,
+            topics,
+            offsets.committed,
+            statistics,
+            ground.tasks,
         ),
-        StoreAdminService(store, store_files, topics, cleaning, ground.tasks),
+        StoreAdminService(store, store_files, large_writes, topics, cleaning, ground.tasks),
     )

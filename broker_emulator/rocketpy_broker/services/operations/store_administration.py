@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
+from rocketpy_broker.services.flushing.large_writes import LargeWrites
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.operations.cleaning import CleaningService
 from rocketpy_broker.services.operations.pages import first_page
@@ -41,12 +42,14 @@ class StoreAdminService:
         self,
         store: MessageStore,
         store_files: StoreFiles,
+        large_writes: LargeWrites,
         topics: TopicConfigManager,
         cleaning: CleaningService,
         tasks: TaskScope,
     ) -> None:
         self._store = store
         self._store_files = store_files
+        self._large_writes = large_writes
         self._topics = topics
         self._cleaning = cleaning
         self._tasks = tasks
@@ -129,6 +132,7 @@ class StoreAdminService:
         stored = {queue.topic for queue in self._store.queues()}
         unused = sorted(topic for topic in stored if not self._topics.exists(topic))
         for topic in unused:
+            await self._large_writes.over()
             try:
                 with self._store.deletions.refusing(topic):
                     await self._store_files.delete_topic(topic)

@@ -174,6 +174,7 @@ class SendBackService:
                 queue = await self._targets.dead_letters(call.group)
             except SendBackError as error:
                 return [error] * len(block)
+        await self._appends.may_write()
         return self._stored(call, queue, block, level)
 
     def _stored(

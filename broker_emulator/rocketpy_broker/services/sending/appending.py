@@ -20,7 +20,6 @@ from typing import TypeVar
 import numpy as np
 
 from rocketpy_broker import turns
-from rocketpy_broker.clock import resolve
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import (
     FlushTimeoutError,
@@ -91,9 +90,6 @@ class AppendService:
         self._in_flight = BytesInFlight()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="append")
         self._one_at_a_time = asyncio.Lock()
-        # Whether a thread writes a large block, and who waits for its end.
-        self.is_writing = False
-        self._waiting: list[asyncio.Future[None]] = []
 
     def close(self) -> None:
         """End the threads."""
@@ -225,16 +221,13 @@ class AppendService:
                 under_way = self._store.begin_append(
                     placed.queue, placed.block, Known(placed.found)
                 )
-            self.is_writing = True
-            try:
-                await self._in_thread(under_way.write)
-            finally:
-                self.is_writing = False
-                while self._waiting:
-                    resolve(self._waiting.pop())
-                # Who is cancelled stores it, and is told of nothing that fails.
-                with contextlib.suppress(StoreClosedError):
-                    under_way.finish()
+            with self._group_commit.large_writes.writing():
+                try:
+                    await self._in_thread(under_way.write)
+                finally:
+                    # Who is cancelled stores it, and is told of nothing that fails.
+                    with contextlib.suppress(StoreClosedError):
+                        under_way.finish()
             result = under_way.finish()
         return Stored(queue.queue_id, result, waits)
 
@@ -272,16 +265,18 @@ class AppendService:
             with contextlib.suppress(FlushTimeoutError, StoreClosedError):
                 await self._group_commit.wait(self._store.positions().log_end)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a thread writes a large block."""
+        return self._group_commit.large_writes.is_writing
+
     async def may_write(self) -> None:
         """Wait while the bytes of a large block are written; nobody else writes before."""
-        while self.is_writing:
-            self._waiting.append(asyncio.get_running_loop().create_future())
-            await self._waiting[-1]
+        await self._group_commit.large_writes.over()
 
     def when_written(self, callback: Callable[[], None]) -> None:
         """Call back when the bytes of a large block, which are being written, are written."""
-        self._waiting.append(asyncio.get_running_loop().create_future())
-        self._waiting[-1].add_done_callback(lambda _: callback())
+        self._group_commit.large_writes.when_over(callback)
 
     async def acknowledged(self, stored: Stored) -> None:
         """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""

@@ -105,12 +105,14 @@ class CheckService:
 
     async def check_all(self) -> None:
         """One round over the half messages that are there now. Raises StoreError."""
+        await self._group_commit.large_writes.over()
         self._progress.write_ops()
         end = self._store.range_of(HALF_QUEUE).max_offset
         offset = self._table.next_half
         passed = 0
         while offset < end:
             if not self._table.is_over(offset):
+                await self._group_commit.large_writes.over()
                 self._check_or_report(offset)
                 passed = TURN_OFFSETS
             offset += 1

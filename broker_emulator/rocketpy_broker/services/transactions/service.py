@@ -70,6 +70,7 @@ class TransactionService:
         Raises TransactionEndError, TopicNotExistError, StoreClosedError, StoreBusyError,
         RecordIllegalError, FlushTimeoutError.
         """
+        await self._group_commit.large_writes.over()
         half = self._messages.half_at(command.commit_log_offset)
         if half is None:
             raise TransactionEndError(
