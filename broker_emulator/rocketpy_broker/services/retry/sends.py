@@ -54,19 +54,27 @@ class SendService:
         Raises what it raises, and for a retry topic SubscriptionGroupNotExistError,
         ParameterIllegalError, ClientsFullError, SendBackError.
         """
-        if self._appends.is_large(records) and not is_retry(topic):
-            return await self._appends.append_large(topic, queue_id, records, record_sizes)
-        await self._appends.room()
-        if self._gathering.is_for(queue_id, records, record_sizes) and not is_retry(topic):
+        appends = self._appends
+        if is_retry(topic):
+            return await self._append_retry(topic, queue_id, records, record_sizes)
+        if appends.is_large(records):
+            return await appends.append_large(topic, queue_id, records, record_sizes)
+        await appends.room()
+        if self._gathering.is_for(queue_id, records, record_sizes):
             return await self._gathering.append(topic, queue_id, records, record_sizes)
-        await self._appends.may_write()
-        if not is_retry(topic):
-            return self._appends.append(topic, queue_id, records, record_sizes)
+        await appends.may_write()
+        return appends.append(topic, queue_id, records, record_sizes)
+
+    async def _append_retry(
+        self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
+    ) -> Stored:
+        await self._appends.room()
         self._appends.gate.check(topic)
         _check_count(topic, len(record_sizes) // 4)
         name = topic.removeprefix(RETRY_PREFIX)
         group = await self._targets.group(name)
         await self._targets.sent_to(group)
+        await self._appends.may_write()
         queue = self._appends.queue_of(topic, queue_id)
         block = self._appends.checked(queue, records, record_sizes)
         is_dead = _is_beyond(block, group.retry_max_times)
@@ -81,6 +89,7 @@ class SendService:
             block = _without_maximum(block)
             if is_dead.any():
                 queue = await self._targets.dead_letters(group)
+                await self._appends.may_write()
                 block = diverted(block, queue.topic)
         except RecordError as error:
             raise RecordIllegalError(str(error)) from error
