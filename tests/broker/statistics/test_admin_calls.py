@@ -146,6 +146,19 @@ async def test_s13_g01_heartbeats_count_as_registrations(start_broker: StartBrok
         assert (item.key, item.times) == ("DefaultCluster", 4)
 
 
+async def test_s13_a_group_that_is_deleted_has_no_statistics_any_more(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T", queues=1)
+        await running.append("T", 0, b"a")
+        for group in ("g", "h"):
+            await running.pull(topic="T", queue_id=0, consumer_group=group)
+        await running.broker.rooms.groups.configs.delete("g")
+        found = await statistics(running, names=["GROUP_GET_NUMS", "GROUP_GET_FALL_SIZE"])
+        assert set(found) == {"GROUP_GET_NUMS T@h", "GROUP_GET_FALL_SIZE 0@T@h"}
+
+
 async def test_s13_a_refused_send_counts_as_failed_alone(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         await running.create_topic("T", queues=1)

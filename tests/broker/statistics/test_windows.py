@@ -169,6 +169,16 @@ def test_s13_a_deleted_topic_takes_its_statistics_along(counting: Counting) -> N
     assert counting.counted.puts.keys() == {"Other"}
 
 
+def test_s13_a_deleted_group_takes_its_statistics_along(counting: Counting) -> None:
+    counting.put("SCHEDULE_TOPIC_XXXX")
+    for group in ("2", "g"):
+        counting.service.sent_back(SentBackMessages(group, {"T": 1}, is_dead=True))
+    asyncio.run(counting.service.forget_group("2"))
+    found = {item.key.text for item in counting.items(include_system=True).values()}
+    # A queue may bear the group's name.
+    assert found == {"T@g", "SCHEDULE_TOPIC_XXXX", "SCHEDULE_TOPIC_XXXX@2", "DefaultCluster"}
+
+
 def test_s13_r01_what_is_sent_back_counts_as_rocketmq_counts_it(counting: Counting) -> None:
     counting.put("SCHEDULE_TOPIC_XXXX", 3, PutCause.SENT_BACK)
     counting.put("%DLQ%g", 2, PutCause.SENT_BACK)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,8 @@ class SubscriptionGroupManager:
         self._groups.update({group: SubscriptionGroupConfig(group) for group in PREDEFINED})
         self._forbidden: Mapping[str, object] = {}
         self._forbidden_next: Mapping[str, object] = {}
+        # Called when a group is no more.
+        self.on_deleted: Callable[[str], Awaitable[None]] = _nothing_to_do
 
     @property
     def saver(self) -> Saver:
@@ -188,6 +190,7 @@ class SubscriptionGroupManager:
         if group in PREDEFINED:
             raise PermissionDeniedError(f"group {group!r} is the broker's own and stays")
         await self._table.change(group, lambda _old: None)
+        await self.on_deleted(group)
 
     def _content_of(
         self, groups: Mapping[str, SubscriptionGroupConfig], version: DataVersion
@@ -205,3 +208,7 @@ class SubscriptionGroupManager:
 
     def _on_change(self) -> None:
         self._forbidden = self._forbidden_next
+
+
+async def _nothing_to_do(_group: str) -> None:
+    """Nobody keeps anything of a group."""

@@ -29,6 +29,7 @@ def build(
     for level in delay.levels:
         level.on_delivered = service.delivered
     retry.send_backs.on_sent_back = service.sent_back
+    groups.configs.on_deleted = service.forget_group
 
     async def start(scope: TaskScope) -> None:
         scope.start(service.run())

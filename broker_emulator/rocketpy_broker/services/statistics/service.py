@@ -2,13 +2,13 @@
 
 What is counted is told by listeners of the store and of lower rooms, once a block. A housekeeping
 task samples a slab of rows at a time, with a turn for everybody else in between. In memory only; a
-restart begins at zero. Topics that are deleted take their statistics along.
+restart begins at zero. Topics and groups that are deleted take their statistics along.
 Source: BrokerStatsManager, spec/broker_behaviour.md sections 6.3 and 9.5; row S13.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,9 +163,16 @@ class StatisticsService:
     async def forget_topic(self, topic: str) -> None:
         """A topic is no more."""
         self._counted.forget_topic(topic)
+        await self._drop(lambda key: key.topic == topic)
+
+    async def forget_group(self, group: str) -> None:
+        """A consumer group is no more."""
+        await self._drop(lambda key: key.group == group)
+
+    async def _drop(self, is_gone: Callable[[Key], bool]) -> None:
         for table in (self.table, self.moments):
             for number in range(len(table.slabs)):
-                table.drop_topic(number, topic)
+                table.drop(number, is_gone)
                 await give_way()
 
     # --- Samples ---

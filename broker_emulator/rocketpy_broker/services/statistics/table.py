@@ -8,7 +8,7 @@ idle for an hour does when three quarters of the rows are taken. What finds no r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,10 +141,10 @@ class StatisticsTable:
         for row in self.slabs[number].idle_rows(window).tolist():
             self._drop(number * SLAB_ROWS + row)
 
-    def drop_topic(self, number: int, topic: str) -> None:
-        """Drop the rows of a slab that are about a topic."""
+    def drop(self, number: int, is_gone: Callable[[Key], bool]) -> None:
+        """Drop the rows of a slab that are about what is gone."""
         for row, key in enumerate(self.slabs[number].keys):
-            if key is not None and key.topic == topic:
+            if key is not None and is_gone(key):
                 self._drop(number * SLAB_ROWS + row)
 
     def keys_from(self, slab: int, row: int) -> Iterator[tuple[int, Key]]:
