@@ -1,4 +1,4 @@
-"""The lines of a history: what clients asked for, and what they were told. Rows M2, M3."""
+"""The lines of a history: what clients asked for, and what they were told. Rows M2, M3, T1."""
 
 from __future__ import annotations
 
@@ -20,6 +20,20 @@ class Outcome(str, Enum):
     UNKNOWN = "unknown"
     # A half message that was never committed, or one that was taken back: nobody may see it.
     HIDDEN = "hidden"
+
+
+class Stage(str, Enum):
+    """How far a half message is, as far as is known."""
+
+    # Nobody has answered that it is stored.
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    # Nobody has answered that it is committed.
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ROLLING_BACK = "rolling back"
+    # Rolled back, or known to have never been stored.
+    GONE = "gone"
 
 
 @dataclass(slots=True)
@@ -112,6 +126,15 @@ class ExactlyOne:
     message_ids: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class Half:
+    """A half message, and how often its producer was asked after it when all was read."""
+
+    message_id: str
+    stage: Stage
+    asked: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class AllOrNone:
     """These messages are of one batch."""
@@ -128,4 +151,4 @@ class Cleaned:
     queue_offset: int
 
 
-Event: TypeAlias = Lock | Held | Calm | Fault | ExactlyOne | AllOrNone | Cleaned
+Event: TypeAlias = Lock | Held | Calm | Fault | ExactlyOne | Half | AllOrNone | Cleaned

@@ -34,10 +34,12 @@ from tests.faults.events import (
     Event,
     ExactlyOne,
     Fault,
+    Half,
     Held,
     Lock,
     Outcome,
     Send,
+    Stage,
 )
 from tests.faults.judging import judged
 
@@ -49,7 +51,7 @@ FAULTS_SHOWN_MAX = 20
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (Send, Delivery, Lock, Held, Calm, Fault, ExactlyOne, AllOrNone, Cleaned)
+    for kind in (Send, Delivery, Lock, Held, Calm, Fault, ExactlyOne, Half, AllOrNone, Cleaned)
 }
 
 
@@ -114,19 +116,23 @@ class History:
         self,
         message_ids: Iterable[str],
         queue_id: int,
-        queue_offset: int,
+        queue_offset: int | None,
         log_end: int = 0,
         at_ms: float | None = None,
     ) -> None:
-        """The broker has answered that they are stored from `queue_offset` on."""
+        """The broker has answered that they are stored from `queue_offset` on.
+
+        None: they wait elsewhere, and their place is not known yet.
+        """
         with self._lock:
             now = next(self._events)
-            for offset, message_id in enumerate(message_ids, queue_offset):
+            for index, message_id in enumerate(message_ids):
                 send = self.sends[message_id]
                 send.outcome, send.ended = Outcome.ACKED, now
                 send.log_end, send.answered_ms = log_end, at_ms
                 send.queue_id = queue_id
-                send.queue_offset = None if send.unordered else offset
+                if queue_offset is not None and not send.unordered:
+                    send.queue_offset = queue_offset + index
 
     def refused(self, message_ids: Iterable[str]) -> None:
         """The broker has answered that nothing of them is stored."""
@@ -170,7 +176,7 @@ class History:
         """Write one line of JSON for each send, delivery and other event."""
         with path.open("w", encoding="utf-8") as file:
             for event in (*self.sends.values(), *self.deliveries, *self.events):
-                file.write(json.dumps({"kind": type(event).__name__, **asdict(event)}) + "\n")
+                file.write(json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> History:
@@ -181,7 +187,7 @@ class History:
         return history
 
     def _add(self, fields: dict[str, Any]) -> None:
-        kind = _KINDS[fields.pop("kind")]
+        kind = _KINDS[fields.pop("event")]
         if "message_ids" in fields:
             fields["message_ids"] = tuple(fields["message_ids"])
         event = kind(**fields)
@@ -189,6 +195,8 @@ class History:
             self.sends[event.message_id] = replace(event, outcome=Outcome(event.outcome))
         elif isinstance(event, Delivery):
             self.deliveries.append(event)
+        elif isinstance(event, Half):
+            self.events.append(replace(event, stage=Stage(event.stage)))
         else:
             self.events.append(event)
 

@@ -1,7 +1,8 @@
 """The judge of a history: lost, duplicate, phantom, half, wrong, moved, reordered, early, late.
 
-Beyond that: `partial` batches, transactions with no end or `several` ends, queue locks with `two
-owners` or `denied` to everybody, and held pulls that slept on: `unwoken`. Row M3.
+Beyond that: `partial` batches, transactions with no end or `several` ends, or whose producer is
+asked though they are over: `reopened`; queue locks with `two owners` or `denied` to everybody, and
+held pulls that slept on: `unwoken`. Row M3.
 """
 
 from __future__ import annotations
@@ -19,16 +20,27 @@ from tests.faults.events import (
     Event,
     ExactlyOne,
     Fault,
+    Half,
     Held,
     Lock,
     Outcome,
     Send,
+    Stage,
 )
 
 # What waits is late behind this, where nothing hinders; so is who is not woken.
 LATE_MS_MAX = 5_000
 
 Sends = Mapping[str, Send]
+# How often a half message may show, and its producer be asked after it.
+FATES = {
+    Stage.PREPARING: {(0, 0), (0, 1)},
+    Stage.PREPARED: {(0, 1)},
+    Stage.COMMITTING: {(1, 0), (0, 1)},
+    Stage.COMMITTED: {(1, 0)},
+    Stage.ROLLING_BACK: {(0, 0), (0, 1)},
+    Stage.GONE: {(0, 0)},
+}
 
 
 def judged(sends: Sends, deliveries: Sequence[Delivery], events: Sequence[Event]) -> list[Fault]:
@@ -37,6 +49,7 @@ def judged(sends: Sends, deliveries: Sequence[Delivery], events: Sequence[Event]
     faults = [event for event in events if isinstance(event, Fault)]
     faults += _lost(sends, deliveries, found)
     faults += _sets(events, found)
+    faults += _halves([event for event in events if isinstance(event, Half)], found)
     faults += _late(sends, deliveries, [event for event in events if isinstance(event, Calm)])
     faults += _unwoken(sends, [event for event in events if isinstance(event, Held)])
     faults += _locks([event for event in events if isinstance(event, Lock)])
@@ -87,6 +100,23 @@ def _sets(events: Sequence[Event], found: Counter[str]) -> Iterator[Fault]:
             missing = [each for each in event.message_ids if each not in found]
             if 0 < len(missing) < len(event.message_ids):
                 yield Fault("partial", f"of a batch {missing} are missing")
+
+
+def _halves(halves: Sequence[Half], found: Counter[str]) -> Iterator[Fault]:
+    """Each is committed once, invisible, or still asked after, as its stage has it."""
+    for half in halves:
+        shown, name = found[half.message_id], f"half message {half.message_id}"
+        if (shown, half.asked) in FATES[half.stage]:
+            continue
+        if shown + half.asked > 1:
+            seen = f"is there {shown} times, and asked after {half.asked} times"
+            yield Fault("several", f"{name}, which is {half.stage.value}, {seen}")
+        elif shown:
+            yield Fault("half", f"{name} is there, and was {half.stage.value}")
+        elif half.asked:
+            yield Fault("reopened", f"{name} is asked after, and was {half.stage.value}")
+        else:
+            yield Fault("lost", f"{name} is neither there nor asked after, {half.stage.value}")
 
 
 def _late(sends: Sends, deliveries: Sequence[Delivery], calm: Sequence[Calm]) -> Iterator[Fault]:

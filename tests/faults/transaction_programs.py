@@ -29,12 +29,14 @@ from rocketpy_broker.services.transactions.service import EndTransaction
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import AppendResult, QueueKey, ReadLimits
 from tests.blocks import bodies_of, wire_block
+from tests.faults.history import body_of, hash_of, id_of
 from tests.faults.store_use import NO_END, READ_BYTES_MAX
 from tests.faults.zygote import Link
 
 QUEUE = QueueKey("T", 0)
 GROUP = "producers"
 ROUND_MS = 30_000
+BODY_BYTES = 60
 STEPS_MAX = 2_000
 KINDS = {HALF_QUEUE: "half", OP_QUEUE: "op", QUEUE: "final"}
 
@@ -91,7 +93,7 @@ class Producer:
         self.place.stage = "prepare"
         self.link.emit("preparing", name)
         properties = {"TRAN_MSG": ["true"], "PGROUP": [GROUP], "UNIQ_KEY": [name]}
-        block = wire_block(QUEUE.topic, [name.encode()], properties=properties)
+        block = wire_block(QUEUE.topic, [body_of(name, BODY_BYTES)], properties=properties)
         appends = self.broker.rooms.appends
         stored = appends.append(QUEUE.topic, QUEUE.queue_id, block.records, block.record_sizes)
         await appends.acknowledged(stored)
@@ -212,4 +214,5 @@ def tell_shown(producer: Producer) -> None:
     while len(bodies) < bounds.max_offset:
         found = store.get_message(QUEUE, len(bodies), NO_END, ReadLimits.of_bytes(READ_BYTES_MAX))
         bodies += bodies_of(found.data, found.sizes)
-    producer.link.emit("shown", [body.decode() for body in bodies])
+    shown = [(offset, id_of(body), hash_of(body)) for offset, body in enumerate(bodies)]
+    producer.link.emit("shown", shown)
