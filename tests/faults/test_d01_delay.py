@@ -3,64 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.errors import ClientError
-from rocketpy_broker.client.messages import OutgoingMessage
-from rocketpy_broker.client.sending import MessageSender
 from rocketpy_broker.store.config import FlushDiskType
+from tests.faults.delayed import DelayedMessages, lateness_ms
+from tests.faults.history import FINAL, Outcome
 
-TOPIC = "T"
+QUEUES = 4
 # Messages and kills, while the messages are sent and delivered.
 QUICK, TORTURE = (2_000, 3), (10_000, 10)
-SENT_TOGETHER = 20
 SECONDS_BETWEEN = (0.3, 1.2)
 DELIVERED_SECONDS_MAX = 60
-LEVEL, DELAY = 1, timedelta(seconds=1)
+# Within this comes what comes too often.
+REST_SECONDS = 1.5
 
 torture = (pytest.mark.torture, pytest.mark.timeout(3600))
-
-
-class DelayedSender:
-    """Sends while brokers come and go; knows what was acknowledged and what may be stored."""
-
-    def __init__(self, broker: LocalBroker, count: int) -> None:
-        self._broker = broker
-        self._count = count
-        self.acked: set[bytes] = set()
-        self.unknown: set[bytes] = set()
-
-    def run(self) -> None:
-        """Send all, once each; a send that fails is not made again."""
-        for first in range(0, self._count, SENT_TOGETHER):
-            bodies = [b"%d" % number for number in range(first, first + SENT_TOGETHER)]
-            messages = [OutgoingMessage(body, delay_level=LEVEL) for body in bodies]
-            try:
-                with BrokerConnection(self._broker.endpoint) as connection:
-                    sender = MessageSender(connection, TOPIC, turn=first // SENT_TOGETHER % 4)
-                    list(sender.send(messages))
-                self.acked.update(bodies)
-            except ClientError:
-                self.unknown.update(bodies)
-                # A start takes a second or two; not all is to be sent to nobody.
-                time.sleep(0.3)
-            # Sending takes as long as the kills do.
-            time.sleep(0.01)
+logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def sending(sender: DelayedSender) -> Iterator[threading.Thread]:
-    thread = threading.Thread(target=sender.run)
+def sending(messages: DelayedMessages, count: int) -> Iterator[threading.Thread]:
+    thread = threading.Thread(target=messages.send, args=(count,))
     thread.start()
     yield thread
     thread.join()
@@ -71,47 +42,38 @@ def sending(sender: DelayedSender) -> Iterator[threading.Thread]:
 @pytest.mark.parametrize("size", [QUICK, pytest.param(TORTURE, marks=torture)])
 @pytest.mark.parametrize("flush", list(FlushDiskType))
 def test_d1_delayed_messages_come_once_and_never_early_over_kills(
-    ram_folder: Path, seed: int, flush: FlushDiskType, size: tuple[int, int]
+    ram_folder: Path, tmp_path: Path, seed: int, flush: FlushDiskType, size: tuple[int, int]
 ) -> None:
     plan = random.Random(seed)
     count, kills = size
     with contextlib.ExitStack() as ending:
         broker = LocalBroker(ram_folder, flush=flush.value)
         ending.callback(broker.kill)
-        broker.start()
-        broker.create_topic(TOPIC, 4)
-        sender = DelayedSender(broker, count)
-        with sending(sender):
-            for _ in range(kills):
+        messages = DelayedMessages(broker, QUEUES)
+        messages.start()
+        broker.create_topic(messages.topic, QUEUES)
+        with sending(messages, count):
+            for number in range(kills):
                 time.sleep(plan.uniform(*SECONDS_BETWEEN))
-                broker.kill()
-                broker.start()
-        found = delivered(broker, len(sender.acked))
-        check(sender, found, broker)
+                messages.kill()
+                messages.start()
+                messages.read(f"after kill {number + 1}")
+        wait_for_all(messages)
+        messages.read(FINAL)
+        messages.kill()
+    history = messages.history
+    history.check(tmp_path, seed)
+    outcomes = [send.outcome for send in history.sends.values()]
+    assert outcomes.count(Outcome.ACKED) > len(outcomes) / 2, "next to nothing was acknowledged"
+    late_ms = sorted(lateness_ms(history))
+    logger.info("%d came while nothing hindered", len(late_ms))
+    logger.info("late by %d ms, p99 %d ms", late_ms[-1], late_ms[len(late_ms) * 99 // 100])
 
 
-def delivered(broker: LocalBroker, count: int) -> Counter[bytes]:
-    """Wait until so many are there, and for what may come too much."""
+def wait_for_all(messages: DelayedMessages) -> None:
+    """Wait for what was acknowledged, as long as it may take, and for what may come too much."""
+    acked = [send for send in messages.history.sends.values() if send.outcome is Outcome.ACKED]
     deadline = time.monotonic() + DELIVERED_SECONDS_MAX
-    while len(found := bodies(broker)) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} messages came"
+    while messages.count() < len(acked) and time.monotonic() < deadline:
         time.sleep(0.1)
-    time.sleep(1.5)
-    return bodies(broker)
-
-
-def bodies(broker: LocalBroker) -> Counter[bytes]:
-    return Counter(message.body for message in broker.messages(TOPIC))
-
-
-def check(sender: DelayedSender, found: Counter[bytes], broker: LocalBroker) -> None:
-    assert sender.acked - found.keys() == set()
-    assert found.keys() - sender.acked - sender.unknown == set()
-    assert [body for body, times in found.items() if times > 1] == []
-    early = [
-        message.body
-        for message in broker.messages(TOPIC)
-        if message.store_timestamp - message.born_timestamp < DELAY
-    ]
-    assert early == []
-    assert len(sender.acked) > len(sender.unknown), "next to nothing was acknowledged"
+    time.sleep(REST_SECONDS)
