@@ -151,4 +151,11 @@ class Cleaned:
     queue_offset: int
 
 
-Event: TypeAlias = Lock | Held | Calm | Fault | ExactlyOne | Half | AllOrNone | Cleaned
+@dataclass(frozen=True, slots=True)
+class CleanedLog:
+    """The log was removed up to an offset, also where its queues have forgotten that."""
+
+    log_begin: int
+
+
+Event: TypeAlias = Lock | Held | Calm | Fault | ExactlyOne | Half | AllOrNone | Cleaned | CleanedLog

@@ -30,6 +30,7 @@ from tests.faults.events import (
     AllOrNone,
     Calm,
     Cleaned,
+    CleanedLog,
     Delivery,
     Event,
     ExactlyOne,
@@ -51,7 +52,10 @@ FAULTS_SHOWN_MAX = 20
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (Send, Delivery, Lock, Held, Calm, Fault, ExactlyOne, Half, AllOrNone, Cleaned)
+    for kind in (
+        *(Send, Delivery, Lock, Held, Calm, Fault),
+        *(ExactlyOne, Half, AllOrNone, Cleaned, CleanedLog),
+    )
 }
 
 

@@ -16,6 +16,7 @@ from tests.faults.events import (
     AllOrNone,
     Calm,
     Cleaned,
+    CleanedLog,
     Delivery,
     Event,
     ExactlyOne,
@@ -64,8 +65,9 @@ def judged(sends: Sends, deliveries: Sequence[Delivery], events: Sequence[Event]
 
 
 def _found(deliveries: Sequence[Delivery], events: Sequence[Event]) -> Counter[str]:
-    """How often each message was there in the end, or until its queue was cleaned."""
+    """How often each message was there in the end, or until its queue or log was cleaned."""
     cleaned: dict[tuple[str, int], int] = {}
+    log_begin = max((each.log_begin for each in events if isinstance(each, CleanedLog)), default=0)
     for event in events:
         if isinstance(event, Cleaned):
             place = event.topic, event.queue_id
@@ -73,7 +75,9 @@ def _found(deliveries: Sequence[Delivery], events: Sequence[Event]) -> Counter[s
     places = {
         (each.topic, each.queue_id, each.queue_offset): each.message_id
         for each in deliveries
-        if each.reader == FINAL or each.queue_offset < cleaned.get((each.topic, each.queue_id), 0)
+        if each.reader == FINAL
+        or each.queue_offset < cleaned.get((each.topic, each.queue_id), 0)
+        or 0 < each.log_end <= log_begin
     }
     return Counter(places.values())
 

@@ -33,11 +33,25 @@ SIMULATION_SABOTAGES = (
         FOUND_LATER,
     ),
     Sabotage(
+        "progress of a delay level is saved before the message",
+        SERVICES + "delay/progress.py",
+        "        flushed = self._store.flushed_end\n        begin = ",
+        "        flushed = self._store.positions().log_end\n        begin = ",
+        FOUND_LATER,
+    ),
+    Sabotage(
+        "open half messages are cleaned",
+        SERVICES + "transactions/progress.py",
+        "        return NOTHING_NEEDED if stretch is None else int(",
+        "        return NOTHING_NEEDED if begin >= 0 else int(",
+        FOUND,
+    ),
+    Sabotage(
         "a final message without an op message is not looked for",
         SERVICES + "transactions/progress.py",
         "        if not self._table.is_over(offset):\n            logger.info(",
         "        if offset < 0:\n            logger.info(",
-        FOUND,
+        FOUND_LATER,
     ),
     Sabotage(
         "an end of a transaction is not noted",
@@ -51,6 +65,13 @@ SIMULATION_SABOTAGES = (
         SERVICES + "groups/locks.py",
         "if lock.client_id != client_id and now_ms - lock.last_update_ms <= LOCK_MS:",
         "if lock.client_id != client_id and now_ms - lock.last_update_ms <= LOCK_MS / 2:",
+        FOUND,
+    ),
+    Sabotage(
+        "locks are held for ever",
+        SERVICES + "groups/locks.py",
+        "LOCK_MS = 60_000\n",
+        "LOCK_MS = 60_000_000\n",
         FOUND,
     ),
     Sabotage(

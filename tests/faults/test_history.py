@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.values import QueueKey
-from tests.faults.events import AllOrNone, Calm, Cleaned, ExactlyOne, Held, Lock
+from tests.faults.events import AllOrNone, Calm, Cleaned, CleanedLog, ExactlyOne, Held, Lock
 from tests.faults.history import FINAL, Delivery, Fault, History, Outcome, body_of, judge
 from tests.faults.zygote import TOP
 
@@ -211,6 +211,14 @@ def test_m3_what_was_cleaned_is_not_lost_and_a_copy_may_come_as_often_as_it_was_
     body = sent(history, "cleaned", acked_at=5)
     history.delivered("reader", QUEUE, 5, body)
     history.events.append(Cleaned(*QUEUE, 6))
+    sent(history, "cleaned with its log", acked_at=6)
+    body_hash = history.sends["cleaned with its log"].body_hash
+    gone = Delivery("reader", *QUEUE, 6, "cleaned with its log", body_hash, log_end=500)
+    history.seen(gone)
+    assert kinds(history) == ["lost", "lost"]
+    history.events.append(CleanedLog(499))
+    assert kinds(history) == ["lost", "lost"]
+    history.events.append(CleanedLog(500))
     for _ in range(2):
         history.begin_copy("m0", "again", QUEUE)
     for offset in (20, 21):

@@ -13,7 +13,6 @@ from rocketpy_broker.services.groups.consumers import (
     ConsumeType,
     MessageModel,
 )
-from rocketpy_broker.services.groups.locks import LOCK_MS
 from rocketpy_broker.services.groups.subscriptions import Subscription
 from rocketpy_broker.services.pulling.checks import PullRequest
 from rocketpy_broker.services.retry.looking_up import SendBack
@@ -25,7 +24,7 @@ from rocketpy_broker.services.topics.system import (
 )
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
 from rocketpy_proto.record import decode_record
-from tests.faults.events import FINAL, Cleaned, Delivery, Fault, Held, Lock, Outcome
+from tests.faults.events import FINAL, Cleaned, CleanedLog, Delivery, Fault, Held, Lock, Outcome
 from tests.faults.history import copy_id, hash_of, id_of
 from tests.faults.simulation.machine import DISK_NEARLY_FULL, DISK_USED, Machine
 from tests.faults.simulation.producing import DELAYS_MS, QUEUES, TOPIC
@@ -37,6 +36,8 @@ READ += [QueueKey(DEAD, 0), QueueKey(CHECK_MAX_TIME_TOPIC, 0)]
 TIMES_MAX = 2
 FIRST_LEVEL = 3
 CLIENTS = ("c1", "c2", "c3")
+# A lock that is not renewed is anybody's after this.
+LOCK_MS = 60_000
 # A client is forgotten this long after its last heartbeat, and then at the next look.
 EXPIRY_MS, LOOK_MS = 120_000, 11_000
 
@@ -142,6 +143,7 @@ class Consumers:
             machine.disk_used = DISK_USED
         machine.say("cleaned", count)
         begin = rooms.offsets.offsets._store.positions().log_begin
+        self._history.events.append(CleanedLog(begin))
         self._taken = [taken for taken in self._taken if taken.physical_offset >= begin]
 
     async def hold(self, rooms: Rooms) -> None:

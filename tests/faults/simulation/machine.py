@@ -20,11 +20,14 @@ from unittest import mock
 from rocketpy_broker.broker import Broker, Ready, Rooms
 from rocketpy_broker.config import BrokerConfig, TransactionTimes
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.services.config_files.saving import Saver, save_now
 from rocketpy_broker.store.cleaning import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import RecordBlock
 from tests.faults.events import Calm
 from tests.faults.history import History
 from tests.faults.simulation.disk import CrashingDisk
@@ -54,6 +57,7 @@ class Moment(str, Enum):
 
     FLUSH = "flush"
     APPEND = "append"
+    SAVE = "save"
     TIME = "time"
 
 
@@ -95,6 +99,10 @@ def _small_store(config: BrokerConfig) -> StoreConfig:
     )
 
 
+async def _no_statistics(_service: object) -> None:
+    """Nobody asks for them here."""
+
+
 class Machine:
     """The disk, the clock, and the broker that runs."""
 
@@ -106,10 +114,12 @@ class Machine:
         self.flush = chance.choice(list(FlushDiskType))
         self.is_slow = chance.random() < 0.15
         self.times = FlushTimes(
-            flush_interval_ms=chance.choice([2_000, 10_000]),
+            flush_interval_ms=chance.choice([5_000, 30_000]),
             derived_interval_ms=chance.choice([10_000, 60_000]),
         )
         self.persist_interval_ms = chance.choice([10_000, 60_000])
+        # How often tables are saved right behind a delivery, as if their interval ended there.
+        self._save_chance = chance.choice([0.0, 1.0, 1.0])
         self.disk_used = DISK_USED
         self._number = 0
         self.disk = CrashingDisk(folder / "0", lambda: self._moment(Moment.FLUSH))
@@ -124,6 +134,7 @@ class Machine:
         self.due_ms_max = 0
         self.was_cleaned = False
         self.broker: Broker | None = None
+        self._is_serving = False
         self.error: BaseException | None = None
         self.trace: list[str] = []
         self._earlier: list[dict[str, bytes]] = []
@@ -152,9 +163,14 @@ class Machine:
         """Within the block brokers stand on this machine."""
         append = MessageStore.append
 
-        def counted(store: MessageStore, *given: Any) -> Any:
+        def counted(store: MessageStore, queue: QueueKey, block: RecordBlock, *given: Any) -> Any:
             self._moment(Moment.APPEND)
-            return append(store, *given)
+            # What is delivered names the message that waited.
+            is_awaited = (block.header["prepared_transaction_offset"] < 0).any()
+            result = append(store, queue, block, *given)
+            if is_awaited and self._is_serving and self.chance.random() < self._save_chance:
+                self.clock.call_later(self.chance.choice([0, 1, 3]), self._save)
+            return result
 
         with contextlib.ExitStack() as patches:
             for name, replacement in (
@@ -165,10 +181,16 @@ class Machine:
                 ("rocketpy_broker.store.message_store.used_ratio", lambda _: self.disk_used),
                 ("rocketpy_broker.services.hooks.room.installed_hooks", list),
                 # Looks that only cost time here.
+                (
+                    "rocketpy_broker.services.statistics.service.StatisticsService.run",
+                    _no_statistics,
+                ),
                 ("rocketpy_broker.services.batches.service.SWEEP_MS", 60_000),
                 ("rocketpy_broker.services.delay.levels.IDLE_MS_MAX", 3_600_000),
                 ("rocketpy_broker.services.delay.levels.SLEEP_MS_MAX", 4_000),
                 ("rocketpy_broker.services.delay.timer.SLEEP_MS_MAX", 4_000),
+                ("rocketpy_broker.services.delay.levels.RETRY_MS", 3_000),
+                ("rocketpy_broker.services.delay.timer.RETRY_MS", 3_000),
             ):
                 patches.enter_context(mock.patch(name, replacement))
             patches.enter_context(mock.patch.object(MessageStore, "append", counted))
@@ -180,6 +202,17 @@ class Machine:
             self.disk._flush(descriptor)
             if self.disk.has_failed:
                 self.trouble()
+
+    def _save(self) -> None:
+        """Tables are saved as they are at intervals, faster than anything is done in threads."""
+        if self.broker is None or not self._is_serving:
+            return
+        for saver in self.broker._lifecycle.tables:
+            assert isinstance(saver, Saver)
+            if not saver._is_saving:
+                with contextlib.suppress(OSError):
+                    save_now(saver._table)
+        self._moment(Moment.SAVE)
 
     # --- Time ---
 
@@ -270,7 +303,7 @@ class Machine:
     def _end(self) -> None:
         if self.error is None and not self.is_gone:
             self.trouble()
-        self.is_gone = True
+        self.is_gone, self._is_serving = True, False
         for listener in self.on_end:
             listener()
         self.loop.tear_down()
@@ -305,10 +338,12 @@ class Machine:
         if serving.done():
             serving.result()
         recovery = ready.result().recovery
-        self.say("ready", recovery)
+        self.say("ready", str(recovery).replace(f"{self._root}/", ""))
         assert not recovery.damages, recovery.damages
         self.calm()
+        self._is_serving = True
         await use(self.broker.rooms)
+        self._is_serving = False
         self.trouble()
         self.say("stops")
         stopped.set()

@@ -20,6 +20,7 @@ from tests.faults.simulation.machine import LEVELS, Machine
 
 TOPIC, QUEUES = "T", 2
 ANY_QUEUE = -1
+BODY_BYTES = (8, 200)
 DELAYS_MS = DelayLevels.parse(LEVELS).delays_ms
 
 
@@ -68,11 +69,11 @@ class Producers:
         # By id: sends with a delivery time that may be taken back.
         self._recallable: dict[str, int] = {}
 
-    def new_bodies(self, count: int) -> list[bytes]:
+    def new_bodies(self, count: int, sizes: tuple[int, int] = BODY_BYTES) -> list[bytes]:
         """Messages with new ids."""
         self._count += count
         numbers = range(self._count - count, self._count)
-        return [body_of(f"m{number}", self._machine.chance.randint(8, 200)) for number in numbers]
+        return [body_of(f"m{number}", self._machine.chance.randint(*sizes)) for number in numbers]
 
     def any_wait(self) -> Wait:
         """A level, a delay or a time."""
@@ -87,11 +88,21 @@ class Producers:
         deliver_ms = now_ms + delay_ms
         return Wait({"TIMER_DELIVER_MS": str(deliver_ms)}, deliver_ms=deliver_ms)
 
-    async def send(self, rooms: Rooms, count: int, wait: Wait | None = None) -> None:
+    async def fill(self, rooms: Rooms) -> None:
+        """Messages that end a segment."""
+        await self.send(rooms, 3, sizes=(4_800, 4_900))
+
+    async def send(
+        self,
+        rooms: Rooms,
+        count: int,
+        wait: Wait | None = None,
+        sizes: tuple[int, int] = BODY_BYTES,
+    ) -> None:
         """One block of messages."""
         machine, history = self._machine, self._history
         wait = wait or Wait()
-        bodies = self.new_bodies(count)
+        bodies = self.new_bodies(count, sizes)
         ids = [id_of(body) for body in bodies]
         queue_id = machine.chance.choice([ANY_QUEUE, *range(QUEUES)])
         history.begin(ids[0], QueueKey(TOPIC, queue_id), bodies)

@@ -23,6 +23,13 @@ HOUR_MS = 3_600_000
 REST_MS = 660_000
 LIVES = (1, 2, 2, 3, 4)
 GAPS_MS = (0, 0, 0, 1, 30, 400, 2_000, 15_000, 40_000, 130_000)
+# Up to how many moments, or milliseconds, from its start a life may crash.
+LEFT_MAX = {
+    Moment.FLUSH: (60,),
+    Moment.APPEND: (60,),
+    Moment.SAVE: (3,),
+    Moment.TIME: (1_000, 60_000, 600_000),
+}
 JUMPS_MS = (-3_600_000, -30_000, 20_000, 900_000)
 
 
@@ -51,7 +58,7 @@ class Simulation:
             lambda rooms: spawn(consumers.drain(rooms)),
             lambda rooms: spawn(consumers.send_back(rooms)),
             lambda rooms: spawn(consumers.hold(rooms)),
-            lambda rooms: spawn(consumers.clean(rooms)),
+            lambda rooms: spawn(self._clean(rooms)),
             lambda rooms: spawn(consumers.beat(rooms)),
             consumers.lock,
             consumers.unlock,
@@ -69,6 +76,17 @@ class Simulation:
         # Set clocks loosen what can be promised, and many seeds should promise all.
         weights[-1] = chance.choice([0, 0, 0, 1])
         return [step for step, weight in zip(steps, weights, strict=True) for _ in range(weight)]
+
+    async def _clean(self, rooms: Rooms) -> None:
+        """Old segments go, often as soon as new ones come, and all but the last one."""
+        if self.chance.random() < 0.5:
+            await self.consumers.clean(rooms)
+            return
+        if self.chance.random() < 0.5:
+            await self.transactions.prepare(rooms)
+        await self.producers.fill(rooms)
+        for _ in range(3):
+            await self.consumers.clean(rooms)
 
     def _cancel_one(self) -> None:
         tasks = [*self.machine.tasks]
@@ -90,6 +108,10 @@ class Simulation:
             for _ in range(self.chance.choice(LIVES)):
                 self._draw_faults()
                 self.machine.live(self._use)
+            if self.chance.random() < 0.7:
+                crash = Crash(Moment.SAVE, self.chance.randint(1, 3), self.chance.random() < 0.8)
+                self.machine.crash_plan = crash
+                self.machine.live(self._wait)
             self.machine.crash_plan = None
             self.machine.disk.fails_at = 0
             self.machine.live(self._rest)
@@ -99,7 +121,7 @@ class Simulation:
         self.machine.crash_plan = None
         if chance.random() < 0.75:
             moment = chance.choice(list(Moment))
-            left = chance.choice([1_000, 60_000, 600_000]) if moment is Moment.TIME else 60
+            left = chance.choice(LEFT_MAX[moment])
             crash = Crash(moment, chance.randint(1, left), chance.random() < 0.5)
             self.machine.crash_plan = crash
         self.machine.disk.fails_at = chance.randint(1, 200) if chance.random() < 0.1 else 0
@@ -114,6 +136,10 @@ class Simulation:
                 await sleep(self.machine.clock, gap_ms)
             if self.machine.is_gone:
                 return
+
+    async def _wait(self, _rooms: Rooms) -> None:
+        """Nobody does anything, and what waits comes."""
+        await sleep(self.machine.clock, max(self.machine.due_ms_max - self.machine.now_ms, 1))
 
     async def _rest(self, rooms: Rooms) -> None:
         """Questions are answered, what waits comes, and everything is read."""
