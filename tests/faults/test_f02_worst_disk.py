@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy_broker.store.cleaning import CleanDecision
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.values import QueueRange
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.store.conftest import OpenStore, clock, crash, new_store
-from tests.store.messages import OTHER, flush_log, put, read_all
+from tests.store.messages import OTHER, flush_log, put, read_all, remove_oldest_segment
 
 __all__ = ["clock", "new_store"]
 
@@ -65,6 +67,26 @@ def test_f2_queues_whose_new_files_are_lost_with_their_names_are_rebuilt(
     again = new_store(FlushDiskType.SYNC_FLUSH)
     again.open()
     assert read_all(again) == bodies
+
+
+def test_s10_the_log_is_not_cleaned_of_what_no_queue_on_the_disk_counts_yet(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut lets the queue begin at 0 again, below what consumers have committed."""
+    disk = SimulatedDisk(tmp_path)
+    with disk.watched():
+        store = new_store(FlushDiskType.SYNC_FLUSH)
+        store.open()
+        put(store, [b"one"], OTHER)
+        while len(store._log.files.segments) < 2:
+            put(store, [bytes(200)])
+            flush_log(store)
+        remove_oldest_segment(store)
+    crash(store)
+    disk.cut_power(WorstChance())
+    again = new_store(FlushDiskType.SYNC_FLUSH)
+    again.open()
+    assert again.next_offset(OTHER) == 1
 
 
 def test_s06_a_new_queue_waits_for_no_disk(
