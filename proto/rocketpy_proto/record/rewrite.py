@@ -82,14 +82,14 @@ def rewritten(
     for name, values in (fields or {}).items():
         header[name] = values
     header["total_size"], header["magic"] = sizes, encoded.magic
-    data = block.data.copy()
-    scatter_headers(data, block.positions, header)
     joined = pc.binary_join_element_wise(
-        binary_ranges(data, block.positions, body_end),
+        binary_ranges(block.data, block.positions, body_end),
         pa.scalar(tail),
         fixed_width(lengths.astype(">i2")),
         properties,
         pa.scalar(b""),
     )
-    octets = memoryview(joined.buffers()[2] or b"")[: int(sizes.sum())]
-    return RecordBlock.parse(bytearray(octets), sizes.astype(np.int32))
+    ends = np.cumsum(sizes)
+    data = bytearray(memoryview(joined.buffers()[2] or b"")[: int(sizes.sum())])
+    scatter_headers(np.frombuffer(data, np.uint8), ends - sizes, header)
+    return RecordBlock.parse(data, sizes.astype(np.int32))

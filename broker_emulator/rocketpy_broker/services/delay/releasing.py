@@ -69,6 +69,8 @@ class Releasing:
             wanted &= ~np.isin(origins, [*released])
         try:
             for queue, part in _by_real_queue(block.filter(wanted)):
+                # What was read took its time, too.
+                await give_way()
                 await self._group_commit.large_writes.over()
                 self._append(queue, part, strings_of)
                 released.update(part.header["physical_offset"].tolist())

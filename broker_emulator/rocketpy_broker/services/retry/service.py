@@ -45,6 +45,8 @@ from rocketpy_proto.record.properties import RETRY_TOPIC
 
 # Of the messages of one call; what goes beyond is left to the next one.
 CALL_BYTES_MAX = 16 << 20
+# Copied, patched and written in turns of their own from here on.
+LONG_BYTES = 64 << 10
 # The level of a first failure, with level 0: 10 seconds, with RocketMQ's levels.
 FIRST_LEVEL = 3
 DEAD_LETTER_LEVEL = 0
@@ -174,28 +176,23 @@ class SendBackService:
                 queue = await self._targets.dead_letters(call.group)
             except SendBackError as error:
                 return [error] * len(block)
-        await self._appends.may_write()
-        return self._stored(call, queue, block, level)
+        return await self._stored(call, queue, block, level)
 
-    def _stored(
+    async def _stored(
         self, call: _Call, queue: QueueKey, block: RecordBlock, level: int
     ) -> list[Outcome]:
         """One that cannot be stored keeps none of the others from it."""
         is_dead = level == DEAD_LETTER_LEVEL
         try:
-            block_to_store = sent_back(block, queue.topic, level)
-            if is_dead:
-                place = queue
-            else:
-                place, block_to_store = self._scheduling.placed(queue, block_to_store)
+            place, block_to_store = await self._to_store(queue, block, level)
             result = self._store.append(place, block_to_store, Known(cause=PutCause.SENT_BACK))
         except (RecordError, RecordIllegalError) as error:
             if len(block) > 1:
-                return [
-                    outcome
-                    for row in range(len(block))
-                    for outcome in self._stored(call, queue, _row(block, row), level)
-                ]
+                outcomes: list[Outcome] = []
+                for row in range(len(block)):
+                    await give_way()
+                    outcomes += await self._stored(call, queue, _row(block, row), level)
+                return outcomes
             return [RecordIllegalError(f"sent back, the message cannot be stored: {error}")]
         except StoreError as error:
             return [_failed_put(error)] * len(block)
@@ -204,6 +201,21 @@ class SendBackService:
         topics = {each["values"]: each["counts"] for each in counts}
         self.on_sent_back(SentBackMessages(call.group.group, topics, is_dead))
         return [SentBackTo.DEAD_LETTER if is_dead else SentBackTo.RETRY] * len(block)
+
+    async def _to_store(
+        self, queue: QueueKey, block: RecordBlock, level: int
+    ) -> tuple[QueueKey, RecordBlock]:
+        """Where the block is stored first, and as what; others have turns between its copies.
+
+        The caller may write it at once. Raises RecordError, RecordIllegalError.
+        """
+        changed = sent_back(block, queue.topic, level)
+        if level != DEAD_LETTER_LEVEL:
+            await _between_copies(block)
+            queue, changed = self._scheduling.placed(queue, changed)
+        await _between_copies(block)
+        await self._appends.may_write()
+        return queue, changed
 
     async def _wait_for_disk(self, call: _Call) -> None:
         """What is not on disk has failed, although it may be stored."""
@@ -222,6 +234,12 @@ def _check(messages: Sequence[SendBack], reconsume_times_max: int | None) -> Non
         raise ParameterIllegalError("number of messages", len(messages), accepted)
     if reconsume_times_max is not None and reconsume_times_max < 0:
         raise ParameterIllegalError("max_reconsume_times", reconsume_times_max, "0 or more")
+
+
+async def _between_copies(block: RecordBlock) -> None:
+    """Give way where each copy of the block takes milliseconds."""
+    if len(block.data) > LONG_BYTES:
+        await give_way()
 
 
 def _failed_put(error: StoreError) -> BrokerError:
