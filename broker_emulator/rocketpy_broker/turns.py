@@ -7,13 +7,22 @@ waits for one step of bulk at a time, however many others work in bulk. Turns go
 and kind, so that no connection gets more of them by asking more often. Nothing is held: a turn is
 over with the step, so a caller that is cancelled, or whose client is gone, takes nothing along.
 
+While a thread does what calls wait for, such as a flush, the loop lets go of Python's lock for a
+moment before each step. A thread that comes back from the disk has to have that lock. Every call
+that releases it for an instant, each look for new calls among them, wakes the thread in vain and
+lets its wait begin anew; so behind short steps it would wait for tens of milliseconds, whatever the
+switch interval.
+
 The loop's time is what is shared, so there is one queue for each loop. Lives in memory. Row B09.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
@@ -21,6 +30,8 @@ from weakref import WeakKeyDictionary
 connection: ContextVar[str] = ContextVar("connection", default="")
 # How often the loop looks for something else between two turns.
 PASSES = 4
+# A thread that waits for Python's lock wakes in less.
+HANDOVER_SECONDS = 0.00005
 
 
 class Turns:
@@ -31,6 +42,7 @@ class Turns:
         self._waiting: OrderedDict[tuple[str, str], deque[asyncio.Future[None]]] = OrderedDict()
         self._passes = 0
         self._is_running = False
+        self._threads_at_work = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -50,6 +62,15 @@ class Turns:
             self._leave(key, future)
             raise
 
+    @contextmanager
+    def thread_at_work(self) -> Iterator[None]:
+        """While the block lasts, a thread does what somebody waits for."""
+        self._threads_at_work += 1
+        try:
+            yield
+        finally:
+            self._threads_at_work -= 1
+
     def _leave(self, key: tuple[str, str], future: asyncio.Future[None]) -> None:
         waiting = self._waiting.get(key)
         if waiting is not None and future in waiting:
@@ -67,6 +88,8 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._pass)
 
     def _let_one_go(self) -> None:
+        if self._waiting and self._threads_at_work:
+            _let_threads_go_on()
         while self._waiting:
             key, waiting = self._waiting.popitem(last=False)
             future = waiting.popleft()
@@ -75,6 +98,10 @@ class Turns:
             if not future.done():
                 future.set_result(None)
                 return
+
+
+def _let_threads_go_on() -> None:
+    time.sleep(HANDOVER_SECONDS)
 
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()

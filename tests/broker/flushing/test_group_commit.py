@@ -14,10 +14,13 @@ from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.flushing.store_files import StoreFiles
+from rocketpy_broker.services.sending.in_flight import SMALL_BYTES_MAX
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark
 from rocketpy_broker.store.log.flush import FlushPlan
+from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.turns import turns
 from tests.blocks import bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.store.conftest import STORE_HOST
@@ -241,3 +244,50 @@ async def test_f8_a_flush_whose_mark_cannot_be_written_has_failed(
                 assert "read-only" in refused.status.remark
         (shown,) = await running.pull(topic="T", queue_id=0)
         assert bodies_of(shown.records, shown.record_sizes) == [b"durable"]
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.EIO, "no disk")])
+async def test_b09_bulk_makes_way_for_the_flush_thread_while_it_flushes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    at_work: list[int] = []
+    queue = turns()
+    run = FlushPlan.run
+
+    def noting(plan: FlushPlan) -> None:
+        at_work.append(queue._threads_at_work)
+        if error is not None:
+            raise error
+        run(plan)
+
+    monkeypatch.setattr(FlushPlan, "run", noting)
+    store = MessageStore(StoreConfig(tmp_path), ManualClock(), STORE_HOST)
+    store.open()
+    sync = FlushDiskType.SYNC_FLUSH
+    group_commit = GroupCommit(store, ManualClock(), sync, FlushTimes())
+    put(store, [b"x"])
+    await group_commit._flush_once()
+    assert at_work == [1]
+    assert queue._threads_at_work == 0
+    group_commit.close()
+    monkeypatch.setattr(FlushPlan, "run", run)
+    store.close()
+
+
+async def test_b09_bulk_makes_way_for_threads_that_check_and_write_large_blocks(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work: list[int] = []
+    queue = turns()
+    write = Segment.write
+
+    def noting(segment: Segment, position: int, data: memoryview) -> None:
+        if len(data) > SMALL_BYTES_MAX:
+            at_work.append(queue._threads_at_work)
+        write(segment, position, data)
+
+    monkeypatch.setattr(Segment, "write", noting)
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await running.append("T", 0, bytes(2 * SMALL_BYTES_MAX))
+    assert at_work == [1]

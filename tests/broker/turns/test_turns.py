@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
+
+import pytest
 
 from rocketpy_broker import turns
 from rocketpy_broker.turns import PASSES
@@ -92,3 +94,32 @@ async def test_b09_without_bulk_the_loop_sleeps() -> None:
     for _ in range(PASSES + 1):
         await asyncio.sleep(0)
     assert not queue._is_running
+
+
+async def test_b09_while_threads_work_each_step_lets_them_go_on_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(turns, "_let_threads_go_on", lambda: order.append("threads"))
+    await works(order, "a", "pull", 2)
+    with turns.turns().thread_at_work():
+        with turns.turns().thread_at_work():
+            await works(order, "b", "pull", 2)
+        await works(order, "c", "pull", 1)
+    await works(order, "d", "pull", 1)
+    bulk = [["apull"] * 2, ["threads", "bpull"] * 2, ["threads", "cpull"], ["dpull"]]
+    assert order == list(chain.from_iterable(bulk))
+
+
+async def test_b09_a_loop_without_bulk_stops_for_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stops: list[None] = []
+    monkeypatch.setattr(turns, "_let_threads_go_on", lambda: stops.append(None))
+    call = asyncio.ensure_future(turns.next_turn("pull"))
+    await asyncio.sleep(0)
+    call.cancel()
+    with turns.turns().thread_at_work():
+        for _ in range(2 * PASSES):
+            await asyncio.sleep(0)
+    assert not stops

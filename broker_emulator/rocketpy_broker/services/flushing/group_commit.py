@@ -19,6 +19,7 @@ from rocketpy_broker.errors import FlushTimeoutError, StoreClosedError
 from rocketpy_broker.services.flushing.large_writes import LargeWrites
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.turns import turns
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,8 @@ class GroupCommit:
         if not plan.segments:
             return
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, plan.run)
+            with turns().thread_at_work():
+                await asyncio.get_running_loop().run_in_executor(self._thread, plan.run)
             self._store.flushed(plan)
         except OSError as error:
             logger.critical("flush failed, the broker turns read-only: %s", error)

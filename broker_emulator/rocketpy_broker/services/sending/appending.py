@@ -238,7 +238,8 @@ class AppendService:
             return self.placing.placed(queue, block), not _declines_to_wait(block)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await to_end(asyncio.get_running_loop().run_in_executor(self._threads, work))
+        with turns.turns().thread_at_work():
+            return await to_end(asyncio.get_running_loop().run_in_executor(self._threads, work))
 
     def queue_of(self, topic: str, queue_id: int) -> QueueKey:
         """The queue that a block goes to: with ANY_QUEUE the topic's next one.
