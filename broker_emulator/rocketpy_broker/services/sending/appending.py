@@ -51,7 +51,7 @@ NO_WAIT = b"WAIT\x01false"
 # One block is checked while another one is written.
 THREADS = 2
 # Large blocks wait when so much waits for the disk: a small one's flush has to take it along.
-BULK_UNFLUSHED_BYTES_MAX = 16 << 20
+BULK_UNFLUSHED_BYTES_MAX = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
