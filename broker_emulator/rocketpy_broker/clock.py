@@ -60,6 +60,11 @@ async def give_way(kind: str = "") -> None:
     await next_turn(kind)
 
 
+def stand_still(seconds: float) -> None:
+    """Let other threads go on for a moment, whatever any clock says; the loop stands still."""
+    time.sleep(seconds)
+
+
 class SystemClock:
     """The machine's time."""
 

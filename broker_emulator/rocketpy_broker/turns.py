@@ -19,7 +19,6 @@ The loop's time is what is shared, so there is one queue for each loop. Lives in
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,7 +100,10 @@ class Turns:
 
 
 def _let_threads_go_on() -> None:
-    time.sleep(HANDOVER_SECONDS)
+    # The clock's module imports this one.
+    from rocketpy_broker.clock import stand_still  # noqa: PLC0415
+
+    stand_still(HANDOVER_SECONDS)
 
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
