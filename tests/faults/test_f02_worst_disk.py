@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.store.cleaning import CleanDecision
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.values import QueueRange
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.store.conftest import OpenStore, clock, crash, new_store
 from tests.store.messages import OTHER, flush_log, put, read_all, remove_oldest_segment
@@ -70,7 +68,7 @@ def test_f2_queues_whose_new_files_are_lost_with_their_names_are_rebuilt(
 
 
 def test_s10_the_log_is_not_cleaned_of_what_no_queue_on_the_disk_counts_yet(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_store: OpenStore, tmp_path: Path
 ) -> None:
     """Else a power cut lets the queue begin at 0 again, below what consumers have committed."""
     disk = SimulatedDisk(tmp_path)

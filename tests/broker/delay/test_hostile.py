@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,12 @@ from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_crash import refusing
-from tests.broker.delay.test_levels import advance, bodies, send, turns, visible
+from tests.broker.delay.test_levels import SECOND_MS, advance, bodies, send, turns, visible
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
 
@@ -200,3 +201,28 @@ async def test_d04_timer_messages_stay_delivered_after_a_start_with_a_clock_behi
     async with start_broker(flush) as running:
         await advance(running, 10_000)
         assert visible(running) == 1
+
+
+async def test_f8_a_store_that_refuses_is_tried_at_growing_pauses_and_logged_once_a_minute(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It refuses until it is restarted, and each try reads and encodes what is due."""
+    tried = 0
+    refuse = refusing(QueueKey("T", 1))
+
+    def refusing_and_counting(*arguments: Any) -> AppendResult:
+        nonlocal tried
+        tried += 1
+        return refuse(*arguments)
+
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send(running, 1, b"waits")
+        with monkeypatch.context() as patch:
+            patch.setattr(MessageStore, "append", refusing_and_counting)
+            await advance(running, 41 * SECOND_MS)
+            assert 40 <= tried <= 45
+            told = [record for record in caplog.records if "delay level 1 wait" in record.message]
+            assert len(told) == 1
+        await advance(running, 2 * SECOND_MS)
+        assert await bodies(running) == [b"waits"]

@@ -189,8 +189,7 @@ class Machine:
                 ("rocketpy_broker.services.delay.levels.IDLE_MS_MAX", 3_600_000),
                 ("rocketpy_broker.services.delay.levels.SLEEP_MS_MAX", 4_000),
                 ("rocketpy_broker.services.delay.timer.SLEEP_MS_MAX", 4_000),
-                ("rocketpy_broker.services.delay.levels.RETRY_MS", 3_000),
-                ("rocketpy_broker.services.delay.timer.RETRY_MS", 3_000),
+                ("rocketpy_broker.services.delay.pausing.PAUSE_MS_MAX", 4_000),
             ):
                 patches.enter_context(mock.patch(name, replacement))
             patches.enter_context(mock.patch.object(MessageStore, "append", counted))

@@ -8,7 +8,6 @@ Source: spec/storage.md section 13.3; row D03.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.clock import Clock, sleep
 from rocketpy_broker.errors import StoreError
+from rocketpy_broker.services.delay.pausing import Pausing
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.releasing import Releasing
 from rocketpy_broker.services.holding.calls import HeldCalls
@@ -26,14 +26,12 @@ from rocketpy_broker.store.queues.lookup import Stretch
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
-logger = logging.getLogger(__name__)
 # Released in one turn of the loop.
 TURN_BYTES = 256 << 10
 TURN_UNITS = 1_000
 # A wall clock that is set forward is noticed within this.
 SLEEP_MS_MAX = 1_000
 IDLE_MS_MAX = 60_000
-RETRY_MS = 100
 
 
 class LevelDelivery:
@@ -50,6 +48,7 @@ class LevelDelivery:
         clock: Clock,
     ) -> None:
         self._level = level
+        self._pausing = Pausing(f"messages of delay level {level}", clock)
         self._delay_ms = delay_ms
         self._queue = QueueKey(SCHEDULE_TOPIC, level - 1)
         self._store = store
@@ -70,9 +69,9 @@ class LevelDelivery:
         while not is_stopping:
             try:
                 wait_ms = await self._step()
+                self._pausing.succeeded()
             except StoreError as error:
-                logger.warning("delay level %d waits: %s", self._level, error)
-                wait_ms = RETRY_MS
+                wait_ms = self._pausing.refused(error)
             if wait_ms is None:
                 deadline_ms = self._held.deadline_ms(IDLE_MS_MAX)
                 is_stopping = not await self._held.wait([self._queue], deadline_ms)

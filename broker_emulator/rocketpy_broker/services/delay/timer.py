@@ -18,7 +18,8 @@ import numpy as np
 
 from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.errors import StoreError
-from rocketpy_broker.services.delay.levels import RETRY_MS, SLEEP_MS_MAX, TURN_BYTES, TURN_UNITS
+from rocketpy_broker.services.delay.levels import SLEEP_MS_MAX, TURN_BYTES, TURN_UNITS
+from rocketpy_broker.services.delay.pausing import Pausing
 from rocketpy_broker.services.delay.pending import BUCKET_BITS, SECOND_MS, Due, PendingMessages
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.releasing import Releasing
@@ -63,6 +64,7 @@ class TimerDelivery:
         self._held = held
         self._clock = clock
         self._delay_ms_max = delay_ms_max
+        self._pausing = Pausing("timer messages", clock)
         self.pending = PendingMessages(delay_ms_max)
         self._start = TimerPosition(0, 0, 0)
         self._marked: TimerPosition | None = None
@@ -98,9 +100,9 @@ class TimerDelivery:
         while not is_stopping:
             try:
                 wait_ms = await self._step()
+                self._pausing.succeeded()
             except StoreError as error:
-                logger.warning("timer messages wait: %s", error)
-                wait_ms = RETRY_MS
+                wait_ms = self._pausing.refused(error)
             if wait_ms > 0:
                 deadline_ms = self._held.deadline_ms(wait_ms)
                 is_stopping = not await self._held.wait([TIMER_QUEUE], deadline_ms)
