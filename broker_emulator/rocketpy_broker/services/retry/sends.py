@@ -60,8 +60,11 @@ class SendService:
         if appends.is_large(records):
             return await appends.append_large(topic, queue_id, records, record_sizes)
         await appends.room()
-        if self._gathering.is_for(queue_id, records, record_sizes):
-            return await self._gathering.append(topic, queue_id, records, record_sizes)
+        if not appends.is_busy and self._gathering.is_for(queue_id, records, record_sizes):
+            stored = await self._gathering.append(topic, queue_id, records, record_sizes)
+            if stored is not None:
+                return stored
+            await appends.room()
         await appends.may_write()
         return appends.append(topic, queue_id, records, record_sizes)
 

@@ -181,8 +181,10 @@ class AppendService:
     def store_at_once(self, queue: QueueKey, block: RecordBlock) -> AppendResult | None:
         """As `store`; None where the block goes elsewhere first, and then nothing is stored."""
         with _record_errors():
-            found = self.placing.found(queue, block)
-            return None if found.may_wait else self._store.append(queue, block, Known(found))
+            placed = self.placing.placed(queue, block)
+            if placed.queue != queue:
+                return None
+            return self._store.append(queue, block, Known(placed.found))
 
     # --- Large blocks ---
 
@@ -257,13 +259,21 @@ class AppendService:
             queue_id = self._turn % config.write_queue_nums
         return QueueKey(topic, queue_id)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a sender has to wait for `room`."""
+        return self._store.is_busy
+
     async def room(self, unflushed_bytes_max: int | None = None) -> None:
         """Wait while too much waits for the disk; a sender is slowed before it is refused."""
         is_much = unflushed_bytes_max is not None and self._store.unflushed_bytes > (
             unflushed_bytes_max
         )
-        if self._store.is_busy or is_much:
-            with contextlib.suppress(FlushTimeoutError, StoreClosedError):
+        with contextlib.suppress(FlushTimeoutError, StoreClosedError):
+            if is_much:
+                await self._group_commit.wait(self._store.positions().log_end)
+            # Of all who wait, the first may take the room.
+            while self._store.is_busy:
                 await self._group_commit.wait(self._store.positions().log_end)
 
     @property

@@ -14,18 +14,26 @@ Rows P01, S01, B09.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 
-import numpy as np
-
-from rocketpy_broker.errors import BrokerError, StoreClosedError
+from rocketpy_broker.errors import (
+    BrokerError,
+    QueueIdIllegalError,
+    RecordIllegalError,
+    StoreClosedError,
+)
 from rocketpy_broker.services.sending.appending import NO_WAIT, AppendService, Stored
+from rocketpy_broker.services.sending.in_flight import SMALL_BYTES_MAX
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import RecordBlock
 
 # Each may be of another queue.
 GATHERED_MAX = BLOCK_QUEUES_MAX
+# What says that a message goes with no others, or most likely does; the rest is found by checks.
+ALONE = (NO_WAIT, b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +43,7 @@ class Send:
     queue_id: int
     record: bytes
     record_sizes: bytes
-    stored: asyncio.Future[Stored]
+    stored: asyncio.Future[Stored | None]
 
 
 class Gathering:
@@ -54,8 +62,11 @@ class Gathering:
 
     async def append(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
-    ) -> Stored:
-        """As `AppendService.append`. A message whose sender is cancelled may be stored or not."""
+    ) -> Stored | None:
+        """As `AppendService.append`; None where others took the room: wait for it, and send alone.
+
+        A message whose sender is cancelled may be stored or not.
+        """
         loop = asyncio.get_running_loop()
         if not self._by_topic:
             loop.call_soon(self._store_next)
@@ -70,53 +81,76 @@ class Gathering:
             return
         topic = next(iter(self._by_topic))
         sends = self._by_topic.pop(topic)
-        if len(sends) > GATHERED_MAX:
-            self._by_topic[topic] = sends[GATHERED_MAX:]
+        count = _count_of_block(sends)
+        if len(sends) > count:
+            self._by_topic[topic] = sends[count:]
         if self._by_topic:
             asyncio.get_running_loop().call_soon(self._store_next)
-        self._store(topic, [send for send in sends[:GATHERED_MAX] if not send.stored.done()])
-
-    def _store(self, topic: str, sends: list[Send]) -> None:
+        sends = [send for send in sends[:count] if not send.stored.done()]
         try:
-            if not self._store_together(topic, sends):
-                for send in sends:
-                    self._store_alone(topic, send)
+            self._store(topic, sends)
         finally:
             # After an error that nobody foresaw nobody waits for ever.
             for send in sends:
                 if not send.stored.done():
                     send.stored.set_exception(StoreClosedError("the message cannot be stored"))
 
-    def _store_alone(self, topic: str, send: Send) -> None:
-        try:
-            stored = self._appends.append(topic, send.queue_id, send.record, send.record_sizes)
-        except BrokerError as error:
-            send.stored.set_exception(error)
-        else:
-            send.stored.set_result(stored)
-
-    def _store_together(self, topic: str, sends: list[Send]) -> bool:
-        """Whether they are stored; if not, nothing is."""
+    def _store(self, topic: str, sends: list[Send]) -> None:
+        """Together; if that cannot be, in halves, so that one message costs the others little."""
         # Hooks see every message by itself.
         if len(sends) < 2 or self._appends.has_hooks:
-            return False
-        if any(NO_WAIT in send.record for send in sends):
-            return False
+            self._store_each(topic, sends)
+            return
         try:
-            ids = [self._appends.queue_of(topic, send.queue_id).queue_id for send in sends]
-            order = sorted(range(len(sends)), key=ids.__getitem__)
-            sends = [sends[place] for place in order]
-            records = b"".join([send.record for send in sends])
-            sizes = b"".join([send.record_sizes for send in sends])
-            block = self._appends.checked_records(topic, records, sizes)
-            block.header["queue_id"] = np.array(ids)[order]
-            result = self._appends.store_at_once(QueueKey(topic, OWN_QUEUES), block)
+            if self._store_together(topic, sends):
+                return
+        except (RecordIllegalError, QueueIdIllegalError):
+            pass
         except BrokerError:
+            # It is the same for all; each is told by itself.
+            self._store_each(topic, sends)
+            return
+        middle = len(sends) // 2
+        self._store(topic, sends[:middle])
+        self._store(topic, sends[middle:])
+
+    def _store_each(self, topic: str, sends: list[Send]) -> None:
+        for send in sends:
+            if self._appends.is_busy:
+                send.stored.set_result(None)
+                continue
+            try:
+                stored = self._appends.append(topic, send.queue_id, send.record, send.record_sizes)
+            except BrokerError as error:
+                send.stored.set_exception(error)
+            else:
+                send.stored.set_result(stored)
+
+    def _store_together(self, topic: str, sends: list[Send]) -> bool:
+        """Whether they are stored; if not, or if it raises BrokerError, nothing is."""
+        if any(mark in send.record for send in sends for mark in ALONE):
             return False
+        if self._appends.is_busy:
+            raise StoreClosedError("too much waits for the disk")
+        for send in sends:
+            # Once: if they are stored apart after all, each keeps the queue that was its turn.
+            send.queue_id = self._appends.queue_of(topic, send.queue_id).queue_id
+        sends = sorted(sends, key=lambda send: send.queue_id)
+        records = b"".join([send.record for send in sends])
+        sizes = b"".join([send.record_sizes for send in sends])
+        block = self._appends.checked_records(topic, records, sizes)
+        block.header["queue_id"] = [send.queue_id for send in sends]
+        result = self._appends.store_at_once(QueueKey(topic, OWN_QUEUES), block)
         if result is None:
             return False
         _tell(sends, topic, block, result)
         return True
+
+
+def _count_of_block(sends: list[Send]) -> int:
+    """How many of the first make a block, which is a small one unless it is a single message."""
+    ends = list(accumulate(len(send.record) for send in sends[:GATHERED_MAX]))
+    return max(bisect_right(ends, SMALL_BYTES_MAX), 1)
 
 
 def _tell(sends: list[Send], topic: str, block: RecordBlock, result: AppendResult) -> None:
