@@ -16,16 +16,16 @@ WAITING = (
     Sabotage(
         "gathered messages are told each other's places",
         SERVICES + "sending/gathering.py",
-        "            sends = [sends[place] for place in order]\n",
-        "",
+        "        _tell(sends, topic, block, result)\n",
+        "        _tell(sends[::-1], topic, block, result)\n",
         (IN_GATHERING + "p01_messages_of_one_pass_are_one_block_and_each_is_told_its_place",),
     ),
     Sabotage(
-        "a gathered message that has to wait does not",
-        SERVICES + "sending/appending.py",
-        "            return None if found.may_wait else self._store",
-        "            return self._store",
-        (IN_GATHERING + "d02_a_message_that_waits_does_so_and_those_beside_it_do_not",),
+        "a gathered message waits for the disk although it declines to",
+        SERVICES + "sending/gathering.py",
+        "        if any(mark in send.record for send in sends for mark in ALONE):\n",
+        "        if False:\n",
+        (IN_GATHERING + "p01_a_message_that_does_not_wait_for_the_disk_says_so",),
     ),
     Sabotage(
         "a delayed message comes early",
