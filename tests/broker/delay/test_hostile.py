@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 
 from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
-from rocketpy_broker.store.values import AppendResult, QueueKey
+from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
@@ -208,18 +208,17 @@ async def test_f8_a_store_that_refuses_is_tried_at_growing_pauses_and_logged_onc
 ) -> None:
     """It refuses until it is restarted, and each try reads and encodes what is due."""
     tried = 0
-    refuse = refusing(QueueKey("T", 1))
 
-    def refusing_and_counting(*arguments: Any) -> AppendResult:
+    def refused(*_: object) -> None:
         nonlocal tried
         tried += 1
-        return refuse(*arguments)
+        raise StoreClosedError("flushing the commit log failed")
 
     async with start_broker() as running:
         await running.create_topic("T")
         await send(running, 1, b"waits")
         with monkeypatch.context() as patch:
-            patch.setattr(MessageStore, "append", refusing_and_counting)
+            patch.setattr(MessageStore, "append", refused)
             await advance(running, 41 * SECOND_MS)
             assert 40 <= tried <= 45
             told = [record for record in caplog.records if "delay level 1 wait" in record.message]

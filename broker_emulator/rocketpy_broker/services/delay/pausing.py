@@ -1,7 +1,7 @@
 """How long a delivery that the store refuses waits before it is tried again, and what it logs.
 
-A store that failed stays refusing until a restart: pauses double, so that trying costs little, and
-the same words are logged once a minute. Lives in memory.
+A store that failed refuses until a restart: pauses double, so that trying costs little. One that is
+busy takes more in a moment. The same words are logged once a minute. Lives in memory.
 Rows D03, D04, F7, F8.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from rocketpy_broker.clock import Clock
-from rocketpy_broker.errors import StoreError
+from rocketpy_broker.errors import StoreBusyError, StoreError
 
 logger = logging.getLogger(__name__)
 PAUSE_MS_MIN, PAUSE_MS_MAX = 100, 1_000
@@ -32,6 +32,8 @@ class Pausing:
         if self._logged is None or self._logged[0] != words or now_ms >= self._logged[1]:
             self._logged = words, now_ms + LOG_EVERY_MS
             logger.warning("%s wait: %s", self._name, words)
+        if isinstance(error, StoreBusyError):
+            return PAUSE_MS_MIN
         pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, PAUSE_MS_MAX)
         return pause_ms
 
