@@ -179,5 +179,6 @@ async def run_all() -> list[Result]:
 def run() -> list[Result]:
     """All cases."""
     process.keep_freed_memory()
+    process.switch_threads_often()
     process.leave_start_uncollected()
     return asyncio.run(run_all())

@@ -36,13 +36,16 @@ from rocketpy_broker.services.sending.placing import Placing
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store import message_store
+from rocketpy_broker.store.appending import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_broker.tasks import TaskScope
+from rocketpy_proto.record import RecordBlock
 from tests.faults.images import (
     OTHER,
     QUEUE,
@@ -281,28 +284,32 @@ def delete_between_runs(folder: Path, topic: str) -> None:
 
 
 class Room:
-    """Room for so many more appends, or for any number."""
+    """Room for so many more appends, or for any number; `record_count` is what has been taken."""
 
     left: int | None = None
+    record_count = 0
 
-    def take(self) -> None:
+    def take(self, block: RecordBlock) -> None:
         """Raises StoreClosedError where there is no room."""
         if self.left == 0:
             raise StoreClosedError("no room")
         self.left = self.left and self.left - 1
+        self.record_count += len(block)
 
 
 @contextmanager
 def limited_room() -> Iterator[Room]:
     """Stores take only as many appends as there is room for."""
     room = Room()
-    append = MessageStore.append
+    begin = MessageStore._begin
 
-    def taken(store: MessageStore, *arguments: object) -> object:
-        room.take()
-        return append(store, *arguments)  # type: ignore[arg-type]
+    def taken(
+        store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known
+    ) -> AppendUnderWay:
+        room.take(block)
+        return begin(store, queue, block, known)
 
-    with mock.patch.object(MessageStore, "append", taken):
+    with mock.patch.object(MessageStore, "_begin", taken):
         yield room
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rocketpy_broker.errors import StagedIllegalError, StoreClosedError
@@ -234,19 +235,22 @@ class Trial:
         """A harm when some frames are in the log; then it goes on, or is found by a start."""
         self.begin_batch()
         self.stage()
-        appended = self.dice.randrange(len(self.frames) + 1)
         is_killed = self.dice.random() < 0.5
         readable: list[bool] = []
+        appended = 0
         with limited_room() as room:
 
             def meanwhile() -> None:
+                nonlocal appended
                 if not readable:
                     readable.extend(self.harm())
+                    # The first record is the decision's.
+                    appended = room.record_count - 1
                 room.left = None
                 if is_killed:
                     raise Killed
 
-            room.left = 1 + appended
+            room.left = 1 + self.dice.randrange(len(self.frames) + 1)
             with suppress(Killed):
                 state = self.desk.commit_held_up(self.batch_id, self.token, self.tasks, meanwhile)
             room.left = None
@@ -255,8 +259,8 @@ class Trial:
                 self.open()
                 state = self.desk.query(self.batch_id, self.token)
         readable = readable or [True] * len(self.frames)
-        stored = [n < appended or is_readable for n, is_readable in enumerate(readable)]
-        self.check_told(state, stored)
+        ends = np.cumsum([len(bodies) for _, bodies in self.frames])
+        self.check_told(state, ((ends <= appended) | readable).tolist())
 
     def full_disk(self) -> None:
         """The disk is full from any call on, until somebody is told."""

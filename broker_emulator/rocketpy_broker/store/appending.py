@@ -121,7 +121,7 @@ class Appending:
         """Give a block its place and patch it. Raises StoreClosedError, RecordIllegalError."""
         self.settle()
         begin_ms = self._clock.monotonic_ms()
-        runs = runs_of(queue, block, self.next_offset)
+        runs = runs_of(queue, block, self.next_offset, is_joined=known.is_joined)
         # Store times never fall, even where the clock does.
         now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
         try:

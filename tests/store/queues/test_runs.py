@@ -15,6 +15,7 @@ from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.queues.runs import run_starts
 from rocketpy_broker.store.values import QueueKey, QueueRange
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
@@ -189,6 +190,26 @@ def test_s02_a_queue_that_comes_again_is_refused_and_nothing_is_stored(
         put_runs(store, (0, [b"a"]), (1, [b"b"]), (0, [b"c"]))
     assert store.positions().log_end == 0
     assert store.range_of(QueueKey(TOPIC, 0)) == QueueRange(0, 0)
+
+
+def test_s03_in_a_joined_block_a_queue_that_comes_again_goes_on(new_store: OpenStore) -> None:
+    store = new_store(FlushDiskType.SYNC_FLUSH)
+    store.open()
+    put_runs(store, (0, [b"before"]))
+    block = block_of((0, [b"a", b"b"]), (1, [b"c"]), (0, [b"d"]), (1, [b"e"]), (0, [b"f"])).parsed()
+    result = store.append(OWN, block, Known(is_joined=True))
+    assert (result.queue_offset, result.record_count) == (1, 6)
+    flush_log(store)
+    put_runs(store, (0, [b"g"]))
+    flush_log(store)
+    wanted = [b"before", b"a", b"b", b"d", b"f", b"g"], [b"c", b"e"]
+    assert (queue(store, 0), queue(store, 1)) == wanted
+    crash(store)
+    again = new_store(FlushDiskType.SYNC_FLUSH)
+    again.open()
+    assert (queue(again, 0), queue(again, 1)) == wanted
+    (found,) = again.messages.by_key(TOPIC, "f", 0, 1 << 50, 10)
+    assert decode_record(found, 0).record.queue_offset == 4
 
 
 def test_s02_a_block_has_so_many_queues_at_most() -> None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -36,6 +36,7 @@ from rocketpy_broker.services.sending.gate import SendGate
 from rocketpy_broker.services.sending.in_flight import SMALL_BYTES_MAX, BytesInFlight
 from rocketpy_broker.services.sending.placing import Placed, Placing
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.appending import AppendUnderWay
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.queues.runs import run_starts
@@ -214,24 +215,36 @@ class AppendService:
         self, queue: QueueKey, records: bytes, record_sizes: bytes
     ) -> Stored:
         placed, waits = await self._in_thread(lambda: self._placed(queue, records, record_sizes))
-        async with self._one_at_a_time:
-            # Small blocks that waited for the one before go first.
-            await turns.next_turn("write")
+        async with self.turn_to_write():
             # Others had their turns: the topic may be gone, or closed for writing.
             self._topics.check_writable(queue.topic, _highest(queue, placed))
             with _record_errors():
                 under_way = self._store.begin_append(
                     placed.queue, placed.block, Known(placed.found)
                 )
-            with self._group_commit.large_writes.writing():
-                try:
-                    await self._in_thread(under_way.write)
-                finally:
-                    # Who is cancelled stores it, and is told of nothing that fails.
-                    with contextlib.suppress(StoreClosedError):
-                        under_way.finish()
-            result = under_way.finish()
+            result = await self.written(under_way)
         return Stored(queue.queue_id, result, waits)
+
+    @asynccontextmanager
+    async def turn_to_write(self) -> AsyncIterator[None]:
+        """Within the block nobody else has a large block written; small ones went before."""
+        async with self._one_at_a_time:
+            await turns.next_turn("write")
+            yield
+
+    async def written(self, under_way: AppendUnderWay) -> AppendResult:
+        """Let a thread write a block while it is the caller's turn. Raises StoreClosedError.
+
+        What is written when the caller is cancelled is stored.
+        """
+        with self._group_commit.large_writes.writing():
+            try:
+                await self._in_thread(under_way.write)
+            finally:
+                # Who is cancelled stores it, and is told of nothing that fails.
+                with contextlib.suppress(StoreClosedError):
+                    under_way.finish()
+        return under_way.finish()
 
     def _placed(self, queue: QueueKey, records: bytes, record_sizes: bytes) -> tuple[Placed, bool]:
         """On a thread: the checked block, and whether its sender waits for the disk."""

@@ -50,12 +50,14 @@ class Known:
     """What is known of a block before it is appended.
 
     `found` is in its properties; `first_number` is what `numbered` marks its first record with, 0
-    for ordinary records, or KEEP_NUMBERS. `cause` is for the statistics.
+    for ordinary records, or KEEP_NUMBERS. `cause` is for the statistics. `is_joined`: a queue may
+    come again among its OWN_QUEUES.
     """
 
     found: TagsAndKeys | None = None
     first_number: int = 0
     cause: PutCause = PutCause.SENT
+    is_joined: bool = False
 
 
 NOTHING_KNOWN = Known()

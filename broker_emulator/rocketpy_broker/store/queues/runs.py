@@ -1,7 +1,8 @@
 """Runs: which records of a block go to which queue. Holds no state.
 
-A block is of one queue, or, where its queue id is OWN_QUEUES, of as many as its records say; those
-of a queue then follow each other.
+A block is of one queue, or, where its queue id is OWN_QUEUES, of as many as its records say. In
+one of a client those of a queue follow each other; in one that the broker has joined from several
+blocks, a queue may come again.
 """
 
 from __future__ import annotations
@@ -29,18 +30,26 @@ class Run:
 
 
 def runs_of(
-    queue: QueueKey, block: RecordBlock, next_offset: Callable[[QueueKey], int]
+    queue: QueueKey,
+    block: RecordBlock,
+    next_offset: Callable[[QueueKey], int],
+    *,
+    is_joined: bool = False,
 ) -> list[Run]:
-    """The runs of a block that was sent to `queue`. Raises RecordIllegalError."""
+    """The runs of a block of `queue`. Raises RecordIllegalError for one that is not joined."""
     if queue.queue_id != OWN_QUEUES:
         return [Run(queue, 0, len(block), next_offset(queue))]
-    starts = run_starts(block)
+    starts = _changes(block) if is_joined else run_starts(block)
     ends = [*starts[1:].tolist(), len(block)]
-    queues = [QueueKey(queue.topic, number) for number in block.header["queue_id"][starts].tolist()]
-    return [
-        Run(one, begin, end, next_offset(one))
-        for one, begin, end in zip(queues, starts.tolist(), ends, strict=True)
-    ]
+    numbers = block.header["queue_id"][starts].tolist()
+    next_offsets: dict[int, int] = {}
+    runs = []
+    for number, begin, end in zip(numbers, starts.tolist(), ends, strict=True):
+        one = QueueKey(queue.topic, number)
+        queue_offset = next_offsets[number] if number in next_offsets else next_offset(one)
+        next_offsets[number] = queue_offset + end - begin
+        runs.append(Run(one, begin, end, queue_offset))
+    return runs
 
 
 def run_starts(block: RecordBlock) -> NDArray[np.int64]:
@@ -48,18 +57,22 @@ def run_starts(block: RecordBlock) -> NDArray[np.int64]:
 
     Raises RecordIllegalError if a queue comes again, or for more than BLOCK_QUEUES_MAX.
     """
-    ids = block.header["queue_id"]
-    starts = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
+    starts = _changes(block)
     if len(starts) > BLOCK_QUEUES_MAX:
         raise RecordIllegalError(
             f"a block holds records of {len(starts)} queues; send {BLOCK_QUEUES_MAX} at most"
         )
-    if len(np.unique(ids[starts])) < len(starts):
+    if len(np.unique(block.header["queue_id"][starts])) < len(starts):
         raise RecordIllegalError(
             "a block holds records of one queue before and behind those of others; "
             "sort its records by queue"
         )
     return starts
+
+
+def _changes(block: RecordBlock) -> NDArray[np.int64]:
+    ids = block.header["queue_id"]
+    return np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
 
 
 def offset_bases(runs: list[Run]) -> int | NDArray[np.int64]:

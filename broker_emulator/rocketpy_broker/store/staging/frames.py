@@ -19,7 +19,7 @@ a file ends before its first frame that is not whole.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -219,3 +219,27 @@ def records_of(head: FrameHead, payload: NDArray[np.uint8], begin: int = 0) -> S
     keys = IndexKeys(hashes[kept], rows[kept] - begin)
     found = TagsAndKeys(tags_codes[begin:], keys, head.kind is FrameKind.WAITING)
     return StagedRecords(QueueKey(topic, head.queue_id), block, found)
+
+
+def joined(some: Sequence[StagedRecords]) -> StagedRecords:
+    """Adjacent records of one topic as one; none of them has to wait.
+
+    Those of several queues become records of their OWN_QUEUES, in the order in which they are.
+    """
+    if len(some) == 1:
+        return some[0]
+    blocks, founds = [one.block for one in some], [one.found for one in some]
+    sizes = np.concatenate([block.sizes for block in blocks])
+    block = RecordBlock.parse(np.concatenate([block.data for block in blocks]).data, sizes)
+    begins = np.cumsum([0, *map(len, blocks)])
+    queue = some[0].queue
+    if any(one.queue != queue for one in some):
+        queue = QueueKey(queue.topic, OWN_QUEUES)
+        for one, begin, end in zip(some, begins[:-1], begins[1:], strict=True):
+            if one.queue.queue_id != OWN_QUEUES:
+                block.header["queue_id"][begin:end] = one.queue.queue_id
+    keys = [found.index_keys for found in founds]
+    rows = [one.row + begin for one, begin in zip(keys, begins[:-1], strict=True)]
+    index_keys = IndexKeys(np.concatenate([one.hash for one in keys]), np.concatenate(rows))
+    codes = np.concatenate([found.tags_codes for found in founds])
+    return StagedRecords(queue, block, TagsAndKeys(codes, index_keys))
