@@ -42,6 +42,14 @@ def body_crc(body: bytes | memoryview) -> int:
     return _crc32(body) & CRC_MASK
 
 
+def crc_of_parts(*parts: bytes | memoryview) -> int:
+    """`body_crc` of the parts as if they were one."""
+    crc = 0
+    for part in parts:
+        crc = _crc32(part, crc)
+    return crc & CRC_MASK
+
+
 def body_crcs(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int32]:

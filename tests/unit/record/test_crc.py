@@ -8,6 +8,8 @@ import zlib
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketpy_proto.record import crc
 
@@ -48,3 +50,8 @@ def test_crcs_of_ranges_of_any_form(
         for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     assert crc.body_crcs(data, starts, ends).tolist() == expected
+
+
+@given(st.lists(st.binary(max_size=300), max_size=5))
+def test_parts_have_the_crc_of_what_they_make_together(parts: list[bytes]) -> None:
+    assert crc.crc_of_parts(*parts) == crc.body_crc(b"".join(parts))

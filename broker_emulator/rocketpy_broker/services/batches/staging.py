@@ -218,14 +218,15 @@ class StagingService:
         self, staged: StagedAttempt, queue: QueueKey, command: StageCommand
     ) -> BlockFrames:
         """On a thread."""
-        block = self._appends.checked(queue, command.records, command.record_sizes)
+        records, sizes = command.records, command.record_sizes
+        block = self._appends.checked(queue, records, sizes, is_copied=False)
         store = self._store
         placed = self._appends.placing.placed(queue, block, in_batch=True)
         check_fits(placed.block, store.config, store.store_host)
         waits = placed.queue != queue
-        sizes = placed.block.sizes if waits else None
-        records = StagedRecords(queue, block, placed.sent, sizes)
-        return staged.frames_of(records, store.staging.frame_bytes)
+        stored_sizes = placed.block.sizes if waits else None
+        found = StagedRecords(queue, block, placed.sent, stored_sizes)
+        return staged.frames_of(found, store.staging.frame_bytes)
 
     async def _seal(self, job: Job, attempt: Attempt) -> None:
         staged = attempt.staged

@@ -150,13 +150,15 @@ class AppendService:
         queue = self.queue_of(topic, queue_id)
         return self.store(queue, self.checked(queue, records, record_sizes))
 
-    def checked(self, queue: QueueKey, records: bytes, record_sizes: bytes) -> RecordBlock:
-        """A client's block in a writable buffer, if it may be stored. Any thread may call it.
+    def checked(
+        self, queue: QueueKey, records: bytes, record_sizes: bytes, *, is_copied: bool = True
+    ) -> RecordBlock:
+        """A client's block, in a writable copy or as it is, if it may be stored.
 
-        Raises RecordIllegalError, TopicNotExistError, QueueIdIllegalError.
+        Any thread may call it. Raises RecordIllegalError, TopicNotExistError, QueueIdIllegalError.
         """
         topic, queue_id = queue
-        block = self.checked_records(topic, records, record_sizes)
+        block = self.checked_records(topic, records, record_sizes, is_copied=is_copied)
         if queue_id == OWN_QUEUES:
             ids = block.header["queue_id"][run_starts(block)]
             queue_nums = self._topics.get(topic).write_queue_nums
@@ -165,9 +167,13 @@ class AppendService:
                 raise QueueIdIllegalError(topic, int(wrong[0]), queue_nums)
         return block
 
-    def checked_records(self, topic: str, records: bytes, record_sizes: bytes) -> RecordBlock:
+    def checked_records(
+        self, topic: str, records: bytes, record_sizes: bytes, *, is_copied: bool = True
+    ) -> RecordBlock:
         """As `checked`, whatever queue ids the records say. Raises RecordIllegalError."""
-        return checked_block(topic, records, record_sizes, self._limits.body_bytes_max)
+        # What is stored is patched in place, and `bytes` cannot be patched.
+        buffer = bytearray(records) if is_copied else records
+        return checked_block(topic, buffer, record_sizes, self._limits.body_bytes_max)
 
     def store(self, queue: QueueKey, block: RecordBlock) -> Stored:
         """Store a checked block, as `append`. Raises RecordIllegalError, PermissionDeniedError,
@@ -328,9 +334,9 @@ def _highest(queue: QueueKey, placed: Placed) -> int:
 
 
 def checked_block(
-    topic: str, records: bytes, record_sizes: bytes, body_bytes_max: int
+    topic: str, records: bytes | bytearray, record_sizes: bytes, body_bytes_max: int
 ) -> RecordBlock:
-    """A client's block in a writable buffer, if it may be stored. Any thread may call it.
+    """A client's block in its buffer, if it may be stored. Any thread may call it.
 
     Raises RecordIllegalError.
     """
@@ -341,8 +347,7 @@ def checked_block(
         )
     sizes = np.frombuffer(record_sizes, ">i4").astype(np.int32)
     try:
-        # The store patches the block in place, and `bytes` cannot be patched.
-        block = RecordBlock.parse(bytearray(records), sizes)
+        block = RecordBlock.parse(records, sizes)
         block.verify_body_crc()
     except MalformedRecordError as error:
         raise RecordIllegalError(f"the block is malformed: {error}") from error

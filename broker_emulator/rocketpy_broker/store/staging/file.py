@@ -95,9 +95,9 @@ class StagingFile:
         with self._opened(os.O_WRONLY) as descriptor:
             for frame in frames:
                 # The head last: without it nothing of the frame is there.
-                payload = memoryview(frame.payload)
-                durable.write_whole(descriptor, payload, position + HEAD_BYTES)
-                durable.write_whole(descriptor, memoryview(frame.head.to_bytes()), position)
+                begin = frame.head.to_bytes() + frame.beside
+                durable.write_whole(descriptor, frame.records, position + len(begin))
+                durable.write_whole(descriptor, memoryview(begin), position)
                 position += frame.head.frame_bytes
         return position
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import RecordBlock
-from rocketpy_proto.record.crc import body_crc
+from rocketpy_proto.record.crc import body_crc, crc_of_parts
 from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
 
 FRAME_BYTES = 1 << 20
@@ -106,18 +106,19 @@ class FrameHead:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame to write: its head and its payload."""
+    """A frame to write: its head, and its payload in two parts, so that no record is copied."""
 
     head: FrameHead
-    payload: bytes
+    beside: bytes
+    records: memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRecords:
     """Records of one queue, or of their OWN_QUEUES, with what their properties say.
 
-    They lie in a writable buffer. Those that have to wait take `stored_sizes` in the log, where
-    these are other sizes.
+    What was read from a file lies in a writable buffer. Those that have to wait take `stored_sizes`
+    in the log, where these are other sizes.
     """
 
     queue: QueueKey
@@ -153,7 +154,7 @@ def seal_frame(end: Place) -> Frame:
 
 def _frame(kind: FrameKind, place: Place, payload: bytes) -> Frame:
     numbers = (place.block_number, place.first_record, 0, 0, 0, len(payload), body_crc(payload))
-    return Frame(FrameHead(kind, True, 0, *numbers), payload)
+    return Frame(FrameHead(kind, True, 0, *numbers), b"", memoryview(payload))
 
 
 def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iterator[Frame]:
@@ -176,9 +177,8 @@ def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iter
             records.found.tags_codes[begin:stop].astype(_CODE).data,
             keys.hash[first_key:last_key].astype(_HASH).data,
             (keys.row[first_key:last_key] - begin).astype(_ROW).data,
-            block.data[start : int(ends[stop - 1])].data,
         )
-        payload = b"".join(parts)
+        beside, own = b"".join(parts), block.data[start : int(ends[stop - 1])].data
         head = FrameHead(
             kind,
             stop == len(block),
@@ -188,10 +188,10 @@ def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iter
             stop - begin,
             records.queue.queue_id,
             int(last_key - first_key),
-            int(ends[stop - 1]) - start,
-            body_crc(payload),
+            len(own),
+            crc_of_parts(beside, own),
         )
-        yield Frame(head, payload)
+        yield Frame(head, beside, own)
         begin = stop
 
 
