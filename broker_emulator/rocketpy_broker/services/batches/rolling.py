@@ -37,7 +37,8 @@ from rocketpy_broker.tasks import to_end
 
 logger = logging.getLogger(__name__)
 PROGRESS_MS = 10_000
-PARTS_MAX = 256
+# Read by a thread at once: so many of the full size, or so many in all.
+PARTS_AT_ONCE, PARTS_MAX = 2, 256
 # Joining copies, and a larger block is worth an append of its own.
 JOINED_BYTES_MAX = 256 << 10
 # Calls that are answered in one turn.
@@ -213,10 +214,13 @@ def _give_up(pending: Pending, before: int, lost: Unreadable) -> None:
 
 
 def _some(parts: Iterator[_Part], bytes_max: int) -> list[_Part]:
-    """The next parts, about `bytes_max` of them, so that small ones cost no thread each. Blocks."""
+    """The next parts, each of `bytes_max` at most, or a frame. Blocks.
+
+    Several, since handing work to a thread and back costs much beside a small one.
+    """
     some: list[_Part] = []
     taken_bytes = 0
-    while taken_bytes < bytes_max and len(some) < PARTS_MAX:
+    while taken_bytes < PARTS_AT_ONCE * bytes_max and len(some) < PARTS_MAX:
         part = next(parts, None)
         if part is None:
             break

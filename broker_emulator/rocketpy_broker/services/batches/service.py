@@ -48,8 +48,8 @@ from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
 logger = logging.getLogger(__name__)
 RETRY_MS = 5_000
 SWEEP_MS = 1_000
-# Batches that are rolled forward at the same time; each has two frames in memory.
-ROLLING_MAX = 8
+# Batches that are rolled forward at the same time; each has four frames in memory.
+ROLLING_MAX = 4
 
 StartTask = Callable[[Coroutine[object, object, None]], None]
 

@@ -197,22 +197,24 @@ class StagingService:
         self._store.check_open()
         staged, area = attempt.staged, self._store.staging
         area.check_room(job.bytes, len(command.records))
-        frames = await self.in_thread(lambda: self._checked_frames(staged, queue, command))
-        added = frames.file_bytes
-        area.check_room(job.bytes, added)
         deletion_count = self._store.deletion_counts[queue.topic]
-        staged.deletion_counts.setdefault(queue.topic, deletion_count)
-        # Counted before others come to know of it, so that all together keep to the limit.
-        self._count(job, added)
         before = staged.file_bytes
-        try:
-            await self.file_call(staged, lambda: staged.write(frames))
-        finally:
-            self._count(job, staged.file_bytes - before - added)
 
-    def _count(self, job: Job, bytes_: int) -> None:
-        job.bytes += bytes_
-        self._store.staging.used_bytes += bytes_
+        def write() -> None:
+            frames = self._checked_frames(staged, queue, command)
+            # Counted before it is written, so that all together keep to the limit.
+            area.take_room(job.bytes, frames.file_bytes)
+            try:
+                staged.write(frames)
+                staged.deletion_counts.setdefault(queue.topic, deletion_count)
+            finally:
+                area.give_back(frames.file_bytes - (staged.file_bytes - before))
+
+        try:
+            # In one go: handing work over costs as much as writing a large part of it.
+            await self.file_call(staged, write)
+        finally:
+            job.bytes += staged.file_bytes - before
 
     def _checked_frames(
         self, staged: StagedAttempt, queue: QueueKey, command: StageCommand
@@ -342,7 +344,7 @@ class StagingService:
                 for attempt in attempts:
                     if attempt in self._leaving:
                         del self._leaving[attempt]
-                        area.used_bytes -= attempt.staged.file_bytes
+                        area.give_back(attempt.staged.file_bytes)
 
     # --- Start ---
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -186,13 +187,17 @@ def disk_bytes(file_bytes: int) -> int:
 
 
 class StagingArea:
-    """The folder, and how full it is. `frame_bytes`: what one append may take of records."""
+    """The folder, and how full it is. `frame_bytes`: what one append may take of records.
+
+    Any thread may take room and give it back.
+    """
 
     def __init__(self, folder: Path, bytes_max: int, frame_bytes: int) -> None:
         self.folder = folder
         self.frame_bytes = frame_bytes
         self._bytes_max = bytes_max
         self.used_bytes = 0
+        self._counting = threading.Lock()
         self._next_number = 0
 
     def load(self) -> list[StagedAttempt]:
@@ -229,6 +234,17 @@ class StagingArea:
         """Raises StagingFullError where so many bytes more are too many."""
         if self.used_bytes + added_bytes > self._bytes_max:
             raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self._bytes_max)
+
+    def take_room(self, job_bytes: int, added_bytes: int) -> None:
+        """Count bytes before they are written. Raises StagingFullError, and counts nothing."""
+        with self._counting:
+            self.check_room(job_bytes, added_bytes)
+            self.used_bytes += added_bytes
+
+    def give_back(self, bytes_: int) -> None:
+        """Count what was not written, or is gone."""
+        with self._counting:
+            self.used_bytes -= bytes_
 
     def remove(self, attempts: Iterable[StagedAttempt]) -> None:
         """Remove their files. Blocks. Raises OSError."""

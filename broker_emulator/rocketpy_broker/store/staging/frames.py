@@ -32,7 +32,7 @@ from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.record.crc import body_crc, crc_of_parts
 from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
 
-FRAME_BYTES = 1 << 20
+FRAME_BYTES = 2 << 20
 _HEAD = struct.Struct(">4sBBHqqiiiiI")
 _CRC = struct.Struct(">I")
 HEAD_BYTES = _HEAD.size + _CRC.size
