@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from rocketpy_broker.services.batches.service import BatchState, Outcome
 from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
-from tests.faults.batch_use import Desk, limited_room, one_by_one
+from tests.faults.batch_use import WRITER, Desk, limited_room, one_by_one
 from tests.faults.harm import FullDisk, Harm, do_harm
 from tests.faults.images import OTHER, QUEUE, read_bodies, workshop
 from tests.faults.test_f10_killed_recovery import Killed
@@ -153,6 +153,9 @@ class Trial:
         total = sum(len(bodies) for _, bodies in self.frames)
         outcome = Outcome.COMMITTED if count == total else Outcome.INCOMPLETE
         expected = BatchState(outcome, self.batch_id, count, total)
+        is_named = f"batch {self.batch_id} of writer {WRITER!r} shows {count} of" in state.hindrance
+        assert is_named == (outcome is Outcome.INCOMPLETE)
+        expected = replace(expected, hindrance=state.hindrance)
         assert state == expected
         assert self.commit() == expected
         self.check_shown()

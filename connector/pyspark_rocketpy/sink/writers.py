@@ -95,15 +95,19 @@ class _Sink:
             expected = committed.record_count_decided
             if committed.is_own:
                 expected = max(expected, rows_of(messages))
-            self._compare(committed, expected)
+            self._compare(committed, expected, messages)
         return committed
 
-    def _compare(self, committed: CommittedBatch, expected: int) -> None:
+    def _compare(self, committed: CommittedBatch, expected: int, messages: Messages) -> None:
         if committed.record_count == expected:
             return
+        writers = [m.job.batch.writer_id for m in messages if isinstance(m, RowsWritten)]
+        # Of several topics that rows name, the driver knows none.
+        topic = f", topic {self._config.topic!r}," if self._config.topic is not None else ""
         told = (
-            f"batch {committed.batch_id} shows {committed.record_count} of its {expected} "
-            "messages: the broker lost the others after it had been committed; its log says why"
+            f"batch {committed.batch_id} of writer {writers[0]!r}{topic} shows "
+            f"{committed.record_count} of its {expected} messages: the broker lost the others "
+            "after it had been committed; its log says why"
         )
         if self._fail_on_data_loss:
             raise CommitError(f"{told}. Set option failOnDataLoss to false to go on without them")

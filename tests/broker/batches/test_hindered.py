@@ -162,6 +162,9 @@ async def test_s10_what_is_lost_after_the_decision_is_counted_and_told_again_and
             assert told == expected
             again = await Job(running, token=9).commit()
             assert (again.outcome, again.record_count) == (INCOMPLETE, 4)
+            for told_of in (answer, again):
+                named = "batch 0 of writer 'a query' shows 4 of its 5 messages"
+                assert told_of.hindrance == f"{named}; what was lost is in the broker's log"
             # What is lost is not shown, and neither is anything else in its place.
             assert await bodies(running) == [b"a", b"b", b"d", b"e"]
             following = Job(running, 1, token=7)

@@ -50,6 +50,8 @@ RETRY_MS = 5_000
 SWEEP_MS = 1_000
 # Batches that are rolled forward at the same time; each has four frames in memory.
 ROLLING_MAX = 4
+# Named in the log for one batch.
+TOPICS_TOLD = 10
 
 StartTask = Callable[[Coroutine[object, object, None]], None]
 
@@ -66,7 +68,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """The outcome; the rest is about the writer's last decided batch, -1 where there is none."""
+    """The outcome; the rest is about the writer's last decided batch, -1 where there is none.
+
+    `hindrance` is what holds it up, or whose it is and what it lacks for ever.
+    """
 
     outcome: Outcome
     batch_id: int = NO_BATCH
@@ -180,9 +185,10 @@ class BatchService:
                 Outcome.IN_PROGRESS, entry.batch_id, *counts, hindrance=pending.hindrance
             )
         outcome = Outcome.COMMITTED if entry.job_token == job.token else Outcome.ALREADY_COMMITTED
-        if entry.stored_count < entry.record_count:
-            outcome = Outcome.INCOMPLETE
-        return BatchState(outcome, entry.batch_id, *counts)
+        if entry.stored_count == entry.record_count:
+            return BatchState(outcome, entry.batch_id, *counts)
+        lack = f"{_told(job, *counts)}; what was lost is in the broker's log"
+        return BatchState(Outcome.INCOMPLETE, entry.batch_id, *counts, hindrance=lack)
 
     # --- Deciding ---
 
@@ -256,12 +262,10 @@ class BatchService:
         batch, stored_count = decision.batch, pending.stored_count
         del self._pending[batch.job.writer_id]
         if stored_count < batch.record_count:
+            topics = {topic for one in pending.attempts.values() for topic in one.queue_ids}
+            counts = stored_count, batch.record_count
             logger.critical(
-                "batch %d of writer %r shows %d of its %d messages",
-                batch.job.batch_id,
-                batch.job.writer_id,
-                stored_count,
-                batch.record_count,
+                "%s, topics %s", _told(batch.job, *counts), sorted(topics)[:TOPICS_TOLD]
             )
         self._ledger.decided(batch.job.writer_id, _entry(decision, stored_count))
         # Before the completion, which nobody flushes: the ledger must not count on it.
@@ -353,6 +357,11 @@ class BatchService:
                 if len(own):
                     one.found(own)
             await give_way()
+
+
+def _told(job: BatchJob, stored_count: int, record_count: int) -> str:
+    of_whom = f"batch {job.batch_id} of writer {job.writer_id!r}"
+    return f"{of_whom} shows {stored_count} of its {record_count} messages"
 
 
 def _entry(decision: Decision, stored_count: int) -> LedgerEntry:

@@ -1,9 +1,10 @@
 """Staging: blocks of batches that are not decided, from a client into their attempt's file.
 
 A block is checked whole, as one that is appended at once, before anything of it is written; the
-work is done on threads, an attempt's in order. A block that comes again is answered and not staged
-again. With SYNC_FLUSH an attempt is on disk when its end is answered. What a crash leaves is in the
-files: an attempt goes on behind the last whole block of its file.
+work is done on threads, an attempt's in order. What is worked on is bounded, in all and for each
+connection; a stream whose block waits for room is not read on. A block that comes again is answered
+and not staged again. With SYNC_FLUSH an attempt is on disk when its end is answered. What a crash
+leaves is in the files: an attempt goes on behind the last whole block of its file.
 
 Files go when their batch is stored or aborted, when a newer job of the writer begins the same or a
 later batch, and when nothing is heard of the job for `staging_idle_ms_max`.
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from rocketpy_broker import turns
 from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import (
@@ -32,6 +34,7 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.services.batches.jobs import Attempt, Job, JobTable
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.in_flight import BytesInFlight
 from rocketpy_broker.store.blocks import check_fits
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
@@ -86,6 +89,7 @@ class StagingService:
         self._ledger = ledger
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._jobs = JobTable(clock, config.staging_idle_ms_max)
+        self._in_flight = BytesInFlight()
         # Put away, and perhaps still there.
         self._leaving: dict[Attempt, None] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging")
@@ -122,8 +126,14 @@ class StagingService:
         QueueIdIllegalError, RecordIllegalError, StagedIllegalError, StagingFullError,
         StoreClosedError, StoreBusyError; then nothing of the block is staged.
         """
+        check_job(command.attempt.job)
+        if not command.records:
+            return await self._stage(command)
+        async with self._in_flight.room(turns.connection.get(), len(command.records)):
+            return await self._stage(command)
+
+    async def _stage(self, command: StageCommand) -> Staged:
         name = command.attempt.job
-        check_job(name)
         if name.batch_id <= self._ledger.last_batch(name.writer_id):
             return Staged(StagedCounts(), is_committed=True)
         if self._jobs.find(name) is None:

@@ -238,7 +238,9 @@ LOSSES = {
 def test_s10_a_batch_that_shows_fewer_messages_than_rows_fails(commit: Commit, loss: str) -> None:
     with ScriptedBroker(states=[LOSSES[loss]]) as broker, pytest.raises(CommitError) as caught:
         commit(broker)
-    assert f"batch 1 shows 3 of its {ROWS} messages" in str(caught.value)
+    writer_id = "job" if commit is save_one else "query"
+    told = f"batch 1 of writer {writer_id!r}, topic 'T', shows 3 of its {ROWS} messages"
+    assert told in str(caught.value)
     assert "Set option failOnDataLoss to false to go on without them" in str(caught.value)
 
 
@@ -250,9 +252,20 @@ def test_s10_a_batch_that_shows_fewer_messages_than_rows_is_warned_about_on_requ
     with ScriptedBroker(states=[LOSSES[loss]]) as broker:
         commit(broker, failOnDataLoss="false")
     told, *more = warnings(caplog)
-    assert f"batch 1 shows 3 of its {ROWS} messages" in told
+    writer_id = "job" if commit is save_one else "query"
+    assert f"batch 1 of writer {writer_id!r}, topic 'T', shows 3 of its {ROWS} messages" in told
     # A save is told, too, that it was somebody else's.
     assert len(more) == (commit is save_one and loss == "lost before")
+
+
+def test_s10_a_batch_whose_rows_name_their_topics_tells_no_other() -> None:
+    fields = [StructField(name, StringType()) for name in ("Body", "topic")]
+    columns = SinkColumns.check(StructType(fields))
+    with ScriptedBroker(states=[LOSSES["lost"]]) as broker:
+        options = SinkOptions.parse({"endpoints": broker.config.endpoints[0]})
+        written_to = SinkPlan(options, columns, GrpcTransport.of_sink(options))
+        with pytest.raises(CommitError, match="batch 1 of writer 'query' shows 3 of its 4"):
+            RocketpyStreamWriter(written_to).commit([written(1, 8), written(1, 8)], 1)
 
 
 @pytest.mark.parametrize("commit", [save_one, stream_one])

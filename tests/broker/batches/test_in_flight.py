@@ -1,0 +1,113 @@
+"""Staged blocks under way: bounded in all, and for each connection, as large sends are."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.sending.in_flight import (
+    CONNECTION_BYTES_MAX,
+    TOTAL_BYTES_MAX,
+    BytesInFlight,
+)
+from rocketpy_broker.store.staging.area import StagedAttempt
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.broker.batches.holding import Gate, holding
+from tests.broker.batches.writer import Job, Task, bodies
+from tests.broker.conftest import RunningBroker, StartBroker, until
+
+Answer = asyncio.Task[broker_pb2.StageBlocksResponse]
+
+
+def in_flight(running: RunningBroker) -> BytesInFlight:
+    return running.broker.rooms.batches.staging._in_flight
+
+
+def staged(task: Task, *bodies: bytes) -> Answer:
+    """A block of a task, on a stream of its own."""
+    return asyncio.ensure_future(task.send(0, *bodies))
+
+
+async def two_of_which_one_waits(job: Job, gate: Gate) -> list[Answer]:
+    """Two blocks of different tasks, with room for one of them."""
+    job.running.broker.rooms.batches.staging._in_flight = BytesInFlight(1, 1)
+    first = staged(Task(job, 0, 1), b"a")
+    await gate.reached()
+    second = staged(Task(job, 1, 2), b"b")
+    await until(lambda: in_flight(job.running).waiting_count == 1)
+    return [first, second]
+
+
+async def test_b09_staged_blocks_are_bounded_in_all_and_by_connection(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        found = in_flight(running)
+        assert (found._total_max, found._connection_max) == (TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX)
+        await running.create_topic("T")
+        seen: list[tuple[str, int]] = []
+        room = found.room
+
+        def noted(connection: str, size: int) -> AbstractAsyncContextManager[None]:
+            seen.append((connection, size))
+            return room(connection, size)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(found, "room", noted)
+            task = Task(Job(running), 0, 1)
+            await task.send(0, b"a")
+            await task.end()
+        [(connection, size)] = seen
+        assert connection.startswith(("ipv4:", "ipv6:"))
+        assert size == task.record_bytes
+
+
+async def test_b09_a_staged_block_waits_for_room_and_leaves_none_taken(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        with holding(monkeypatch, StagedAttempt, "write") as gate:
+            answers = await two_of_which_one_waits(job, gate)
+            # Neither a sign of life nor the end of an attempt has bytes to wait for.
+            other = Task(job, 2, 3)
+            alive = broker_pb2.StageBlocksRequest(job=job.name, task=2, task_token=3)
+            assert (await other.ask(alive)).status.code == ResponseCode.SUCCESS
+            assert (await other.end()).status.code == ResponseCode.SUCCESS
+            assert not any(answer.done() for answer in answers)
+        for answer in answers:
+            assert ((await answer).status.code, (await answer).block_count) == (0, 1)
+        assert (in_flight(running).total, in_flight(running).waiting_count) == (0, 0)
+
+
+async def test_b09_a_job_that_is_put_away_while_its_block_waits_for_room_is_told(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        with holding(monkeypatch, StagedAttempt, "write") as gate:
+            answers = await two_of_which_one_waits(job, gate)
+            aborted = asyncio.ensure_future(job.abort())
+            name = job.name
+            jobs = running.broker.rooms.batches.staging._jobs
+            await until(lambda: not jobs.up_to(name.writer_id, name.batch_id))
+        assert (await answers[1]).status.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "was removed" in (await answers[1]).status.remark
+        await aborted
+        assert running.broker.store.staging.used_bytes == 0
+        assert await bodies(running) == []
+
+
+async def test_b09_a_refused_block_leaves_no_room_taken(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        task = Task(Job(running), 0, 1)
+        request = task.block(0, b"a")
+        request.records = b"x"
+        assert (await task.ask(request)).status.code == ResponseCode.MESSAGE_ILLEGAL
+        assert in_flight(running).total == 0
