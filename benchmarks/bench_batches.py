@@ -115,6 +115,7 @@ async def opened(folder: Path) -> AsyncIterator[Bench]:
     await rooms.topics.update(TopicConfig(data.TOPIC), create_only=True)
     async with TaskScope() as scope:
         await rooms.batches.commits.recover(scope.start)
+        process.leave_start_uncollected()
         yield Bench(store, rooms)
     for close in reversed(ground.lifecycle.closes):
         close()
@@ -180,5 +181,4 @@ def run() -> list[Result]:
     """All cases."""
     process.keep_freed_memory()
     process.switch_threads_often()
-    process.leave_start_uncollected()
     return asyncio.run(run_all())

@@ -177,7 +177,9 @@ class StagingService:
         attempt = job.attempts.get(key)
         if attempt is None:
             log_end = self._store.positions().log_end
-            attempt = Attempt(self._store.staging.new_attempt(name, log_end))
+            # All attempts share the name of their job.
+            own = TaskAttempt(job.name, name.task, name.token)
+            attempt = Attempt(self._store.staging.new_attempt(own, log_end))
             job.attempts[key] = attempt
         return attempt
 

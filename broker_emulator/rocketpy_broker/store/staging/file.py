@@ -70,10 +70,21 @@ class Unreadable:
 
 
 class StagingFile:
-    """The file at `path`. All methods raise OSError."""
+    """The file at `path`. All methods raise OSError.
+
+    There may be many thousands, each of which a full garbage collection visits while everybody
+    waits. So it has slots, and a string, which is not visited.
+    """
+
+    __slots__ = ("_path",)
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self._path = str(path)
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return Path(self._path)
 
     def create(self, attempt: Frame) -> int:
         """Make the file with its first frame; return where the next one goes.
@@ -109,7 +120,7 @@ class StagingFile:
 
     def changed_ns(self) -> int:
         """When it was last written, wall time in ns."""
-        return self.path.stat().st_mtime_ns
+        return os.stat(self._path).st_mtime_ns
 
     def attempt(self) -> bytes | None:
         """The content of its first frame; None where that is not whole."""
@@ -142,7 +153,7 @@ class StagingFile:
 
     @contextmanager
     def _opened(self, flags: int) -> Iterator[int]:
-        descriptor = os.open(self.path, flags | os.O_CLOEXEC)
+        descriptor = os.open(self._path, flags | os.O_CLOEXEC)
         try:
             yield descriptor
         finally:
