@@ -220,8 +220,10 @@ async def test_s08_of_many_requests_for_one_batch_one_commits_it(
         await job.stage((0, [b"a"]))
         rivals = [Job(running, token=token) for token in range(1, 8)]
         answers = await asyncio.gather(*(one.commit() for one in (job, *rivals)))
-        assert [answer.outcome for answer in answers] == [COMMITTED] + [ALREADY] * 7
-        assert await bodies(running) == [b"a"]
+        # Whichever came first; the rivals have staged nothing.
+        assert sorted(answer.outcome for answer in answers) == [COMMITTED] + [ALREADY] * 7
+        is_own = answers[0].outcome == COMMITTED
+        assert await bodies(running) == ([b"a"] if is_own else [])
         assert decisions(running) == 2
 
 
