@@ -11,6 +11,7 @@ import pytest
 
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches import rolling
+from rocketpy_broker.services.topics.system import BATCHES_TOPIC
 from rocketpy_broker.store.appending import AppendUnderWay
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
@@ -26,12 +27,13 @@ COMMITTED = broker_pb2.COMMITTED
 
 @contextmanager
 def appended() -> Iterator[list[tuple[str, int]]]:
-    """Topic and record count of each append."""
+    """Topic and record count of each append of messages."""
     begin = MessageStore.begin_append
     found: list[tuple[str, int]] = []
 
     def noted(store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known) -> object:
-        found.append((queue.topic, len(block)))
+        if queue.topic != BATCHES_TOPIC:
+            found.append((queue.topic, len(block)))
         return begin(store, queue, block, known)
 
     with mock.patch.object(MessageStore, "begin_append", noted):
