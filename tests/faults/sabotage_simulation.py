@@ -84,8 +84,9 @@ SIMULATION_SABOTAGES = (
     Sabotage(
         "dead letters are dropped",
         SERVICES + "retry/service.py",
-        "            if is_dead:\n                place = queue\n",
-        "            if is_dead:\n                return [SentBackTo.DEAD_LETTER] * len(block)\n",
+        "        is_dead = level == DEAD_LETTER_LEVEL\n",
+        "        is_dead = level == DEAD_LETTER_LEVEL\n"
+        "        if is_dead:\n            return [SentBackTo.DEAD_LETTER] * len(block)\n",
         FOUND,
     ),
 )

@@ -167,10 +167,10 @@ async def test_b09_a_batch_is_rolled_forward_between_large_writes(
         await job.stage((0, [b"a"]), (1, [b"b"]))
         committing = asyncio.ensure_future(job.commit())
         await until(lambda: running.broker.store.next_offset(BATCHES_QUEUE) == 1)
-        writes = running.broker.rooms.flushing.group_commit.large_writes
+        turn = running.broker.rooms.appends._one_at_a_time
         async with slow_disk.writing(running):
             begin.set()
-            await until(lambda: bool(writes.waiting_count or slow_disk.held))
+            await until(lambda: bool(turn._waiters or slow_disk.held))
             assert slow_disk.held == 0
         assert (await committing).record_count == 2
 
