@@ -247,23 +247,24 @@ def test_a_gap_between_segments_stops_the_start_and_both_sides_stay(
 def test_s10_a_segment_made_ahead_is_used_dropped_or_found_again(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "commitlog"
+    """With its checksums: the event loop waits for neither file."""
+    folder, checksums = tmp_path / "commitlog", tmp_path / "rocketpy" / "checksums"
     store = new_store()
     store.open()
     store.preallocate()
-    assert list(folder.iterdir()) == []
+    assert list(folder.iterdir()) == list(checksums.iterdir()) == []
     put(store, [bytes(3000)])
     store.preallocate()
     store.preallocate()
-    assert len(list(folder.iterdir())) == 2
-    inode = max(folder.iterdir()).stat().st_ino
+    assert len(list(folder.iterdir())) == len(list(checksums.iterdir())) == 2
+    inodes = [max(each.iterdir()).stat().st_ino for each in (folder, checksums)]
     put(store, [bytes(3000)])
-    assert max(folder.iterdir()).stat().st_ino == inode
+    assert [max(each.iterdir()).stat().st_ino for each in (folder, checksums)] == inodes
     store.preallocate()
-    assert len(list(folder.iterdir())) == 3
+    assert len(list(folder.iterdir())) == len(list(checksums.iterdir())) == 3
     before = descriptor_count()
     store.close()
-    assert len(list(folder.iterdir())) == 2
+    assert len(list(folder.iterdir())) == len(list(checksums.iterdir())) == 2
     assert descriptor_count() < before
     crashed = new_store()
     crashed.open()

@@ -160,7 +160,7 @@ class MessageStore:
                 if not (
                     self._dispatcher.is_behind or self._index.is_behind or self._derived_sealed
                 ):
-                    self._log.files.drop_ahead()
+                    self._log.drop_ahead()
                     self._directory.stopped(self.plan_manifest().make())
         finally:
             self._release()
@@ -316,7 +316,7 @@ class MessageStore:
         May run on another thread than everything else.
         """
         if self._log.is_half_full:
-            self._log.files.preallocate()
+            self._log.preallocate()
 
     # --- Reading ---
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
+import threading
 from bisect import bisect_left
 from collections.abc import Mapping
 from pathlib import Path
@@ -227,12 +228,14 @@ def checksums_file_bytes(segment_bytes: int) -> int:
 
 
 class Checksums:
-    """The entries of all segments; a segment's file is made with its first entry."""
+    """The entries of all segments; a segment's file is made ahead, or with its first entry."""
 
     def __init__(self, folder: Path, segment_bytes: int) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._segments: dict[int, SegmentChecksums] = {}
+        self._making = threading.Lock()
+        self._ahead: SegmentChecksums | None = None
 
     def load(self) -> None:
         """Open what is there. A file that cannot be one of ours is left, or rebuilt and warned of.
@@ -259,10 +262,30 @@ class Checksums:
         """The entries of `segment`, made if there are none. Raises OSError."""
         found = self._segments.get(segment.base)
         if found is None:
-            path = self._folder / f"{segment.base:0{NAME_DIGITS}d}"
-            found = SegmentChecksums(path, segment.base, self._segment_bytes)
-            self._segments[segment.base] = found
+            with self._making:
+                if self._ahead is not None and self._ahead.base == segment.base:
+                    found, self._ahead = self._ahead, None
+                else:
+                    found = self._made(segment.base)
+                self._segments[segment.base] = found
         return found
+
+    def _made(self, base: int) -> SegmentChecksums:
+        path = self._folder / f"{base:0{NAME_DIGITS}d}"
+        return SegmentChecksums(path, base, self._segment_bytes)
+
+    def make_ahead(self, base: int) -> None:
+        """Make the file of the segment that comes next. Blocks. Any thread. Raises OSError."""
+        with self._making:
+            if self._ahead is None and base not in self._segments:
+                self._ahead = self._made(base)
+
+    def drop_ahead(self) -> None:
+        """Remove the file that was made ahead, as a clean stop does."""
+        with self._making:
+            if self._ahead is not None:
+                self._ahead.remove()
+                self._ahead = None
 
     def find(self, segment: Segment) -> SegmentChecksums | None:
         """The entries of `segment`, if it has any."""
@@ -310,6 +333,10 @@ class Checksums:
 
     def close(self) -> None:
         """Close the files."""
+        with self._making:
+            if self._ahead is not None:
+                self._ahead.close()
+                self._ahead = None
         for segment in self._segments.values():
             segment.close()
         self._segments.clear()

@@ -71,6 +71,17 @@ class CommitLog:
         """Whether the last segment is used by half or more."""
         return self.files.end - self.end <= self.files.segment_bytes // 2
 
+    def preallocate(self) -> None:
+        """Make the next segment ready, with its checksums. Blocks. Any thread. Raises OSError."""
+        if self.files.segments:
+            self.files.preallocate()
+            self.checksums.make_ahead(self.files.end)
+
+    def drop_ahead(self) -> None:
+        """Remove what was made ready, as a clean stop does."""
+        self.files.drop_ahead()
+        self.checksums.drop_ahead()
+
     def prepare(self, length: int, count: int) -> int:
         """Physical offset for `count` records of `length` bytes; rolls to a new segment if needed.
 
