@@ -69,9 +69,12 @@ def resend_of_group(
         if not letters:
             refuse("no dead letter is chosen; see `rocketpy dlq list`")
         for letter, topic, sent in resend(connection, group, letters):
+            error = letter.body_error
             if as_json:
                 origin = {"deadLetterOffset": letter.queue_offset, "topic": topic}
-                output.print_json({**origin, **json_of_sent(sent)})
+                fault = {} if error is None else {"bodyError": error}
+                output.print_json({**origin, **json_of_sent(sent), **fault})
             else:
                 place = f"queue {sent.queue_id}, offset {sent.queue_offset}, id {sent.msg_id}"
-                typer.echo(f"sent dead letter {letter.queue_offset} to {topic}: {place}")
+                as_stored = "" if error is None else f" (its body as stored: it {error})"
+                typer.echo(f"sent dead letter {letter.queue_offset} to {topic}: {place}{as_stored}")

@@ -26,10 +26,14 @@ _SPACES = str.maketrans("", "", "\n\r\t")
 
 def json_of(message: Message) -> dict[str, object]:
     """Of a message's own fields, those that `message send --file` takes have its names."""
-    text = _text(message.body)
+    content = message.body
+    text = _text(content)
     body = {"body": text}
     if text is None:
-        body = {"bodyBase64": base64.b64encode(message.body).decode()}
+        body = {"bodyBase64": base64.b64encode(content).decode()}
+    error = message.body_error
+    if error is not None:
+        body["bodyError"] = error
     return {
         "topic": message.topic,
         "queueId": message.queue_id,
@@ -46,7 +50,10 @@ def json_of(message: Message) -> dict[str, object]:
 
 
 def line_of(message: Message, *, is_whole: bool = False) -> list[Cell]:
-    """Store time, queue, offset, tags, keys and body; texts are cut unless `is_whole`."""
+    """Store time, queue, offset, tags, keys and body; texts are cut unless `is_whole`.
+
+    A body that could not be inflated is told as such behind its bytes.
+    """
     tags, keys = message.tags or ABSENT, ",".join(message.keys) or ABSENT
     return [
         time_text(message.store_timestamp),
@@ -72,7 +79,8 @@ def fields_of(message: Message) -> list[list[Cell]]:
         ["keys", " ".join(message.keys) or ABSENT],
     ]
     fields += [[f"property {name}", value] for name, value in sorted(message.properties.items())]
-    return [*fields, ["body", _shown_body(message, LINE_CHARACTERS_MAX)]]
+    fields.append(["body", _shown_body(message, LINE_CHARACTERS_MAX)])
+    return fields
 
 
 def json_of_sent(sent: SentMessage) -> dict[str, object]:
@@ -94,8 +102,14 @@ def _text(body: bytes) -> str | None:
 
 
 def _shown_body(message: Message, characters_max: int | None) -> str:
-    """On one line; a body that is cut tells how many bytes it has."""
-    body, text = message.body, _text(message.body)
+    """On one line; a body that is cut tells how many bytes it has, a damaged one what is wrong."""
+    shown = _on_one_line(message.body, characters_max)
+    error = message.body_error
+    return shown if error is None else f"{shown} (as stored: it {error})"
+
+
+def _on_one_line(body: bytes, characters_max: int | None) -> str:
+    text = _text(body)
     if text is not None:
         shown = printable(text)
     elif characters_max is None:

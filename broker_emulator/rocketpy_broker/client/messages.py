@@ -18,9 +18,8 @@ from rocketpy_proto.record import (
     decode_record,
     encode_offset_message_id,
 )
-from rocketpy_proto.record.compression import inflate
+from rocketpy_proto.record.compression import inflated_or_stored
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
-from rocketpy_proto.record.sys_flag import COMPRESSED
 
 EARLIEST = datetime.min.replace(tzinfo=timezone.utc)
 LATEST = datetime.max.replace(tzinfo=timezone.utc)
@@ -70,13 +69,15 @@ class Message:
     """A message of a topic.
 
     `msg_id` is the sender's unique id, or `offset_msg_id` where it gave none. `properties` leaves
-    out what tags, keys and msg_id tell. Times have a time zone, UTC.
+    out what tags, keys and msg_id tell. Times have a time zone, UTC. The body is held as it is
+    stored, so that many messages take no more memory than their records.
     """
 
     topic: str
     queue_id: int
     queue_offset: int
-    body: bytes
+    stored_body: bytes
+    sys_flag: int
     tags: str | None
     keys: tuple[str, ...]
     properties: Mapping[str, str]
@@ -87,6 +88,16 @@ class Message:
     store_timestamp: datetime
     store_host: str
     commit_log_offset: int
+
+    @property
+    def body(self) -> bytes:
+        """As its sender gave it, inflated each time; as stored where `body_error` says why."""
+        return inflated_or_stored(self.stored_body, self.sys_flag)[0]
+
+    @property
+    def body_error(self) -> str | None:
+        """Why the body could not be inflated; None: nothing is wrong."""
+        return inflated_or_stored(self.stored_body, self.sys_flag)[1]
 
     @property
     def text(self) -> str:
@@ -102,9 +113,10 @@ class Message:
             topic=record.topic,
             queue_id=record.queue_id,
             queue_offset=record.queue_offset,
-            body=_body(record),
+            stored_body=record.body,
+            sys_flag=record.sys_flag,
             tags=properties.get(TAGS),
-            keys=tuple(properties.get(KEYS, "").split()),
+            keys=tuple(key for key in properties.get(KEYS, "").split(KEY_SEPARATOR) if key),
             properties={
                 name: value for name, value in properties.items() if name not in _SHOWN_APART
             },
@@ -132,16 +144,6 @@ def decode_messages(records: bytes | memoryview, record_sizes: bytes) -> Iterato
         except MalformedRecordError as error:
             raise UnreadableError(f"the broker's answer is damaged: {error}") from error
         position += size
-
-
-def _body(record: Record) -> bytes:
-    """As its sender gave it; one that cannot be inflated stays as it is stored."""
-    if not record.sys_flag & COMPRESSED or not record.body:
-        return record.body
-    try:
-        return inflate(record.body, record.sys_flag)
-    except ValueError:
-        return record.body
 
 
 def _time(timestamp_ms: int) -> datetime:

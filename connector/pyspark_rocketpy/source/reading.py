@@ -1,7 +1,8 @@
 """Reading ranges of queues in a task: pull, cut, check, filter, decode. Holds no state.
 
-Batches are bounded by `fetchBytesMax`, so memory does not grow with the range. A killed task leaves
-nothing behind, and the next attempt yields the same batches.
+Batches are bounded by `fetchBytesMax` and by what their compressed bodies inflate to, so memory
+grows neither with the range nor with what a producer wrote. A killed task leaves nothing behind,
+and the next attempt yields the same batches.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyspark_rocketpy.source.message_filter import MessageFilter
 from pyspark_rocketpy.transport.cutting import Piece, cut
 from pyspark_rocketpy.transport.interface import SourceTransport
 from pyspark_rocketpy.transport.values import PullOptions
-from rocketpy_proto.record import MalformedRecordError, RecordBlock, to_record_batch
+from rocketpy_proto.record import MalformedRecordError, RecordBlock, to_record_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,7 @@ def read_ranges(
         reader = _RangeReader(config, part, schema)
         with closing(config.transport.pull(part, config.pull)) as pieces:
             for piece in cut(pieces, config.pull.fetch_bytes_max):
-                batch = reader.batch(piece)
-                if batch.num_rows:
-                    yield batch
+                yield from (batch for batch in reader.batches(piece) if batch.num_rows)
 
 
 class _RangeReader:
@@ -58,20 +57,19 @@ class _RangeReader:
         self._schema = schema
         self._offset = part.begin
 
-    def batch(self, piece: Piece) -> pa.RecordBatch:
+    def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """The wanted messages of a piece. Raises OffsetError."""
         self._offset = max(self._offset, piece.begin)
         try:
             block = RecordBlock.parse(piece.records, piece.sizes)
             block.verify_body_crc()
-            batch = to_record_batch(self._wanted.select(block), self._schema)
         except MalformedRecordError as error:
             raise OffsetError(
                 f"{self._range.rest(self._offset)} hold a record that is damaged ({error}); "
                 "check the broker's store, or begin behind it"
             ) from error
         self._check_offsets(block.header["queue_offset"].astype(np.int64), piece)
-        return batch
+        return to_record_batches(self._wanted.select(block), self._schema)
 
     def _check_offsets(self, offsets: NDArray[np.int64], piece: Piece) -> None:
         """They rise within those asked for, without gaps unless some were to be left out."""

@@ -11,6 +11,7 @@ from rocketpy_proto.record.columns import (
     property_column,
     property_columns,
     to_record_batch,
+    to_record_batches,
 )
 from rocketpy_proto.record.encode import (
     BlockColumns,
@@ -83,6 +84,7 @@ __all__ = [
     "scan_sizes",
     "tags_codes_and_index_keys",
     "to_record_batch",
+    "to_record_batches",
     "with_property",
     "without_properties",
 ]

@@ -145,8 +145,8 @@ class RecordBlock:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def filter(self, wanted: Mask) -> RecordBlock:
-        """The records for which `wanted` is true, in the same buffer."""
+    def filter(self, wanted: Mask | slice) -> RecordBlock:
+        """The records for which `wanted` is true, or of a slice, in the same buffer."""
         columns = {column.name: getattr(self, column.name) for column in fields(self)}
         data = columns.pop("data")
         return RecordBlock(data, **{name: column[wanted] for name, column in columns.items()})

@@ -5,7 +5,7 @@ Only the columns of the wanted schema are decoded. Source: spec/storage.md secti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_proto.record.block import RecordBlock
-from rocketpy_proto.record.compression import inflated_bodies
+from rocketpy_proto.record.compression import (
+    INFLATED_TOGETHER_BYTES_MAX,
+    Bodies,
+    inflated_bodies,
+)
+from rocketpy_proto.record.errors import MalformedRecordError
 from rocketpy_proto.record.hosts import Host
 from rocketpy_proto.record.layout import HOST_V4_BYTES, HOST_V6_BYTES
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
@@ -28,7 +33,13 @@ from rocketpy_proto.record.ranges import (
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-# Every column, in Spark's order. tags, keys and messageGroup are null where absent.
+# What pandas can hold in nanoseconds, and with it Spark and Python: from 1678 on, before 2262.
+TIMES_MS = (
+    int(np.datetime64("1678-01-01", "ms").astype(np.int64)),
+    int(np.datetime64("2262-01-01", "ms").astype(np.int64)),
+)
+# Every column, in Spark's order. tags, keys and messageGroup are null where absent, times where
+# they lie outside of TIMES_MS, bodyError where the body is as its producer gave it.
 COLUMN_TYPES: Mapping[str, pa.DataType] = {
     "topic": pa.string(),
     "queueId": pa.int32(),
@@ -47,18 +58,42 @@ COLUMN_TYPES: Mapping[str, pa.DataType] = {
     "sysFlag": pa.int32(),
     "commitLogOffset": pa.int64(),
     "messageGroup": pa.string(),
+    "bodyError": pa.string(),
 }
-NULLABLE_COLUMNS = frozenset({"tags", "keys", "messageGroup"})
+NULLABLE_COLUMNS = frozenset(
+    {"tags", "keys", "bornTimestamp", "storeTimestamp", "messageGroup", "bodyError"}
+)
+_OF_BODIES = frozenset({"body", "bodyError"})
 _MICROSECONDS = 1000
 
 
-def to_record_batch(block: RecordBlock, schema: pa.Schema) -> pa.RecordBatch:
+def to_record_batches(block: RecordBlock, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The columns of `schema` (any of COLUMN_TYPES, in any order), one row a record.
 
-    Raises MalformedRecordError for a compressed body that cannot be inflated, KeyError for a
-    column that is not one of COLUMN_TYPES.
+    In one batch, unless compressed bodies inflate to so much that they are given out in several;
+    where one ends depends on the records alone. Raises KeyError for a column that is not one of
+    COLUMN_TYPES.
     """
-    decoder = _Decoder(block)
+    if _OF_BODIES.isdisjoint(schema.names):
+        yield _decoded(_Decoder(block), schema)
+        return
+    for bodies in inflated_bodies(block):
+        is_whole = len(block) == bodies.end - bodies.begin
+        part = block if is_whole else block.filter(slice(bodies.begin, bodies.end))
+        yield _decoded(_Decoder(part, bodies), schema)
+
+
+def to_record_batch(block: RecordBlock, schema: pa.Schema) -> pa.RecordBatch:
+    """The same in one batch. Raises MalformedRecordError where that would be several, KeyError."""
+    batches = to_record_batches(block, schema)
+    batch = next(batches)
+    if next(batches, None) is not None:
+        reason = f"bodies inflate to more than {INFLATED_TOGETHER_BYTES_MAX} bytes together"
+        raise MalformedRecordError(reason, index=len(batch))
+    return batch
+
+
+def _decoded(decoder: _Decoder, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [_BY_NAME[field.name](decoder).cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -80,8 +115,10 @@ def property_column(block: RecordBlock, name: str) -> pa.StringArray:
 class _Decoder:
     """Decodes one block; what several columns need is decoded once."""
 
-    def __init__(self, block: RecordBlock) -> None:
+    def __init__(self, block: RecordBlock, bodies: Bodies | None = None) -> None:
+        """`bodies` are needed for the columns that show them."""
         self._block = block
+        self._bodies = bodies
         self._header = block.header
 
     @cached_property
@@ -98,14 +135,21 @@ class _Decoder:
         return to_strings(binary_ranges(block.data, block.topic_start, ends))
 
     def body(self) -> pa.Array:
-        return inflated_bodies(self._block)
+        assert self._bodies is not None
+        return self._bodies.values
+
+    def body_error(self) -> pa.Array:
+        assert self._bodies is not None
+        return self._bodies.errors
 
     def number(self, name: str, kind: type[np.integer]) -> pa.Array:
         return pa.array(self._header[name].astype(kind))
 
     def timestamp(self, name: str) -> pa.Array:
-        microseconds = self._header[name].astype(np.int64) * _MICROSECONDS
-        return pa.array(microseconds).view(TIMESTAMP)
+        milliseconds = self._header[name].astype(np.int64)
+        outside = (milliseconds < TIMES_MS[0]) | (milliseconds >= TIMES_MS[1])
+        mask = outside if outside.any() else None
+        return pa.array(milliseconds * _MICROSECONDS, mask=mask).view(TIMESTAMP)
 
     def named(self, name: str) -> pa.Array:
         return self._properties.column(name)
@@ -191,5 +235,6 @@ _BY_NAME: Mapping[str, Callable[[_Decoder], pa.Array]] = {
     "sysFlag": lambda decoder: decoder.number("sys_flag", np.int32),
     "commitLogOffset": lambda decoder: decoder.number("physical_offset", np.int64),
     "messageGroup": lambda decoder: decoder.named(SHARDING_KEY),
+    "bodyError": _Decoder.body_error,
 }
 assert _BY_NAME.keys() == COLUMN_TYPES.keys()

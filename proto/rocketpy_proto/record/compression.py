@@ -1,77 +1,129 @@
 """Compressed bodies. Source: spec/storage.md section 4.1. Holds no state.
 
-The broker keeps bodies as producers sent them; a reader inflates those whose sysFlag says so.
+The broker keeps bodies as producers sent them; a reader inflates those whose sysFlag says so. One
+that cannot be inflated, or is a bomb, stays as it is stored and is told: no message stops a reader.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rocketpy_proto.record.block import RecordBlock
-from rocketpy_proto.record.errors import MalformedRecordError
-from rocketpy_proto.record.layout import BLOCK_BYTES_MAX
 from rocketpy_proto.record.ranges import binary_ranges
 from rocketpy_proto.record.sys_flag import (
     COMPRESSED,
     COMPRESSION_LZ4,
     COMPRESSION_MASK,
+    COMPRESSION_ZLIB,
     COMPRESSION_ZSTD,
 )
 
+# What one body may inflate to, and up to which size several are given out together.
 INFLATED_BYTES_MAX = 64 << 20
+INFLATED_TOGETHER_BYTES_MAX = 32 << 20
 _ARROW_CODECS = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstd"}
+_ZLIB_TYPES = frozenset({0, COMPRESSION_ZLIB})
+_TYPE_SHIFT = 8
 
 
 def inflate(body: bytes, sys_flag: int) -> bytes:
-    """The body as its producer gave it. Raises ValueError for one that cannot be inflated."""
-    codec = _ARROW_CODECS.get(sys_flag & COMPRESSION_MASK)
-    if codec is None:
-        inflater = zlib.decompressobj()
-        try:
-            inflated = inflater.decompress(body, INFLATED_BYTES_MAX + 1)
-        except zlib.error as error:
-            raise ValueError(str(error)) from error
-        complete = inflater.eof
+    """The body as its producer gave it.
+
+    Raises ValueError for one that cannot be inflated; its text depends on the body alone, and not
+    on versions of libraries.
+    """
+    kind = sys_flag & COMPRESSION_MASK
+    if kind in _ZLIB_TYPES:
+        inflated = _inflated_by_zlib(body)
+    elif kind in _ARROW_CODECS:
+        inflated = _inflated_by_arrow(body, _ARROW_CODECS[kind])
     else:
-        try:
-            with pa.CompressedInputStream(pa.py_buffer(body), codec) as stream:
-                inflated = stream.read(INFLATED_BYTES_MAX + 1)
-        except OSError as error:
-            raise ValueError(str(error)) from error
-        complete = True
+        raise ValueError(f"compression type {kind >> _TYPE_SHIFT} is unknown")
     if len(inflated) > INFLATED_BYTES_MAX:
-        raise ValueError(f"it inflates to more than {INFLATED_BYTES_MAX} bytes")
-    if not complete:
-        raise ValueError("it is cut off")
+        raise ValueError(f"inflates to more than {INFLATED_BYTES_MAX} bytes")
     return inflated
 
 
-def inflated_bodies(block: RecordBlock) -> pa.BinaryArray:
-    """The body of each record, inflated where it is compressed.
+def _inflated_by_zlib(body: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(body, INFLATED_BYTES_MAX + 1)
+    except zlib.error as error:
+        raise ValueError("is no whole ZLIB stream") from error
+    if not inflater.eof and len(inflated) <= INFLATED_BYTES_MAX:
+        raise ValueError("is no whole ZLIB stream")
+    return inflated
 
-    Compressed ones are inflated one by one, at the cost of their decompression. Raises
-    MalformedRecordError.
+
+def _inflated_by_arrow(body: bytes, codec: str) -> bytes:
+    try:
+        with pa.CompressedInputStream(pa.py_buffer(body), codec) as stream:
+            inflated: bytes = stream.read(INFLATED_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"is no whole {codec.upper()} stream") from error
+    return inflated
+
+
+def inflated_or_stored(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
+    """The body as its producer gave it; or as it is stored, and why it cannot be inflated."""
+    if not sys_flag & COMPRESSED or not body:
+        return body, None
+    try:
+        return inflate(body, sys_flag), None
+    except ValueError as error:
+        return body, str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """The bodies of the records [begin, end) of a block, and what is wrong with those that are."""
+
+    begin: int
+    end: int
+    values: pa.BinaryArray
+    errors: pa.StringArray
+
+
+def inflated_bodies(block: RecordBlock) -> Iterator[Bodies]:
+    """The body of each record, inflated where it is compressed, in parts; one part at least.
+
+    A part ends before the record whose body would bring what its compressed ones inflate to above
+    INFLATED_TOGETHER_BYTES_MAX, so parts depend on the records alone. Compressed bodies are
+    inflated one by one, at the cost of their decompression.
     """
-    ends = block.body_start + block.body_length
-    bodies = binary_ranges(block.data, block.body_start, ends)
-    sys_flags = block.header["sys_flag"].astype(np.int64)
-    rows = np.flatnonzero(((sys_flags & COMPRESSED) != 0) & (block.body_length > 0))
-    if len(rows) == 0:
-        return bodies
-    values = bodies.to_pylist()
-    total = int(block.body_length.sum())
+    flags = block.header["sys_flag"].astype(np.int64)
+    rows = np.flatnonzero(((flags & COMPRESSED) != 0) & (block.body_length > 0))
+    begin, together_bytes = 0, 0
+    found: dict[int, tuple[bytes, str | None]] = {}
     for row in rows.tolist():
-        try:
-            inflated = inflate(values[row], int(sys_flags[row]))
-        except ValueError as error:
-            reason = f"compressed body cannot be inflated: {error}"
-            raise MalformedRecordError(reason, int(block.positions[row]), row) from error
-        total += len(inflated) - len(values[row])
-        if total > BLOCK_BYTES_MAX:
-            reason = f"the block's bodies inflate to more than {BLOCK_BYTES_MAX} bytes; read less"
-            raise MalformedRecordError(reason, int(block.positions[row]), row)
-        values[row] = inflated
-    return pa.array(values, pa.binary())
+        start = int(block.body_start[row])
+        stored = block.data[start : start + int(block.body_length[row])].tobytes()
+        one = inflated_or_stored(stored, int(flags[row]))
+        if found and together_bytes + len(one[0]) > INFLATED_TOGETHER_BYTES_MAX:
+            part = _part(block, begin, row, found)
+            begin, together_bytes, found = row, 0, {}
+            yield part
+        found[row] = one
+        together_bytes += len(one[0])
+    yield _part(block, begin, len(block), found)
+
+
+def _part(
+    block: RecordBlock, begin: int, end: int, found: dict[int, tuple[bytes, str | None]]
+) -> Bodies:
+    """The records [begin, end), of which `found` has the compressed ones."""
+    starts: NDArray[np.int64] = block.body_start[begin:end]
+    values = binary_ranges(block.data, starts, starts + block.body_length[begin:end])
+    errors = pa.nulls(end - begin, pa.string())
+    if found:
+        bodies, reasons = values.to_pylist(), errors.to_pylist()
+        for row, (body, reason) in found.items():
+            bodies[row - begin], reasons[row - begin] = body, reason
+        values, errors = pa.array(bodies, pa.binary()), pa.array(reasons, pa.string())
+    return Bodies(begin, end, values, errors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typer.testing import CliRunner, Result
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.services.operations import exporting
 from rocketpy_broker.services.operations.exporting import SCHEMA
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -26,6 +28,7 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import BlockColumns, Host, RecordBlock, encode_block
+from rocketpy_proto.record.compression import INFLATED_BYTES_MAX
 
 SEGMENT_BYTES, QUEUE_FILE_BYTES = 1 << 16, 2_000
 SIZES = ["--commit-log-segment-bytes", str(SEGMENT_BYTES), "--consume-queue-file-bytes", "2000"]
@@ -224,16 +227,17 @@ def test_a_damaged_message_is_passed_over_and_told(folder: Path, tmp_path: Path)
     assert len(table(tmp_path / "out.arrow")) == 7
 
 
-def test_an_export_that_fails_leaves_the_old_file(folder: Path, tmp_path: Path) -> None:
+def test_an_export_that_fails_leaves_the_old_file(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     out = tmp_path / "out.arrow"
     out.write_bytes(b"old")
-    clock = ManualClock()
-    store = open_store(folder, clock)
-    put(store, "C", 0, columns("C", 1, sys_flag=1))
-    store.close()
-    result = run("export", folder, "--topic", "C", "--out", out)
-    assert result.exit_code == 2
-    assert "consumequeue/C/0: a message" in result.output
+    monkeypatch.setattr(exporting, "to_record_batches", fail)
+    result = run("export", folder, "--topic", "A", "--out", out)
+    assert result.exit_code != 0
     assert out.read_bytes() == b"old"
     assert not (tmp_path / "out.arrow.tmp").exists()
 
@@ -298,6 +302,29 @@ def test_a_round_trip_keeps_every_column_that_is_not_assigned(
     assert topics_of(new) == {"A": 2, "B": 3}
 
 
+def test_s11_messages_that_cannot_be_taken_as_they_are_survive_a_round_trip(
+    folder: Path, tmp_path: Path
+) -> None:
+    store = open_store(folder, ManualClock())
+    put(store, "C", 0, columns("C", 1, sys_flag=0x201, born_timestamp_ms=1 << 62))
+    bomb = zlib.compress(bytes(INFLATED_BYTES_MAX + 1))
+    put(store, "C", 0, columns("C", 2, sys_flag=0x1, body=pa.array([bomb, b""])))
+    store.close()
+    before = exported(folder, tmp_path / "out.arrow", "C")
+    assert before["bodyError"].to_pylist() == [
+        *("is no whole ZSTD stream", None),
+        *(f"inflates to more than {INFLATED_BYTES_MAX} bytes", None),
+    ]
+    assert before["body"].to_pylist() == [b"1 first", b"", bomb, b""]
+    assert before["bornTimestamp"].to_pylist()[:2] == [None, None]
+    assert run("import", tmp_path / "new", tmp_path / "out.arrow", *SIZES).exit_code == 0
+    after = exported(tmp_path / "new", tmp_path / "again.arrow", "C")
+    assert after["sysFlag"].to_pylist() == [0x201, 0, 0x1, 0]
+    for name in ("body", "bodyError", "properties"):
+        assert after[name].equals(before[name]), name
+    assert None not in after["bornTimestamp"].to_pylist()
+
+
 def test_a_broker_serves_what_was_imported(tmp_path: Path) -> None:
     source = write(tmp_path / "m.arrow", pa.table({"topic": ["T"], "body": ["text"]}))
     assert run("import", tmp_path / "new", source, *SIZES[:2]).exit_code == 0
@@ -319,7 +346,7 @@ def test_an_import_goes_on_behind_what_is_there_and_adds_queues(
             "queueId": [1, 5],
             "tags": ["x", None],
             "keys": ["k1 k2", None],
-            "bornTimestamp": [1, 2],
+            "bornTimestamp": [None, 2],
         }
     )
     result = run("import", folder, write(tmp_path / "m.parquet", messages), "--topic", "A")
@@ -359,7 +386,6 @@ BAD_FILES: dict[str, Callable[[Path], object]] = {
     "row 1: bornHost 'home' is no host": bad(bornHost=["1.2.3.4:5", "home"]),
     "row 1: TAGS 'a\\x01b' contains a separator": bad(tags=["a", "a\x01b"]),
     "row 0: record 70092 bytes do not fit": bad(body=[b"x" * 70_000, b""]),
-    "row 1: born_timestamp None is null": bad(bornTimestamp=[1, None]),
     "topic name 'bad name' is illegal": bad(topic=["bad name", "T"]),
     "[SCHEDULE_TOPIC_XXXX] is conflict with system topic.": bad(topic=["SCHEDULE_TOPIC_XXXX", "T"]),
     "accepted is 1 to 65536": bad(queueId=[65_536, 0]),

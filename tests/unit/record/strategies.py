@@ -27,8 +27,8 @@ NAMES = st.one_of(
 PROPERTIES = st.dictionaries(NAMES, TEXTS, max_size=6)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-# Within what microseconds in 64 bits can hold.
-MILLISECONDS = st.integers(0, 1 << 52)
+# Of times that the columns hold, and of all.
+MILLISECONDS = st.one_of(st.integers(-(1 << 43), 1 << 43), INT64)
 HOSTS = st.builds(
     Host,
     st.one_of(

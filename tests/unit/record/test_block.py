@@ -50,15 +50,21 @@ def row_of(record: Record) -> dict[str, object]:
         "properties": list(properties.items()),
         "msgId": properties.get("UNIQ_KEY", offset_id),
         "offsetMsgId": offset_id,
-        "bornTimestamp": record.born_timestamp_ms * 1000,
-        "storeTimestamp": record.store_timestamp_ms * 1000,
+        "bornTimestamp": microseconds(record.born_timestamp_ms),
+        "storeTimestamp": microseconds(record.store_timestamp_ms),
         "bornHost": str(record.born_host),
         "storeHost": str(record.store_host),
         "reconsumeTimes": record.reconsume_times,
         "sysFlag": record.sys_flag | 0x10 * record.born_host.is_v6 | 0x20 * record.store_host.is_v6,
         "commitLogOffset": record.physical_offset,
         "messageGroup": properties.get("__SHARDINGKEY"),
+        "bodyError": None,
     }
+
+
+def microseconds(timestamp_ms: int) -> int | None:
+    """A time of 1678 to 2261; others are null."""
+    return timestamp_ms * 1000 if -9_214_560_000_000 <= timestamp_ms < 9_214_646_400_000 else None
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Compressed bodies come out as their producers gave them, and broken ones are a declared error."""
+"""Compressed bodies come out as their producers gave them, and broken ones as they are stored."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from rocketpy_proto.record import (
     Record,
     compression,
     to_record_batch,
+    to_record_batches,
 )
 from rocketpy_proto.record.compression import INFLATED_BYTES_MAX
 from tests.unit.record.strategies import block_of
 
 BODY = b"to be compressed " * 50
-SCHEMA = pa.schema({"body": COLUMN_TYPES["body"]})
+SCHEMA = pa.schema({name: COLUMN_TYPES[name] for name in ("body", "bodyError")})
 
 
 def by_arrow(codec: str) -> bytes:
@@ -41,20 +42,43 @@ def by_arrow(codec: str) -> bytes:
 )
 def test_a_body_is_inflated_as_its_sys_flag_says(flag: int, compressed: bytes) -> None:
     block = block_of([Record("T", 0, b"plain"), Record("T", 0, compressed, sys_flag=flag)])
-    assert to_record_batch(block, SCHEMA).column(0).to_pylist() == [b"plain", BODY]
+    assert to_record_batch(block, SCHEMA).to_pylist() == [
+        {"body": b"plain", "bodyError": None},
+        {"body": BODY, "bodyError": None},
+    ]
 
 
-@pytest.mark.parametrize("flag", [0x1, 0x101, 0x201])
-def test_a_body_that_cannot_be_inflated_is_named(flag: int) -> None:
-    block = block_of([Record("T", 0, b"plain"), Record("T", 0, b"nonsense", sys_flag=flag)])
-    with pytest.raises(MalformedRecordError, match=r"record 1 .* cannot be inflated"):
-        to_record_batch(block, SCHEMA)
+@pytest.mark.parametrize(
+    ("flag", "body", "error"),
+    [
+        (0x1, b"nonsense", "is no whole ZLIB stream"),
+        (0x1, zlib.compress(BODY)[:-6], "is no whole ZLIB stream"),
+        (0x301, b"\0", "is no whole ZLIB stream"),
+        (0x101, b"nonsense", "is no whole LZ4 stream"),
+        (0x201, b"nonsense", "is no whole ZSTD stream"),
+        (0x401, zlib.compress(BODY), "compression type 4 is unknown"),
+        (0x701, b"nonsense", "compression type 7 is unknown"),
+        (0x1, zlib.compress(bytes(INFLATED_BYTES_MAX + 1)), "inflates to more than 67108864 bytes"),
+    ],
+)
+def test_s11_a_body_that_cannot_be_inflated_is_given_as_it_is_stored(
+    flag: int, body: bytes, error: str
+) -> None:
+    block = block_of([Record("T", 0, b"plain"), Record("T", 0, body, sys_flag=flag)])
+    [batch] = to_record_batches(block, SCHEMA)
+    assert batch.column("body").to_pylist() == [b"plain", body]
+    assert batch.column("bodyError").to_pylist() == [None, error]
 
 
-def test_a_body_that_is_cut_off_is_named() -> None:
-    block = block_of([Record("T", 0, zlib.compress(BODY)[:-6], sys_flag=0x1)])
-    with pytest.raises(MalformedRecordError, match="cut off"):
-        to_record_batch(block, SCHEMA)
+def test_s11_a_body_that_is_just_not_too_large_is_inflated() -> None:
+    body = bytes(INFLATED_BYTES_MAX)
+    assert compression.inflate(zlib.compress(body), 0x1) == body
+
+
+def test_s11_what_is_wrong_with_a_body_is_told_without_the_body() -> None:
+    block = block_of([Record("T", 0, b"nonsense", sys_flag=1), Record("T", 0, b"", sys_flag=1)])
+    [batch] = to_record_batches(block, SCHEMA.remove(0))
+    assert batch.column(0).to_pylist() == ["is no whole ZLIB stream", None]
 
 
 @pytest.mark.parametrize(
@@ -67,19 +91,21 @@ def test_no_beginning_of_a_compressed_body_passes_for_all_of_it(flag: int, whole
             compression.inflate(whole[:length], flag)
 
 
-def test_bodies_that_together_inflate_beyond_a_block_are_refused(
+def test_s11_bodies_that_inflate_to_much_are_given_out_in_several_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(compression, "BLOCK_BYTES_MAX", 3 * len(BODY) - 1)
-    records = [Record("T", 0, zlib.compress(BODY), sys_flag=0x1)] * 3
-    batch = to_record_batch(block_of(records[:2]), SCHEMA)
-    assert batch.column(0).to_pylist() == [BODY, BODY]
-    with pytest.raises(MalformedRecordError, match=r"record 2 .* bodies inflate to more than"):
-        to_record_batch(block_of(records), SCHEMA)
-
-
-def test_a_body_that_inflates_without_bound_is_refused() -> None:
-    bomb = zlib.compress(bytes(INFLATED_BYTES_MAX + 1))
-    block = block_of([Record("T", 0, bomb, sys_flag=0x1)])
-    with pytest.raises(MalformedRecordError, match="inflates to more than"):
+    monkeypatch.setattr(compression, "INFLATED_TOGETHER_BYTES_MAX", 2 * len(BODY))
+    small, plain = Record("T", 0, zlib.compress(BODY), sys_flag=0x1), Record("T", 0, b"plain")
+    large = Record("T", 0, zlib.compress(BODY * 3), sys_flag=0x1)
+    block = block_of([plain, small, plain, small, plain, small, large, large, plain])
+    batches = [batch.column(0).to_pylist() for batch in to_record_batches(block, SCHEMA)]
+    assert batches == [
+        [b"plain", BODY, b"plain", BODY, b"plain"],
+        [BODY],
+        [BODY * 3],
+        [BODY * 3, b"plain"],
+    ]
+    with pytest.raises(MalformedRecordError, match="bodies inflate to more than"):
         to_record_batch(block, SCHEMA)
+    others = pa.schema({"topic": COLUMN_TYPES["topic"]})
+    assert len(to_record_batch(block, others)) == len(block)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rocketpy_broker.errors import ParameterIllegalError, StoreDirectoryError
+from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.store.check.read_only import (
     ReadOnlyQueue,
     StoreReadLock,
@@ -35,9 +35,8 @@ from rocketpy_broker.store.values import Damage, GetMessageStatus, QueueKey, Rea
 from rocketpy_proto.record import (
     COLUMN_TYPES,
     NULLABLE_COLUMNS,
-    MalformedRecordError,
     RecordBlock,
-    to_record_batch,
+    to_record_batches,
 )
 
 BLOCK_BYTES = 8 << 20
@@ -150,7 +149,7 @@ class StoreExport:
         return sum(queue.max_offset - queue.min_offset for queue in self._queues.values())
 
     def run(self, advance: Advance = lambda _count: None) -> ExportResult:
-        """Write the files. Raises OSError, and StoreDirectoryError for a body that is broken."""
+        """Write the files. Raises OSError."""
         request = self._request
         count, paths = 0, []
         targets: list[tuple[Path, list[str]]] = [(request.out, list(request.topics))]
@@ -174,9 +173,7 @@ class StoreExport:
                 result = reader.get_message(queue, offset, queue.max_offset, limits)
                 if result.status is GetMessageStatus.FOUND:
                     data = b"".join(map(bytes, result.parts))
-                    batch = self._decoded(key, RecordBlock.parse(data, result.sizes))
-                    if len(batch) > 0:
-                        yield batch
+                    yield from self._decoded(RecordBlock.parse(data, result.sizes))
                 assert result.next_offset > offset
                 advance(result.next_offset - offset)
                 offset = result.next_offset
@@ -185,22 +182,16 @@ class StoreExport:
         assert damage.length >= 0
         self._damaged_count += 1
 
-    def _decoded(self, key: QueueKey, block: RecordBlock) -> pa.RecordBatch:
+    def _decoded(self, block: RecordBlock) -> Iterator[pa.RecordBatch]:
+        """The wanted messages of a block; a body that cannot be inflated is as it is stored."""
         request = self._request
-        wanted = np.ones(len(block), np.bool_)
         if request.has_span:
             times = block.header["store_timestamp"].astype(np.int64)
-            wanted &= times >= (request.begin_ms or 0)
+            wanted = times >= (request.begin_ms or 0)
             wanted &= times < (_EVERY_RECORD if request.end_ms is None else request.end_ms)
-            if not wanted.any():
-                return pa.RecordBatch.from_pylist([], SCHEMA)
-        try:
-            batch = to_record_batch(block, SCHEMA)
-        except MalformedRecordError as error:
-            folder = self._folder / "consumequeue" / key.topic / str(key.queue_id)
-            way_out = "export the other queues"
-            raise StoreDirectoryError(folder, f"a message: {error.reason}", way_out) from error
-        return batch if wanted.all() else batch.filter(pa.array(wanted))
+            block = block.filter(wanted)
+        if len(block) > 0:
+            yield from to_record_batches(block, SCHEMA)
 
 
 @contextmanager

@@ -76,6 +76,7 @@ _BY_NAME: Mapping[str, _Accepted] = {
     "reconsumeTimes": _INT32,
     "sysFlag": _INT32,
     "messageGroup": _TEXT,
+    "bodyError": _TEXT,
 }
 assert _BY_NAME.keys() | ASSIGNED_COLUMNS == COLUMN_TYPES.keys()
 

@@ -27,7 +27,13 @@ from rocketpy_proto.record import (
 from rocketpy_proto.record.errors import UnencodableRecordError
 from rocketpy_proto.record.hosts import UNKNOWN_HOST
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
-from rocketpy_proto.record.sys_flag import MULTI_TAGS, TRANSACTION_COMMIT, TRANSACTION_MASK
+from rocketpy_proto.record.sys_flag import (
+    COMPRESSED,
+    COMPRESSION_MASK,
+    MULTI_TAGS,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+)
 
 BLOCK_BYTES = 1 << 20
 
@@ -154,7 +160,9 @@ class _Encoder:
                     body=part.column("body"),
                     topic=self.queue.topic,
                     queue_id=self.queue.queue_id,
-                    born_timestamp_ms=self._now_ms if born is None else born,
+                    born_timestamp_ms=self._now_ms
+                    if born is None
+                    else born.fill_null(self._now_ms),
                     born_host=host,
                     **_property_columns(part),
                 )
@@ -167,7 +175,8 @@ class _Encoder:
         """`RecordBlock.patch_stored`, which the store calls, writes it into the records.
 
         Of the flags only those are kept that say something of the message as it lies in the file:
-        its body is no longer compressed, and what was prepared or rolled back is not exported.
+        what was prepared or rolled back is not exported, and a body is no longer compressed, but
+        for one with a `bodyError`, which is as it was stored.
         """
         header = block.header
         item = header.dtype["born_host"].itemsize
@@ -177,6 +186,10 @@ class _Encoder:
         flags = self._numbers("sysFlag")[rows]
         committed = flags & TRANSACTION_MASK == TRANSACTION_COMMIT
         kept = flags & MULTI_TAGS | np.where(committed, TRANSACTION_COMMIT, 0)
+        errors = self._column("bodyError")
+        if errors is not None:
+            is_stored = errors.is_valid().to_numpy(zero_copy_only=False)[rows]
+            kept |= np.where(is_stored, flags & (COMPRESSED | COMPRESSION_MASK), 0)
         header["sys_flag"] |= kept.astype(np.int32)
 
 
