@@ -13,10 +13,7 @@ READING = (
         CODEC + "compression.py",
         "        return body, str(error)\n",
         "        raise ValueError(str(error)) from error\n",
-        (
-            IN_POISON + "every_well_formed_record_is_read_and_always_in_the_same_batches",
-            IN_CODEC + "what_is_wrong_with_a_body_is_told_without_the_body",
-        ),
+        (IN_CODEC + "what_is_wrong_with_a_body_is_told_without_the_body",),
     ),
     Sabotage(
         "what bodies inflate to together has no bound",
