@@ -28,7 +28,6 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import BlockColumns, Host, RecordBlock, encode_block
-from rocketpy_proto.record.compression import INFLATED_BYTES_MAX
 
 SEGMENT_BYTES, QUEUE_FILE_BYTES = 1 << 16, 2_000
 SIZES = ["--commit-log-segment-bytes", str(SEGMENT_BYTES), "--consume-queue-file-bytes", "2000"]
@@ -300,29 +299,6 @@ def test_a_round_trip_keeps_every_column_that_is_not_assigned(
     assert run("check", new).exit_code == 0
     assert not (new / "abort").exists()
     assert topics_of(new) == {"A": 2, "B": 3}
-
-
-def test_s11_messages_that_cannot_be_taken_as_they_are_survive_a_round_trip(
-    folder: Path, tmp_path: Path
-) -> None:
-    store = open_store(folder, ManualClock())
-    put(store, "C", 0, columns("C", 1, sys_flag=0x201, born_timestamp_ms=1 << 62))
-    bomb = zlib.compress(bytes(INFLATED_BYTES_MAX + 1))
-    put(store, "C", 0, columns("C", 2, sys_flag=0x1, body=pa.array([bomb, b""])))
-    store.close()
-    before = exported(folder, tmp_path / "out.arrow", "C")
-    assert before["bodyError"].to_pylist() == [
-        *("is no whole ZSTD stream", None),
-        *(f"inflates to more than {INFLATED_BYTES_MAX} bytes", None),
-    ]
-    assert before["body"].to_pylist() == [b"1 first", b"", bomb, b""]
-    assert before["bornTimestamp"].to_pylist()[:2] == [None, None]
-    assert run("import", tmp_path / "new", tmp_path / "out.arrow", *SIZES).exit_code == 0
-    after = exported(tmp_path / "new", tmp_path / "again.arrow", "C")
-    assert after["sysFlag"].to_pylist() == [0x201, 0, 0x1, 0]
-    for name in ("body", "bodyError", "properties"):
-        assert after[name].equals(before[name]), name
-    assert None not in after["bornTimestamp"].to_pylist()
 
 
 def test_a_broker_serves_what_was_imported(tmp_path: Path) -> None:
