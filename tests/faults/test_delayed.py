@@ -31,7 +31,8 @@ def came(offset: int, body: bytes) -> Message:
         topic="T",
         queue_id=0,
         queue_offset=offset,
-        body=body,
+        stored_body=body,
+        sys_flag=0,
         tags=None,
         keys=(),
         properties={},
@@ -92,7 +93,7 @@ def come_from_nowhere(read: list[Message]) -> None:
 
 
 def come_changed(read: list[Message]) -> None:
-    read[0] = replace(read[0], body=read[0].body[:-1])
+    read[0] = replace(read[0], stored_body=read[0].stored_body[:-1])
 
 
 def come_elsewhere(read: list[Message]) -> None:
