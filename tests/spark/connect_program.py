@@ -48,7 +48,7 @@ def copy(spark: SparkSession, source: dict[str, str], target: dict[str, str], fo
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", PER_BATCH)
     writer = stream.load().select("body").writeStream.format("rocketpy").options(**target)
     query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(240)
     return len(query.recentProgress)
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import psutil
 
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
 from tests.spark.copying_driver import Copying
 
 TOP = Path(__file__).parents[2]
-END_SECONDS_MAX = 110
+END_SECONDS_MAX = PATIENCE_SECONDS
 
 
 class Driver:

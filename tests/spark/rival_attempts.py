@@ -34,7 +34,7 @@ JOBS = {
     "stream": {0: "standing", 1: "racing"},
     "killed": {0: "killing"},
 }
-STAND_SECONDS_MAX = 60.0
+STAND_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.01
 CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -84,7 +84,7 @@ def write_stream(spark: SparkSession, topic: str) -> None:
     rows = spark.readStream.format("rocketpy").options(**source).load()
     writer = rows.writeStream.format("rival").options(**options(topic))
     writer = writer.option("checkpointLocation", f"{FOLDER}/{topic}")
-    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    assert writer.trigger(availableNow=True).start().awaitTermination(240)
 
 
 class RivalSource(DefaultSource):

@@ -17,13 +17,14 @@ from pathlib import Path
 
 import pyspark
 
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.copying import kill_with_children
 
 MASTER_HOST, WORKER_HOSTS = "127.0.0.1", ("127.0.0.2", "127.0.0.3")
 CORES = 2  # Of each worker: one may stand still while the other one works.
 DEPLOY = "org.apache.spark.deploy"
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = PATIENCE_SECONDS
 LOOK_SECONDS = 0.02
 
 

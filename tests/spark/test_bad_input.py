@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rocketpy_broker import LocalBroker
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
 
 
@@ -131,7 +132,7 @@ def test_a_broker_that_stops_in_a_query_is_one_clear_error(
         query = collected.start(frame, processingTime="0 seconds")
         query.processAllAvailable()
         broker.stop()
-        text = failure(lambda: query.awaitTermination(60))
+        text = failure(lambda: query.awaitTermination(PATIENCE_SECONDS))
     assert "ROCKETPY_CONNECTION" in text
     assert "see whether the broker still runs" in text or "check option endpoints" in text
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.documents import Block, runnable
 from tests.installing import SYSTEM_PATH
+from tests.patience import PATIENCE_SECONDS
 
 # The README's first block runs in an environment of its own: tests/unit/test_packaging.py.
 BLOCKS = [block for block in runnable("python") if block.path.name != "README.md"]
@@ -30,7 +31,7 @@ def test_a_program_of_a_document_runs_as_it_stands(block: Block, tmp_path: Path)
         check=False,
         cwd=tmp_path,
         env={**environment, "PATH": SYSTEM_PATH},
-        timeout=110,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout

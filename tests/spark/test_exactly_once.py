@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpy_broker import LocalBroker
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
 
 PROGRAM = Path(__file__).parent / "failing_attempts.py"
@@ -33,7 +34,7 @@ def stream(source: Topic, target: Topic, folder: Path, **options: object) -> Str
     writer = frame.writeStream.format("rocketpy").options(**target.options(**options))
     writer = writer.option("checkpointLocation", str(folder))
     query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(PATIENCE_SECONDS)
     return query
 
 
@@ -91,7 +92,7 @@ def test_s2_a_failed_micro_batch_leaves_nothing_to_see(
         writer = frame.mapInArrow(failing, frame.schema).writeStream.format("rocketpy")
         writer = writer.options(**target.options()).option("checkpointLocation", str(tmp_path))
         with pytest.raises(PySparkException, match="a task fails"):
-            writer.trigger(availableNow=True).start().awaitTermination(60)
+            writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_SECONDS)
         assert target.bodies() == []
         assert staging_files(broker) == []
 
@@ -148,7 +149,7 @@ def test_s7_a_save_of_foreach_batch_shows_once_however_often_it_is_called(
         frame = source.stream(startingOffsets="earliest", columns="body")
         writer = frame.writeStream.foreachBatch(save)
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        assert writer.trigger(availableNow=True).start().awaitTermination(60)
+        assert writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_SECONDS)
 
     with pytest.raises(PySparkException, match="between two saves"):
         run()

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource
 
 from pyspark_rocketpy.rendering import tells_plainly
 from rocketpy_broker import LocalBroker
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
 
 EARLIEST = {"startingOffsets": "earliest"}
@@ -75,7 +76,7 @@ def test_a_checkpoint_of_another_topic_is_told_but_one_of_another_group_goes_on(
 
 def test_a_checkpoint_of_another_source_is_told(topic: Topic, collected: Collected) -> None:
     rate = topic.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-    collected.start(rate, once=True).awaitTermination(60)
+    collected.start(rate, once=True).awaitTermination(PATIENCE_SECONDS)
     text = shown(lambda: collected.run(topic.stream()))
     assert "another source than rocketpy has written; start with a new" in text
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
 from tests.spark.copying import check_copied, driver, send_numbered
 from tests.spark.copying_driver import BATCH_ROWS, Copying
@@ -23,7 +24,7 @@ MESSAGES = 12 * BATCH_ROWS
 # In pieces that can be run by themselves: each takes some fifteen minutes.
 PIECES_TORTURE, ROUNDS_PIECE = 10, 10
 LOOK_SECONDS = 0.002
-DONE_SECONDS_MAX = 90.0
+DONE_SECONDS_MAX = PATIENCE_SECONDS
 
 
 @dataclass(frozen=True)

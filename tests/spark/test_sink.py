@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users know)
 
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
 
 
@@ -110,7 +111,7 @@ def test_a_stream_runs_from_topic_to_topic_and_resumes(
         )
         writer = frame.writeStream.format("rocketpy").options(**target.options())
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        assert writer.trigger(availableNow=True).start().awaitTermination(60)
+        assert writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_SECONDS)
 
     source.send("a", "b")
     run()
@@ -130,7 +131,7 @@ def test_foreach_batch_can_write_with_the_sink(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(PATIENCE_SECONDS)
     assert target.bodies() == ["a", "b"]
 
 

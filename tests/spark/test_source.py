@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users 
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.record import COLUMN_TYPES
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
 
 EARLIEST = {"startingOffsets": "earliest"}
@@ -162,7 +163,7 @@ def test_available_now_ends_at_the_offsets_of_its_start(topic: Topic, collected:
 
     frame = topic.stream(maxOffsetsPerTrigger=1, columns="body", **EARLIEST)
     query = frame.writeStream.foreachBatch(collect_and_send).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(PATIENCE_SECONDS)
     assert collected.bodies() == ["a", "b", "c"]
 
 
@@ -203,7 +204,7 @@ def test_k05_what_arrives_before_the_first_batch_is_committed_is_not_lost(
     writer = frame.writeStream.foreachBatch(fail).option("checkpointLocation", checkpoint)
     query = writer.start()
     with pytest.raises(PySparkException, match="first batch fails"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_SECONDS)
     topic.send("between")
     collected.run(frame)
     topic.send("after")

@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
 
 EARLIEST = {"startingOffsets": "earliest"}
@@ -104,7 +105,7 @@ def test_a_table_is_streamed_from_and_to(
     frame = spark.readStream.options(**given).table(name)
     into = frame.selectExpr("CAST('b' AS BINARY) AS body", "'x' AS tags").writeStream
     into = into.options(**topic.options()).option("checkpointLocation", str(tmp_path / "into"))
-    assert into.trigger(availableNow=True).toTable(name).awaitTermination(60)
+    assert into.trigger(availableNow=True).toTable(name).awaitTermination(PATIENCE_SECONDS)
     stream = spark.sql(f"SELECT body FROM STREAM({name}) WITH {options(topic, **EARLIEST)}")
     collected.run(stream)
     assert sorted(collected.bodies()) == ["a", "b"]
