@@ -49,6 +49,30 @@ async def test_s10_a_block_sent_again_after_its_call_was_cut_off_is_staged_once(
         assert await bodies(running) == [b"0", b"a", b"b"]
 
 
+async def test_s10_a_cut_off_call_that_waits_takes_nothing_from_the_one_that_is_worked_on(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        task = Task(Job(running), 0, 1)
+        request = task.block(0, b"a")
+        with holding(monkeypatch, StagedAttempt, "write") as gate:
+            first = asyncio.ensure_future(task.send(0, b"a"))
+            await gate.reached()
+            again = running.data.StageBlocks(iter([request]))
+            jobs = running.broker.rooms.batches.staging._jobs
+            [job] = jobs._jobs.values()
+            lock = job.attempts[0, 1].lock
+            await until(lambda: bool(lock._waiters))
+            again.cancel()
+            await until(lambda: not lock._waiters)
+        assert ((await first).status.code, (await first).block_count) == (0, 1)
+        assert (await task.end()).status.code == 0
+        task.job.staged.append(task)
+        assert (await task.job.commit()).outcome == COMMITTED
+        assert await bodies(running) == [b"a"]
+
+
 async def test_s10_what_a_cut_off_call_has_staged_counts_against_the_budget(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

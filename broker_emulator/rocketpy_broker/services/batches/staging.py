@@ -145,19 +145,29 @@ class StagingService:
         if job.is_committing:
             raise StagedIllegalError("the batch is being committed; nothing more is staged for it")
         attempt = self._attempt(job, command.attempt)
-        try:
-            async with attempt.lock:
+        # Who only waits for the lock, and gives up, leaves the attempt to those who work on it.
+        async with attempt.lock:
+            with self._put_away_if_empty(job, attempt):
                 await self._check_place(attempt, command)
                 if command.is_last:
                     await self._seal(job, attempt)
                 elif command.block_number == attempt.staged.counts.block_count:
                     await self._write(job, attempt, command)
                 return Staged(attempt.staged.counts)
+
+    @staticmethod
+    @contextmanager
+    def _put_away_if_empty(job: Job, attempt: Attempt) -> Iterator[None]:
+        """Forget an attempt that has no file: nothing would count it, or is lost with it."""
+        try:
+            yield
         finally:
+            name = attempt.staged.attempt
             if attempt.staged.end == 0:
-                # It has no file: nothing would count it, and nothing is lost with it.
-                job.attempts.pop((command.attempt.task, command.attempt.token), None)
                 attempt.is_gone = True
+                # There may be a new one by now.
+                if job.attempts.get((name.task, name.token)) is attempt:
+                    del job.attempts[name.task, name.token]
 
     @contextmanager
     def alive(self, name: BatchJob) -> Iterator[None]:
