@@ -42,6 +42,26 @@ async def test_s10_files_that_could_not_be_removed_are_removed_later(
         assert (area.used_bytes, staging_files(running)) == (0, [])
 
 
+async def test_s10_a_file_that_cannot_be_removed_keeps_no_other_from_it(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        for body in (b"a", b"b", b"c"):
+            await job.stage((0, [body]))
+        store = running.broker.store
+        first = staging_files(running)[0]
+        (store.staging.folder / first).unlink()
+        (store.staging.folder / first).mkdir()
+        assert await job.abort() == 3
+        assert staging_files(running) == [first]
+        assert store.staging.used_bytes == 4096
+        (store.staging.folder / first).rmdir()
+        await running.broker.rooms.batches.staging.sweep()
+        assert store.staging.used_bytes == 0
+
+
 async def test_s10_an_older_copy_of_a_staging_file_beside_it_is_not_taken_for_it(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:

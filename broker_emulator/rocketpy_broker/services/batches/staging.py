@@ -14,7 +14,6 @@ Rows S2, S7, S8, S10.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -361,12 +360,13 @@ class StagingService:
                 pass
         area = self._store.staging
         if attempts:
-            with contextlib.suppress(OSError):
-                await self.in_thread(lambda: area.remove(one.staged for one in attempts))
-                for attempt in attempts:
-                    if attempt in self._leaving:
-                        del self._leaving[attempt]
-                        area.give_back(attempt.staged.file_bytes)
+            removed = await self.in_thread(
+                lambda: [one for one in attempts if area.remove(one.staged)]
+            )
+            for attempt in removed:
+                if attempt in self._leaving:
+                    del self._leaving[attempt]
+                    area.give_back(attempt.staged.file_bytes)
 
     # --- Start ---
 

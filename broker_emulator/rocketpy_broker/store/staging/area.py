@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -246,6 +246,10 @@ class StagingArea:
         with self._counting:
             self.used_bytes -= bytes_
 
-    def remove(self, attempts: Iterable[StagedAttempt]) -> None:
-        """Remove their files. Blocks. Raises OSError."""
-        durable.remove_files(attempt.file.path for attempt in attempts)
+    def remove(self, attempt: StagedAttempt) -> bool:
+        """Remove its file; whether that could be done. Blocks."""
+        try:
+            durable.remove_files([attempt.file.path])
+        except OSError:
+            return False
+        return True
