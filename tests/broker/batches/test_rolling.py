@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +14,18 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches import rolling
 from rocketpy_broker.services.topics.system import BATCHES_TOPIC
 from rocketpy_broker.store.appending import AppendUnderWay
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.record.properties import DELAY
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.broker.batches.writer import Job, bodies
+from tests.blocks import wire_block
+from tests.broker.batches.holding import holding
+from tests.broker.batches.writer import Job, Task, bodies
 from tests.broker.conftest import RunningBroker, StartBroker, until
 
 COMMITTED = broker_pb2.COMMITTED
@@ -138,3 +144,45 @@ async def test_s10_a_topic_that_is_deleted_while_a_block_waits_for_its_turn_take
         assert (answer.outcome, answer.record_count) == (COMMITTED, 1)
         await running.create_topic("T")
         assert await bodies(running) == []
+
+
+async def test_b09_blocks_of_many_queues_are_joined_up_to_a_bound(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T", queues=100)
+        job = Job(running)
+        one_of_each = wire_block("T", [b"x"] * 100, queue_ids=list(range(100)))
+        for number in range(5):
+            task = Task(job, number, number + 1)
+            await task.send_block(OWN_QUEUES, one_of_each)
+            await task.end()
+            job.staged.append(task)
+        await job.stage((7, [b"y"] * 30))
+        with appended() as appends:
+            answer = await job.commit()
+        assert (answer.outcome, answer.record_count) == (COMMITTED, 530)
+        assert appends == [("T", 200), ("T", 200), ("T", 130)]
+        assert await bodies(running, 7) == [b"x"] * 5 + [b"y"] * 30
+
+
+async def test_b09_a_batch_lets_no_more_wait_for_the_disk_than_large_sends_do(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolling, "JOINED_BYTES_MAX", 0)
+    monkeypatch.setattr(rolling, "BULK_UNFLUSHED_BYTES_MAX", 3_000)
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage(*((0, [b"%d" % number * 500]) for number in range(10)))
+        commit = running.broker.rooms.batches.commits._group_commit
+        with holding(monkeypatch, FlushPlan, "run") as gate:
+            sent = asyncio.ensure_future(running.append("T", 1, b"a"))
+            await gate.reached()
+            await job.commit(wait_ms_max=0)
+            await until(lambda: commit.waiting_count == 2)
+            unflushed_bytes = running.broker.store.unflushed_bytes
+        assert 3_000 < unflushed_bytes < 5_000
+        assert (await sent).status.code == ResponseCode.SUCCESS
+        assert (await job.query()).outcome == COMMITTED
+        assert len(await bodies(running)) == 10

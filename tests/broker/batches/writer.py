@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import bodies_of, wire_block
+from tests.blocks import WireBlock, bodies_of, wire_block
 from tests.broker.conftest import RunningBroker
 
 WRITER = "a query"
@@ -107,11 +107,19 @@ class Task:
 
     async def send(self, queue_id: int, *bodies: bytes) -> broker_pb2.StageBlocksResponse:
         """The next block."""
-        request = self.block(queue_id, *bodies)
+        return await self._send(self.block(queue_id, *bodies))
+
+    async def send_block(self, queue_id: int, block: WireBlock) -> broker_pb2.StageBlocksResponse:
+        """The next block, as it is."""
+        request = self.block(queue_id, b"")
+        request.records, request.record_sizes = block.records, block.record_sizes
+        return await self._send(request)
+
+    async def _send(self, request: broker_pb2.StageBlocksRequest) -> broker_pb2.StageBlocksResponse:
         answer = await self.ask(request)
         if answer.status.code == ResponseCode.SUCCESS:
             self.block_count += 1
-            self.record_count += len(bodies)
+            self.record_count += len(request.record_sizes) // 4
             self.record_bytes += len(request.records)
         return answer
 

@@ -26,7 +26,7 @@ from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.services.batches.log import Batch, Decision, StagedTask
 from rocketpy_broker.services.batches.old_kind import OldKind
 from rocketpy_broker.services.batches.staging import StagingService
-from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.sending.appending import BULK_UNFLUSHED_BYTES_MAX, AppendService
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.numbered import first_number
 from rocketpy_broker.store.queues.dispatch import Known
@@ -34,6 +34,7 @@ from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import LOST_ERRNOS, Unreadable
 from rocketpy_broker.store.staging.frames import StagedRecords, joined
 from rocketpy_broker.tasks import to_end
+from rocketpy_proto.call_limits import OWN_QUEUES
 
 logger = logging.getLogger(__name__)
 PROGRESS_MS = 10_000
@@ -41,6 +42,9 @@ PROGRESS_MS = 10_000
 PARTS_AT_ONCE, PARTS_MAX = 2, 256
 # Joining copies, and a larger block is worth an append of its own.
 JOINED_BYTES_MAX = 256 << 10
+# Runs of records of one queue that an append may have, unless a single block has more: each costs
+# the loop about 10 us.
+RUNS_MAX = 256
 # Calls that are answered in one turn.
 WAKE_COUNT = 50
 
@@ -154,6 +158,8 @@ class RollForward:
             _give_up(pending, part.before, records)
             return
         count = len(records.block)
+        # As large sends do: the flush of a small send has to take along what waits for the disk.
+        await self._appends.room(BULK_UNFLUSHED_BYTES_MAX)
         async with self._appends.turn_to_write():
             await self._appends.room()
             # What a deletion takes, it takes whether it was appended before or not.
@@ -231,12 +237,14 @@ def _some(parts: Iterator[_Part], bytes_max: int) -> list[_Part]:
 
 def _joined(some: Sequence[_Part], bytes_max: int) -> Iterator[_Part]:
     """Neighbours of one topic as one part of at most `bytes_max`; large ones are not copied."""
-    begin = taken_bytes = 0
+    begin = taken_bytes = run_count = 0
     for end, part in enumerate(some):
         taken_bytes += _bytes(part)
-        if end > begin and not (taken_bytes <= bytes_max and _may_join(some[end - 1], part)):
+        run_count += _run_count(part)
+        fits = taken_bytes <= bytes_max and run_count <= RUNS_MAX
+        if end > begin and not (fits and _may_join(some[end - 1], part)):
             yield _one_of(some[begin:end])
-            begin, taken_bytes = end, _bytes(part)
+            begin, taken_bytes, run_count = end, _bytes(part), _run_count(part)
     if some:
         yield _one_of(some[begin:])
 
@@ -258,6 +266,14 @@ def _may_join(one: _Part, other: _Part) -> bool:
 
 def _bytes(part: _Part) -> int:
     return len(part.records.block.data) if isinstance(part.records, StagedRecords) else 0
+
+
+def _run_count(part: _Part) -> int:
+    """How many runs of one queue it has at most."""
+    records = part.records
+    if isinstance(records, Unreadable) or records.queue.queue_id != OWN_QUEUES:
+        return 1
+    return 1 + np.count_nonzero(np.diff(records.block.header["queue_id"]))
 
 
 def _parts(
