@@ -167,7 +167,7 @@ class RollForward:
                 number = first_number(decision.queue_offset, part.before)
                 queue, block, found = records.queue, records.block, records.found
                 if found.may_wait:
-                    placed = self._appends.placing.placed(queue, block)
+                    placed = self._appends.placing.placed_decided(queue, block)
                     queue, block, found = placed.queue, placed.block, placed.found
                 known = Known(found, number, is_joined=True)
                 under_way = self._store.begin_append(queue, block, known)
@@ -273,7 +273,7 @@ def _run_count(part: _Part) -> int:
     records = part.records
     if isinstance(records, Unreadable) or records.queue.queue_id != OWN_QUEUES:
         return 1
-    return 1 + np.count_nonzero(np.diff(records.block.header["queue_id"]))
+    return 1 + int(np.count_nonzero(np.diff(records.block.header["queue_id"])))
 
 
 def _parts(

@@ -73,11 +73,14 @@ class Scheduling:
         self._clock = clock
         self._timer = timer
 
-    def placed(self, queue: QueueKey, block: RecordBlock) -> tuple[QueueKey, RecordBlock]:
+    def placed(
+        self, queue: QueueKey, block: RecordBlock, *, is_accepted: bool = False
+    ) -> tuple[QueueKey, RecordBlock]:
         """Where the block has to wait and in which form; itself where it need not wait.
 
-        All records of a block wait alike: for one level, or for times. Raises RecordIllegalError,
-        TimerRefusedError.
+        All records of a block wait alike: for one level, or for times. Of a block that was accepted
+        before, what cancels too late goes to the timer, for which it is over. Raises
+        RecordIllegalError, TimerRefusedError.
         """
         levels = self._levels.of(block)
         level = int(levels[0])
@@ -88,7 +91,7 @@ class Scheduling:
         try:
             if level > 0:
                 return self._of_level(queue, block, level)
-            return self._of_times(queue, block)
+            return self._of_times(queue, block, is_accepted=is_accepted)
         except UnencodableRecordError as error:
             raise RecordIllegalError(f"with its real topic and queue {error}") from error
 
@@ -99,7 +102,9 @@ class Scheduling:
         strings = with_real_queue(with_property(strings, DELAY, str(level)), queue, block)
         return QueueKey(SCHEDULE_TOPIC, level - 1), rewritten(block, SCHEDULE_TOPIC, strings)
 
-    def _of_times(self, queue: QueueKey, block: RecordBlock) -> tuple[QueueKey, RecordBlock]:
+    def _of_times(
+        self, queue: QueueKey, block: RecordBlock, *, is_accepted: bool
+    ) -> tuple[QueueKey, RecordBlock]:
         now_ms = self._clock.now_ms()
         deliver_ms = _delivery_times(block, now_ms)
         given = deliver_ms != _NO_TIME
@@ -118,8 +123,13 @@ class Scheduling:
                 f"from now; accepted are up to {delay_ms_max} ms"
             )
         if latest_ms <= now_ms:
-            _refuse_cancels(block, latest_ms)
-            return queue, block
+            if not _cancels(block):
+                return queue, block
+            if not is_accepted:
+                raise RecordIllegalError(
+                    f"a message cancels one that was due at {latest_ms}, which is over; nothing "
+                    "was stored"
+                )
         self._check_room(len(block))
         rest_ms = deliver_ms % PRECISION_MS
         out_ms = deliver_ms - np.where(rest_ms == 0, PRECISION_MS, rest_ms)
@@ -138,11 +148,9 @@ class Scheduling:
             raise TimerFullError(waiting_count, count, self._timer.pending_max)
 
 
-def _refuse_cancels(block: RecordBlock, latest_ms: int) -> None:
-    if property_column(block, TIMER_DEL_UNIQKEY).null_count < len(block):
-        raise RecordIllegalError(
-            f"a message cancels one that was due at {latest_ms}, which is over; nothing was stored"
-        )
+def _cancels(block: RecordBlock) -> bool:
+    """Whether a record cancels another one."""
+    return bool(property_column(block, TIMER_DEL_UNIQKEY).null_count < len(block))
 
 
 def with_real_queue(strings: pa.BinaryArray, queue: QueueKey, block: RecordBlock) -> pa.BinaryArray:

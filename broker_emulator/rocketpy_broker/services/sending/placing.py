@@ -61,6 +61,17 @@ class Placing:
             return Placed(queue, block, found, found)
         return Placed(place, waiting, tags_and_keys(place, waiting, self._config), found)
 
+    def placed_decided(self, queue: QueueKey, block: RecordBlock) -> Placed:
+        """A block of a decided batch, which is not refused any more for what it was checked for.
+
+        Raises TimerRefusedError, and RecordIllegalError where settings have changed since.
+        """
+        found = tags_and_keys(queue, block, self._config)
+        place, waiting = self._scheduling.placed(queue, block, is_accepted=True)
+        if place == queue:
+            return Placed(queue, block, found, found)
+        return Placed(place, waiting, tags_and_keys(place, waiting, self._config), found)
+
     def found(self, queue: QueueKey, block: RecordBlock) -> TagsAndKeys:
         """What the properties say, if the topic is for such messages. Raises RecordIllegalError."""
         found = tags_and_keys(queue, block, self._config)

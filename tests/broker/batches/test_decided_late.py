@@ -1,0 +1,69 @@
+"""Messages of a batch that were accepted when they were staged, and are decided on much later."""
+
+from __future__ import annotations
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
+from rocketpy_proto.record.properties import DELAY
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from tests.blocks import wire_block
+from tests.broker.batches.writer import Job, Task, bodies, hindered
+from tests.broker.conftest import StartBroker, until
+from tests.broker.delay.test_levels import advance
+
+COMMITTED = broker_pb2.COMMITTED
+NOW_MS = ManualClock().now_ms()
+
+
+async def test_s10_a_cancel_that_has_come_too_late_holds_no_batch_up(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        times = [str(NOW_MS + 5_000)] * 2
+        properties = {"TIMER_DELIVER_MS": times, "TIMER_DEL_UNIQKEY": ["T+K", "T+K"]}
+        task = Task(job, 0, 1)
+        block = wire_block("T", [b"cancel", b"another"], properties=properties)
+        assert (await task.send_block(0, block)).status.code == ResponseCode.SUCCESS
+        await task.end()
+        job.staged.append(task)
+        await job.stage((1, [b"other"]))
+        running.clock.advance(10_000)
+        answer = await hindered(job)
+        assert answer.hindrance == ""
+        answer = await job.query()
+        assert (answer.outcome, answer.record_count) == (COMMITTED, 3)
+        await advance(running, 3_000)
+        store = running.broker.store
+        await until(lambda: store.range_of(TIMER_QUEUE).max_offset == 2)
+        assert await bodies(running) == []
+        assert await bodies(running, 1) == [b"other"]
+        # The writer's next batch does not wait for it, either.
+        following = Job(running, 1)
+        await following.stage((1, [b"next"]))
+        assert (await following.commit()).outcome == COMMITTED
+
+
+async def test_s10_a_topic_that_gets_another_type_holds_no_decided_batch_up(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running, properties={DELAY: "1"})
+        await job.stage((0, [b"delayed"]))
+        config = admin_pb2.TopicConfig(
+            topic="T",
+            read_queue_nums=4,
+            write_queue_nums=4,
+            perm=6,
+            attributes={"+message.type": "NORMAL"},
+        )
+        answer = await running.admin.UpdateTopic(admin_pb2.UpdateTopicRequest(config=config))
+        assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
+        batch = await hindered(job)
+        assert batch.hindrance == ""
+        assert (await job.query()).outcome == COMMITTED
+        await advance(running, 3_000)
+        assert await bodies(running) == [b"delayed"]
