@@ -9,6 +9,7 @@ import pytest
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.topics.system import HALF_TOPIC, OP_TOPIC
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_proto.record import Record, decode_record, encode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT
 from tests.blocks import WireBlock, wire_block
@@ -187,6 +188,19 @@ async def test_t02_a_committed_message_with_a_delay_waits_then(start_broker: Sta
         for _ in range(100):
             await asyncio.sleep(0)
         assert await bodies(running) == [b"a"]
+
+
+async def test_t02_a_cancel_that_is_committed_too_late_ends_its_transaction(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        at_ms = str(running.clock.now_ms() + 5_000)
+        half = await prepare(running, "a", TIMER_DELIVER_MS=at_ms, TIMER_DEL_UNIQKEY="T+K")
+        running.clock.advance(10_000)
+        answer = await ended(running, half, COMMIT)
+        assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, "")
+        assert (count(running), count(running, *TIMER_QUEUE)) == (0, 1)
 
 
 REFUSED_BLOCKS = {

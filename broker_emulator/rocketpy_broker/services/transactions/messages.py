@@ -200,7 +200,7 @@ class TransactionMessages:
             "prepared_transaction_offset": record.physical_offset,
         }
         final = rewritten(half.block, queue.topic, properties_strings(half.block), fields)
-        return self._store.append(*self._scheduling.placed(queue, final))
+        return self._store.append(*self._scheduling.placed(queue, final, is_accepted=True))
 
     def append_copy(self, half: HalfMessage, *, is_counted: bool = True) -> AppendResult:
         """A newer half message of the same transaction, which was asked after once more, or not.
