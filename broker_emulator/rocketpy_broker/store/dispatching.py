@@ -38,6 +38,11 @@ class Dispatcher:
         """Whether something waits."""
         return bool(self._waiting)
 
+    @property
+    def waiting_count(self) -> int:
+        """How many parts of appends wait, each for one queue."""
+        return len(self._waiting)
+
     def add(self, requests: Sequence[DispatchRequest], end: int, store_timestamp_ms: int) -> None:
         """An append that ends at `end` in the log, which waits until its turn has come."""
         for request in requests[:-1]:

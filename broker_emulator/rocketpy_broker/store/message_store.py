@@ -289,6 +289,11 @@ class MessageStore:
         """Whether readers see everything that was appended below physical offset `end`."""
         return self._dispatcher.is_dispatched(end)
 
+    @property
+    def undispatched_count(self) -> int:
+        """How many parts of appends, each for one queue, readers do not see yet."""
+        return self._dispatcher.waiting_count
+
     def flush_derived(self) -> None:
         """Make queues, index and checksums durable, and the checkpoint after them. Blocks.
 

@@ -12,6 +12,7 @@ import pytest
 
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches import rolling
+from rocketpy_broker.services.sending import appending
 from rocketpy_broker.services.topics.system import BATCHES_TOPIC
 from rocketpy_broker.store.appending import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType
@@ -186,3 +187,30 @@ async def test_b09_a_batch_lets_no_more_wait_for_the_disk_than_large_sends_do(
         assert (await sent).status.code == ResponseCode.SUCCESS
         assert (await job.query()).outcome == COMMITTED
         assert len(await bodies(running)) == 10
+
+
+async def test_b09_a_batch_lets_a_flush_show_only_so_many_queues_parts(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "BULK_UNDISPATCHED_MAX", 300)
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T", queues=100)
+        job = Job(running)
+        one_of_each = wire_block("T", [b"x"] * 100, queue_ids=list(range(100)))
+        for number in range(10):
+            task = Task(job, number, number + 1)
+            await task.send_block(OWN_QUEUES, one_of_each)
+            await task.end()
+            job.staged.append(task)
+        commit = running.broker.rooms.batches.commits._group_commit
+        with holding(monkeypatch, FlushPlan, "run") as gate:
+            sent = asyncio.ensure_future(running.append("T", 1, b"a"))
+            await gate.reached()
+            await job.commit(wait_ms_max=0)
+            await until(lambda: commit.waiting_count == 2)
+            count = running.broker.store.undispatched_count
+        # The small send, the decision, and two appends of two blocks.
+        assert count == 402
+        assert (await sent).status.code == ResponseCode.SUCCESS
+        assert (await job.query()).outcome == COMMITTED
+        assert [len(await bodies(running, queue_id)) for queue_id in (0, 1, 99)] == [10, 11, 10]

@@ -53,6 +53,8 @@ NO_WAIT = b"WAIT\x01false"
 THREADS = 2
 # Large blocks wait when so much waits for the disk: a small one's flush has to take it along.
 BULK_UNFLUSHED_BYTES_MAX = 8 << 20
+# And when the flush has so many queues' parts to show, which takes the loop 10 ms.
+BULK_UNDISPATCHED_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +287,9 @@ class AppendService:
 
     async def room(self, unflushed_bytes_max: int | None = None) -> None:
         """Wait while too much waits for the disk; a sender is slowed before it is refused."""
-        is_much = unflushed_bytes_max is not None and self._store.unflushed_bytes > (
-            unflushed_bytes_max
+        is_much = unflushed_bytes_max is not None and (
+            self._store.unflushed_bytes > unflushed_bytes_max
+            or self._store.undispatched_count > BULK_UNDISPATCHED_MAX
         )
         with contextlib.suppress(FlushTimeoutError, StoreClosedError):
             if is_much:
