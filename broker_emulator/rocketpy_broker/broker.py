@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from rocketpy_broker.clock import Clock, SystemClock, sleep
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.ground import Ground
+from rocketpy_broker.server.exposure import check_host
 from rocketpy_broker.server.grpc_server import Door, GrpcServer
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServices
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServices
@@ -167,8 +168,10 @@ class Broker:
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
         """Serve from now on until `stopped` is set; `ready` is resolved when clients may come.
 
-        Raises StoreLockedError, StoreDirectoryError, ConfigFileError, PortInUseError.
+        Raises StoreLockedError, StoreDirectoryError, ConfigFileError, PortInUseError,
+        ExposedHostError.
         """
+        check_host(self._config)
         recovery = self.store.open()
         try:
             for load in self._lifecycle.loads:

@@ -114,11 +114,12 @@ class BrokerConfig:
     `access_message_in_memory_max_ratio` is the percentage of the machine's memory
     that the log's last messages may take and still count as being in memory. Without
     `long_polling_enable` a held call looks again after `short_polling_time_ms`, not when a message
-    comes, and is answered then.
+    comes, and is answered then. `insecure` consents to a `host` that others may reach.
     """
 
     data: Path
     host: str = "127.0.0.1"
+    insecure: bool = False
     port: int = 8081
     cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"

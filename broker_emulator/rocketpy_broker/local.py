@@ -36,6 +36,7 @@ from rocketpy_broker.local_process import (
     broker_command,
 )
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.files.durable import FOLDER_MODE
 from rocketpy_broker.temporary_store import TemporaryStore
 
 __all__ = ["LocalBroker", "LocalBrokerError"]
@@ -133,7 +134,7 @@ class LocalBroker:
         try:
             if self._given_data is None and self._temporary is None:
                 self._temporary = TemporaryStore.make()
-            self.data.mkdir(parents=True, exist_ok=True)
+            self.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         except OSError as error:
             where = self._given_data or "a temporary directory"
             raise LocalBrokerError(f"the store cannot be made in {where}: {error}") from error

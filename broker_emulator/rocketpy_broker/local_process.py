@@ -18,6 +18,7 @@ from weakref import WeakSet
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.process import READY_PREFIX
+from rocketpy_broker.store.files.durable import open_private
 
 logger = logging.getLogger(__name__)
 START_SECONDS_MAX = 60.0
@@ -50,7 +51,7 @@ class BrokerProcess:
         """Start and wait until it serves. Raises LocalBrokerError with the process's words."""
         self._log_path = log_path
         try:
-            with log_path.open("a", encoding="utf-8") as log:
+            with open(log_path, "a", encoding="utf-8", opener=open_private) as log:
                 self._log_begin = log.tell()
                 # In a session of its own: Ctrl-C at a terminal interrupts the program alone.
                 self._process = subprocess.Popen(

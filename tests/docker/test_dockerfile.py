@@ -81,7 +81,8 @@ def test_the_broker_listens_where_it_is_exposed_and_asked() -> None:
     stage = stages()["broker"]
     (port,) = stage.last("EXPOSE").words
     words = stage.last("CMD").words
-    options = dict(zip(words[1::2], words[2::2], strict=True))
+    assert words[-1] == "--insecure"
+    options = dict(zip(words[1:-1:2], words[2:-1:2], strict=True))
     assert options["--port"] == port == str(BrokerConfig(Path()).port)
     assert options["--host"] == "0.0.0.0"
     assert options["--data"] in stage.last("VOLUME").words

@@ -39,7 +39,16 @@ Data = Annotated[
     Path | None,
     typer.Option(help="Directory of the store. Without it: a temporary one, gone at the end."),
 ]
-Host = Annotated[str, typer.Option(help="Address to listen on. 0.0.0.0 opens it to the network.")]
+Host = Annotated[
+    str, typer.Option(help="Address to listen on. Any but loopback takes --insecure, too.")
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Listen where others reach it: whoever does can read, write and delete everything.",
+    ),
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]
 Flush = Annotated[
     FlushDiskType | None,
@@ -145,6 +154,7 @@ Temporary = Annotated[str | None, typer.Option(hidden=True)]
 def broker(
     data: Data = None,
     host: Host = "127.0.0.1",
+    insecure: Insecure = False,
     port: Port = 8081,
     flush: Flush = None,
     cluster_name: Cluster = "DefaultCluster",
@@ -181,6 +191,7 @@ def broker(
             config = BrokerConfig(
                 data=folder,
                 host=host,
+                insecure=insecure,
                 port=port,
                 cluster_name=cluster_name,
                 broker_name=broker_name,

@@ -197,7 +197,7 @@ class StoreExport:
 @contextmanager
 def _writing(path: Path, file_format: FileFormat) -> Iterator[WriteBatch]:
     """Something that writes batches to a file, which is there once all are in it."""
-    with durable.replacing(path) as file:
+    with durable.replacing(path, durable.SHARED_FILE_MODE) as file:
         if file_format is FileFormat.PARQUET:
             with pq.ParquetWriter(file, SCHEMA) as writer:
                 yield writer.write_batch

@@ -36,7 +36,7 @@ class IndexView:
     def __init__(self, path: Path, index_format: IndexFormat) -> None:
         self.path = path
         self.format = index_format
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         self._mapping = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
         self.header = np.frombuffer(self._mapping, HEADER, 1)[0]
         self.slots = np.frombuffer(self._mapping, ">i4", index_format.slot_count, HEADER.itemsize)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
+from rocketpy_broker.store.files.links import refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.checksums import SegmentChecksums, checksums_file_bytes
 from rocketpy_broker.store.log.commit_log import CommitLog
@@ -86,10 +87,11 @@ class StoreReadLock:
             raise StoreDirectoryError(
                 self.folder, "is no store", "name a directory with a folder commitlog in it"
             )
+        refuse_links(self.folder)
         path = self.folder / "lock"
         if not path.exists():
             return self
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
@@ -132,7 +134,7 @@ def load_segments(folder: Path, file_bytes: int) -> LoadedFolder:
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         reason = _misplaced(path, file_bytes, loaded.segments)
         if reason is None:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             loaded.segments.append(Segment(path, int(path.name), file_bytes, descriptor))
         else:
             loaded.misplaced.append(Misplaced(path, reason))

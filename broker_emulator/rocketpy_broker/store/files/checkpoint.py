@@ -60,7 +60,7 @@ class StoreCheckpoint:
         if not self._path.exists() or self._path.stat().st_size != FILE_BYTES:
             durable.replace_bytes(self._path, packed.ljust(FILE_BYTES, b"\0"))
         else:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 durable.write_whole(descriptor, memoryview(packed), 0)
                 os.fdatasync(descriptor)

@@ -15,6 +15,7 @@ from pathlib import Path
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, abort_text
+from rocketpy_broker.store.files.links import FOLDERS, refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
 
 
@@ -36,10 +37,12 @@ class StoreDirectory:
     def acquire(self) -> None:
         """Make the folders and take the lock. Raises StoreLockedError, StoreDirectoryError."""
         path = self.folder / "lock"
+        refuse_links(self.folder)
         try:
-            for name in ("commitlog", "consumequeue", "index", "config", "rocketpy"):
+            for name in FOLDERS:
                 durable.make_folder(self.folder / name)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(path, flags, durable.FILE_MODE)
         except OSError as error:
             reason = f"cannot be written ({error.strerror})"
             raise StoreDirectoryError(path, reason, "choose a directory you may write") from error

@@ -5,7 +5,8 @@ file is either there with its content or not there; but for `create_unflushed`, 
 missing or empty until `sync_new` is done. A crash inside `replace_text` leaves the old
 text, the new text, or the old one under `<name>.bak`; never neither. A crash inside
 `create_allocated` leaves at most `<folder>.new` beside the folder, which the next start removes.
-Source of the `.bak` and `.tmp` custom: spec/storage.md section 1.
+What is made here is its owner's alone, whatever the process's mask; what is there keeps its
+permissions until it is replaced. Source of the `.bak` and `.tmp` custom: spec/storage.md section 1.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+# Of a file that a user has asked for: the process's mask decides.
+SHARED_FILE_MODE = 0o666
 
 
 def sync_folder(folder: Path) -> None:
@@ -40,7 +45,8 @@ def _make_missing(folder: Path) -> list[Path]:
     if folder.is_dir():
         return []
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):
+        path.mkdir(FOLDER_MODE, exist_ok=True)
     return missing
 
 
@@ -93,7 +99,8 @@ def sync_new(folders: list[Path]) -> None:
 def _creating(path: Path, size_bytes: int, allocated_bytes: int) -> Iterator[int]:
     """The descriptor of a file under its unfinished name; after an OSError no file is left."""
     unfinished = unfinished_path(path.parent)
-    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(unfinished, flags, FILE_MODE)
     try:
         os.ftruncate(descriptor, size_bytes)
         os.posix_fallocate(descriptor, 0, allocated_bytes)
@@ -107,7 +114,12 @@ def _creating(path: Path, size_bytes: int, allocated_bytes: int) -> Iterator[int
 
 def create_empty(path: Path) -> None:
     """Create `path`, which must not be there; its name gets durable with `sync_folder`."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+
+
+def open_private(path: str, flags: int) -> int:
+    """An opener for `open`: a new file is its owner's alone, and a link is not followed."""
+    return os.open(path, flags | os.O_NOFOLLOW, FILE_MODE)
 
 
 def remove_files(paths: Iterable[Path]) -> None:
@@ -127,7 +139,7 @@ def write_whole(descriptor: int, data: memoryview, position: int) -> None:
 def replace_text(path: Path, text: str) -> None:
     """Give `path` a new text and keep the old one as `<name>.bak`. Raises OSError."""
     temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
+    with open(temporary, "w", encoding="utf-8", opener=open_private) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -141,7 +153,7 @@ def replace_text(path: Path, text: str) -> None:
 def replace_bytes(path: Path, data: bytes | memoryview) -> None:
     """Give `path` a new content, without a backup. Raises OSError; the old one is then kept."""
     temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
+    with open(temporary, "wb", opener=open_private) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -150,14 +162,15 @@ def replace_bytes(path: Path, data: bytes | memoryview) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, file_mode: int = FILE_MODE) -> Iterator[BinaryIO]:
     """A file to write to that becomes `path` when the block ends well, and is gone if it does not.
 
     Raises OSError; what was at `path` is then still there.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with open(temporary, "wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(temporary, flags, file_mode), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -180,7 +193,7 @@ def append_bytes(path: Path, data: bytes, position: int) -> None:
 
     What lay behind `position` goes first, so a crash leaves nothing of it behind new bytes.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.ftruncate(descriptor, position)
         write_whole(descriptor, memoryview(data), position)

@@ -66,7 +66,8 @@ class FlushedMark:
     def open(self) -> None:
         """Make ready for `write`. Raises OSError."""
         durable.make_folder(self._path.parent)
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._descriptor = os.open(self._path, flags, durable.FILE_MODE)
         durable.sync_folder(self._path.parent)
 
     def write(self, mark: Mark) -> None:

@@ -103,7 +103,7 @@ class IndexFile:
                 "start with the slot and entry counts that this store was made with, or remove "
                 "the index folder and the store's checkpoint to have it rebuilt from the log",
             )
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             os.ftruncate(descriptor, index_format.file_bytes)
             os.posix_fallocate(descriptor, 0, index_format.entries_begin)

@@ -87,9 +87,9 @@ class SegmentChecksums:
         self.base = base
         size_bytes = checksums_file_bytes(segment_bytes)
         if read_only:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         elif path.exists():
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         else:
             first_bytes = min(ALLOCATION_BYTES, size_bytes)
             descriptor = durable.create_allocated(path, size_bytes, first_bytes)

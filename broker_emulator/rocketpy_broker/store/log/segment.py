@@ -85,7 +85,7 @@ class Segment:
                 f"has {length} bytes instead of {size_bytes}",
                 "start with the file size that this store was made with, or restore this file",
             )
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             # A file copied sparsely gets its blocks now, so that no later write can miss them.
             # Others are let alone: the call would make them look as if written just now.

@@ -153,7 +153,7 @@ class StagingFile:
 
     @contextmanager
     def _opened(self, flags: int) -> Iterator[int]:
-        descriptor = os.open(self._path, flags | os.O_CLOEXEC)
+        descriptor = os.open(self._path, flags | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             yield descriptor
         finally:

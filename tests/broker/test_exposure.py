@@ -1,0 +1,77 @@
+"""A broker that others could reach is not started by accident."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.server.exposure import ExposedHostError, check_host
+from tests.broker.conftest import StartBroker
+
+COMMAND = [sys.executable, "-m", "rocketpy_broker", "broker", "--port", "0"]
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost", "LOCALHOST"]
+)
+def test_b12_loopback_needs_no_consent(host: str) -> None:
+    check_host(BrokerConfig(Path(), host=host))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "0.0.0.0",
+        "::",
+        "[::]",
+        "",
+        "10.0.0.1",
+        "broker.example",
+        "unix",
+        "127.0.0.1.example",
+        "::ffff:0.0.0.0",
+    ],
+)
+def test_b12_another_host_is_refused_unless_insecure_is_said(host: str) -> None:
+    with pytest.raises(ExposedHostError) as refused:
+        check_host(BrokerConfig(Path(), host=host))
+    assert repr(host) in refused.value.remark
+    assert "--insecure" in refused.value.remark
+    check_host(BrokerConfig(Path(), host=host, insecure=True))
+
+
+def is_empty(folder: Path) -> bool:
+    return not any(folder.iterdir())
+
+
+async def test_b12_nothing_is_opened_before_that(start_broker: StartBroker, tmp_path: Path) -> None:
+    with pytest.raises(ExposedHostError):
+        async with start_broker(host="0.0.0.0"):
+            pass
+    assert is_empty(tmp_path)
+    async with start_broker(host="0.0.0.0", insecure=True) as running:
+        assert running.ready.host == "0.0.0.0"
+
+
+def test_b12_the_command_says_how_to_consent(tmp_path: Path) -> None:
+    command = [*COMMAND, "--host", "0.0.0.0", "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no credentials and no encryption" in done.stderr
+    assert "--insecure" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_b12_with_insecure_the_command_serves(tmp_path: Path) -> None:
+    command = [*COMMAND, "--host", "0.0.0.0", "--insecure", "--data", str(tmp_path)]
+    command.append("--stop-at-eof")
+    done = subprocess.run(
+        command, input="", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0
+    assert "ready on 0.0.0.0:" in done.stdout
+    assert "anybody who reaches" in done.stderr

@@ -1,0 +1,139 @@
+"""Who may read a store's files, and what a link in its directory does: nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store.check.read_only import StoreReadLock
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.message_store import MessageStore
+from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore
+from tests.store.messages import numbered, put_all
+
+LINKED = ("commitlog", "consumequeue/T", "index", "config/topics.json", "rocketpy/flushed", "lock")
+
+
+@pytest.fixture
+def anyone_may() -> Iterator[None]:
+    """A process whose mask takes no permission away."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def others_may(folder: Path) -> list[Path]:
+    return [path for path in (folder, *folder.rglob("*")) if path.stat().st_mode & 0o077]
+
+
+@pytest.mark.usefixtures("anyone_may")
+def test_b12_a_store_is_its_owner_s_alone(tmp_path: Path, clock: ManualClock) -> None:
+    folder = tmp_path / "made" / "store"
+    config = StoreConfig(folder, SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.ASYNC_FLUSH)
+    store = MessageStore(config, clock, STORE_HOST)
+    store.open()
+    put_all(store, numbered(40))
+    store.close()
+    assert others_may(folder) == []
+    assert others_may(tmp_path / "made") == []
+
+
+@pytest.mark.usefixtures("anyone_may")
+def test_b12_files_that_are_replaced_are_their_owner_s_alone(tmp_path: Path) -> None:
+    folder = durable.make_folder(tmp_path / "a" / "b")
+    for _ in range(2):
+        durable.replace_text(folder / "text", "x")
+        durable.replace_bytes(folder / "bytes", b"x")
+        with durable.replacing(folder / "written") as file:
+            file.write(b"x")
+    durable.create_empty(folder / "empty")
+    assert others_may(tmp_path / "a") == []
+
+
+def test_b12_permissions_of_files_that_are_there_stay(new_store: OpenStore, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir(mode=0o750)
+    new_store().open()
+    assert (tmp_path / "config").stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_b12_a_link_in_the_directory_is_refused_by_name(
+    new_store: OpenStore, tmp_path: Path, name: str
+) -> None:
+    elsewhere = tmp_path.with_name("elsewhere")
+    elsewhere.mkdir(exist_ok=True)
+    link = tmp_path / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(StoreDirectoryError) as refused:
+        new_store().open()
+    assert refused.value.path == link
+    assert f"is a link to {elsewhere}" in refused.value.remark
+    assert "in its place" in refused.value.remark
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_b12_what_is_neither_file_nor_folder_is_refused(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    """The start would wait for whoever writes to it."""
+    (tmp_path / "config").mkdir()
+    os.mkfifo(tmp_path / "config" / "topics.json")
+    with pytest.raises(StoreDirectoryError, match=r"topics.json: is neither a file nor a folder"):
+        new_store().open()
+
+
+def test_b12_the_directory_itself_may_be_named_by_a_link(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    config = StoreConfig(
+        tmp_path / "link", SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.ASYNC_FLUSH
+    )
+    store = MessageStore(config, clock, STORE_HOST)
+    store.open()
+    store.close()
+    assert (tmp_path / "there" / "commitlog").is_dir()
+
+
+def test_b12_folders_of_others_are_not_looked_into(new_store: OpenStore, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "link").symlink_to("/")
+    new_store().open()
+
+
+def test_b12_the_offline_commands_follow_no_link_either(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / "0".zfill(20)).symlink_to("/etc/passwd")
+    with (
+        pytest.raises(StoreDirectoryError, match="is a link to /etc/passwd"),
+        StoreReadLock(tmp_path),
+    ):
+        pass
+
+
+def test_b12_a_link_that_comes_later_is_not_written_through(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"kept")
+    path = tmp_path / "file"
+    for link in (path, path.with_name("file.tmp"), durable.unfinished_path(tmp_path)):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    writers: list[Callable[[], object]] = [
+        lambda: durable.replace_bytes(path, b"new"),
+        lambda: durable.replace_text(path, "new"),
+        lambda: durable.append_bytes(path, b"new", 0),
+        lambda: durable.create_allocated(path, 4),
+        lambda: durable.create_empty(path),
+    ]
+    for write in writers:
+        with pytest.raises(OSError, match=r"symbolic links|exists"):
+            write()
+    assert target.read_bytes() == b"kept"
