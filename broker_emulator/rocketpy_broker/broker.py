@@ -190,7 +190,7 @@ class Broker:
     async def _serve(
         self, recovery: RecoveryResult, stopped: asyncio.Event, ready: asyncio.Future[Ready]
     ) -> None:
-        server = GrpcServer(self._config, self.rooms.doors(self._config))
+        server = GrpcServer(self._config, self.rooms.doors(self._config), self._clock)
         async with self._tasks as scope:
             for start in self._lifecycle.starts:
                 await start(scope)

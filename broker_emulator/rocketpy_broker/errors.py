@@ -43,6 +43,18 @@ from pathlib import Path
 
 from rocketpy_broker.response_code import ResponseCode
 
+REMARK_CHARACTERS_MAX = 1_000
+# What was wrong stands at the begin, what to do at the end.
+_REMARK_END_CHARACTERS = 400
+
+
+def shortened(remark: str) -> str:
+    """A remark without its middle, where a value in it is that long."""
+    if len(remark) <= REMARK_CHARACTERS_MAX:
+        return remark
+    end = remark[-_REMARK_END_CHARACTERS:]
+    return f"{remark[: REMARK_CHARACTERS_MAX - len(end) - 5]} ... {end}"
+
 
 class BrokerError(Exception):
     """Base of all declared errors. `code` is the number that a client gets to see."""
@@ -50,8 +62,8 @@ class BrokerError(Exception):
     code: ResponseCode = ResponseCode.SYSTEM_ERROR
 
     def __init__(self, remark: str) -> None:
-        super().__init__(remark)
-        self.remark = remark
+        self.remark = shortened(remark)
+        super().__init__(self.remark)
 
 
 class StoreError(BrokerError):

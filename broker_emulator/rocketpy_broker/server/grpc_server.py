@@ -8,16 +8,23 @@ from typing import Protocol
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import KIB, BrokerConfig
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.server.failure_log import FailureLog
+from rocketpy_broker.server.guarding import Failure, Guard, GuardedHandlers
 
 logger = logging.getLogger(__name__)
 # What a request carries beside its records: names, sizes, framing.
 REQUEST_OVERHEAD_BYTES = 256 * KIB
 # New calls that wait to be looked at. Beyond so many gRPC cancels some, beyond twice as many all.
 PENDING_CALLS = 20_000
+# Calls of one connection; its client lets more wait. Those that it resets count until they end.
+CALLS_PER_CONNECTION = 10_000
+# Calls of all connections; more are answered with SYSTEM_BUSY. A held one takes 13 KiB.
+CALLS_MAX = 20_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -47,14 +54,31 @@ class Door(Protocol):
     def names(self) -> Sequence[str]:
         """Its gRPC services, by full name."""
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Register its services."""
+    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
+        """Its services."""
+
+    def failure(self, error: BrokerError) -> bytes:
+        """The response of any of its methods that tells of `error`."""
+
+
+class _Collected:
+    """Takes up services as a server does, to hand them on."""
+
+    def __init__(self) -> None:
+        self.handlers: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Keep them."""
+        self.handlers += handlers
+
+    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
+        """The same handlers again, in a form that spares gRPC a look-up."""
 
 
 class GrpcServer:
     """Binds, serves, and stops without cutting off answers that are on their way."""
 
-    def __init__(self, config: BrokerConfig, doors: Sequence[Door]) -> None:
+    def __init__(self, config: BrokerConfig, doors: Sequence[Door], clock: Clock) -> None:
         self._config = config
         request_bytes = config.limits.request_bytes_max + REQUEST_OVERHEAD_BYTES
         self._server = grpc.aio.server(
@@ -62,17 +86,29 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", request_bytes),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.max_concurrent_streams", CALLS_PER_CONNECTION),
+                ("grpc.http.overload_protection", 1),
                 ("grpc.server.max_pending_requests", PENDING_CALLS),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
             ]
         )
         self._health = health.aio.HealthServicer()
         self._names = [health.SERVICE_NAME, reflection.SERVICE_NAME]
+        self.guard = Guard(FailureLog(clock), CALLS_MAX)
         for door in doors:
-            door.add_to(self._server)
+            self._add(door.handlers(), door.failure)
             self._names += door.names
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(self._names, self._server)
+        others = _Collected()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, others)
+        servicer = reflection.aio.ReflectionServicer(self._names)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, others)
+        self._add(others.handlers)
+
+    def _add(
+        self, handlers: Sequence[grpc.GenericRpcHandler], failure: Failure | None = None
+    ) -> None:
+        guarded = [GuardedHandlers(each, self.guard, failure) for each in handlers]
+        self._server.add_generic_rpc_handlers(guarded)
 
     async def start(self) -> int:
         """Listen; return the port. Raises PortInUseError."""

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import grpc
 
+from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import (
     admin_servicer,
     broker_servicer,
     groups_servicer,
     retry_servicer,
+    status,
     transactions_servicer,
 )
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServicer, AdminServices
@@ -19,6 +21,7 @@ from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices, Gr
 from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServicer, RetryServices
 from rocketpy_broker.server.rocketpy_v1.transactions_servicer import TransactionsServicer
 from rocketpy_broker.services.transactions.room import Transactions
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,8 @@ class RocketpyV1Door:
         retry_servicer.SERVICE_NAME,
     )
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Register the services."""
+    def handlers(self) -> list[grpc.GenericRpcHandler]:
+        """The services, with their methods."""
         service, listing = self.transactions.service, self.transactions.listing
         transactions = TransactionsServicer(service, listing, self.admin.request_bytes_max)
         services = {
@@ -49,6 +52,12 @@ class RocketpyV1Door:
             groups_servicer.SERVICE_NAME: GroupsServicer(self.groups).handlers(),
             retry_servicer.SERVICE_NAME: RetryServicer(self.retry).handlers(),
         }
-        for name, handlers in services.items():
-            handler = grpc.method_handlers_generic_handler(name, handlers)
-            server.add_generic_rpc_handlers((handler,))
+        return [
+            grpc.method_handlers_generic_handler(name, handlers)
+            for name, handlers in services.items()
+        ]
+
+    def failure(self, error: BrokerError) -> bytes:
+        """A response of any method: its status is the first field of each."""
+        response = admin_pb2.CleanExpiredFilesResponse(status=status.failure(error))
+        return response.SerializeToString()
