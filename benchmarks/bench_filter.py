@@ -26,6 +26,7 @@ from rocketpy_broker.services.filters.parsing import TERMS_MAX
 from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.pulling.service import NO_END, PullCommand, PullService
+from rocketpy_broker.services.pulling.unread import UnreadAnswers
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey, ReadLimits
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block, java_hash
@@ -70,7 +71,7 @@ class Pulls:
         clock = SystemClock()
         self.store: MessageStore = open_store(folder)
         self.filters = FilterService()
-        self.service = PullService(self.store, HeldCalls(clock))
+        self.service = PullService(self.store, HeldCalls(clock), UnreadAnswers())
         self._turn_ms_max = 0.0
 
     def fill(self, columns: BlockColumns, queue_id: int, blocks: int) -> None:

@@ -25,6 +25,8 @@ PENDING_CALLS = 20_000
 CALLS_PER_CONNECTION = 10_000
 # Calls of all connections; more are answered with SYSTEM_BUSY. A held one takes 13 KiB.
 CALLS_MAX = 20_000
+# A connection that is silent for so long is asked, and closed 20 seconds later without an answer.
+SILENT_MS_MAX = 60_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -88,6 +90,7 @@ class GrpcServer:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_concurrent_streams", CALLS_PER_CONNECTION),
                 ("grpc.http.overload_protection", 1),
+                ("grpc.keepalive_time_ms", SILENT_MS_MAX),
                 ("grpc.server.max_pending_requests", PENDING_CALLS),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
             ]

@@ -12,6 +12,7 @@ from rocketpy_broker.services.pulling.checks import PullChecks
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import RangeLimitService
 from rocketpy_broker.services.pulling.service import PullService
+from rocketpy_broker.services.pulling.unread import UnreadAnswers
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 
@@ -36,7 +37,7 @@ def build(
     store = ground.store
     return Pulling(
         PullChecks(topics, groups, filters, ground.config),
-        PullService(store, held),
+        PullService(store, held, UnreadAnswers()),
         RangeLimitService(store, topics, ground.clock),
         KeyLookupService(store, topics, ground.clock),
     )

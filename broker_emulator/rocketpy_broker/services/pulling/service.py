@@ -27,6 +27,7 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.filters.service import Sql92Filter
 from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.pulling.matching import MatchingReader
+from rocketpy_broker.services.pulling.unread import UnreadAnswers
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_broker.turns import next_turn
@@ -81,15 +82,16 @@ class PullCommand:
 class PullService:
     """Serves pulls."""
 
-    def __init__(self, store: MessageStore, held: HeldCalls) -> None:
+    def __init__(self, store: MessageStore, held: HeldCalls, unread: UnreadAnswers) -> None:
         self._store = store
+        self.unread = unread
         self._matching = MatchingReader(store)
         self.held = held
 
     async def pull(
         self, command: PullCommand, renewed: Callable[[], PullCommand] | None = None
     ) -> AsyncIterator[GetMessageResult]:
-        """Everything that is there, in pieces; at least one result.
+        """Everything that is there, in pieces; at least one result. Raises UnreadFullError.
 
         Before each read but the first, `renewed` tells what to go on with; it may raise.
         """
@@ -103,7 +105,8 @@ class PullService:
         is_large = _is_large(result)
         if is_large:
             await next_turn("pull")
-        yield result
+        with self.unread.handed_out(_size(result)):
+            yield result
         while result.status in _GOING_ON:
             if is_large:
                 await next_turn("pull")
@@ -113,11 +116,12 @@ class PullService:
             command = renew()
             result = await self._get(command, offset)
             is_large = _is_large(result)
-            yield result
+            with self.unread.handed_out(_size(result)):
+                yield result
 
     async def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
         """Gives way to nobody behind its last look at the queue, so a wake-up is never missed."""
-        queue, end, limits = command.queue, command.offset_end, command.limits
+        queue, end, limits = command.queue, command.offset_end, self.unread.limits(command.limits)
         if command.sql92 is not None:
             return await self._matching.get_message(queue, offset, end, limits, command.sql92)
         return self._store.get_message(queue, offset, end, limits)
@@ -132,4 +136,8 @@ def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
 
 def _is_large(result: GetMessageResult) -> bool:
     """Whether it takes time to send, and so will what follows."""
-    return sum(map(len, result.parts)) > SMALL_BYTES_MAX
+    return _size(result) > SMALL_BYTES_MAX
+
+
+def _size(result: GetMessageResult) -> int:
+    return sum(map(len, result.parts))
