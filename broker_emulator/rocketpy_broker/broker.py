@@ -164,6 +164,7 @@ class Broker:
         self._tasks = ground.tasks
         self._lifecycle = ground.lifecycle
         self.rooms = Rooms(ground)
+        self.server: GrpcServer
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
         """Serve from now on until `stopped` is set; `ready` is resolved when clients may come.
@@ -190,7 +191,7 @@ class Broker:
     async def _serve(
         self, recovery: RecoveryResult, stopped: asyncio.Event, ready: asyncio.Future[Ready]
     ) -> None:
-        server = GrpcServer(self._config, self.rooms.doors(self._config), self._clock)
+        server = self.server = GrpcServer(self._config, self.rooms.doors(self._config), self._clock)
         async with self._tasks as scope:
             for start in self._lifecycle.starts:
                 await start(scope)

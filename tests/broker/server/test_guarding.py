@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
@@ -19,7 +20,8 @@ from rocketpy_broker.server import failure_log, grpc_server
 from rocketpy_broker.server.failure_log import FailureLog
 from rocketpy_broker.server.guarding import TooManyCallsError
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.broker.server.raw_http2 import RawConnection
 from tests.broker.turns.test_request_sizes import METHODS, first_answer
 
 MALFORMED = b"\x0a\xff\xff\xff\x0f"
@@ -159,3 +161,21 @@ def test_b10_a_remark_is_bounded_and_keeps_what_to_do() -> None:
     assert remark.startswith("topic 'xxx")
     assert remark.endswith("is illegal; take a shorter one")
     assert TooManyCallsError(3).remark.startswith("3 calls")
+
+
+async def test_n14_a_flood_of_resets_ends_nobody_else_s_calls(start_broker: StartBroker) -> None:
+    async with start_broker() as running, AsyncExitStack() as closing:
+        await running.create_topic("T")
+        attackers = []
+        for _ in range(4):
+            attacker = RawConnection()
+            await attacker.open(running.ready.port)
+            closing.push_async_callback(attacker.close)
+            attackers.append(attacker)
+        for _ in range(20):
+            for attacker in attackers:
+                for _ in range(250):
+                    attacker.reset(attacker.begin("/rocketpy.v1.Broker/Pull"))
+            answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+            assert answer.status.code == ResponseCode.SUCCESS
+        await until(lambda: running.broker.server.guard.running == 0)
