@@ -11,7 +11,12 @@ from google.protobuf.message_factory import GetMessageClass
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.rocketpy_v1.handlers import LARGE_PARTS_MAX
 from rocketpy_broker.server.rocketpy_v1.request_parts import has_more_parts
-from rocketpy_proto.call_limits import KEYS_BYTES_MAX, KEYS_MAX
+from rocketpy_proto.call_limits import (
+    ENTRIES_MAX,
+    KEYS_BYTES_MAX,
+    KEYS_MAX,
+    OFFSET_QUERY_ENTRIES_MAX,
+)
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     broker_pb2,
@@ -189,3 +194,27 @@ async def test_k05_an_offset_query_about_too_many_is_refused(
         status = broker_pb2.QueryOffsetsResponse.FromString(answer).status
     assert status.code == ResponseCode.INVALID_PARAMETER
     assert f"number of {field} is 32769, accepted is 32768 or fewer" in status.remark
+
+
+async def test_n12_a_name_that_is_repeated_is_listed_once(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        request = admin_pb2.ListTopicsRequest(topics=["T"] * OFFSET_QUERY_ENTRIES_MAX)
+        answer = await running.admin.ListTopics(request)
+        assert [config.topic for config in answer.configs] == ["T"]
+        request.topics.append("T")
+        refused = await running.admin.ListTopics(request)
+    assert refused.status.code == ResponseCode.INVALID_PARAMETER
+    assert f"number of topics is {OFFSET_QUERY_ENTRIES_MAX + 1}" in refused.status.remark
+
+
+async def test_n12_a_commit_of_too_many_queues_is_refused(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        one = broker_pb2.CommittedOffset(topic="T", queue_id=0, offset=0)
+        request = broker_pb2.CommitOffsetsRequest(consumer_group="g", offsets=[one] * ENTRIES_MAX)
+        assert (await running.data.CommitOffsets(request)).status.code == ResponseCode.SUCCESS
+        request.offsets.append(one)
+        refused = await running.data.CommitOffsets(request)
+    assert refused.status.code == ResponseCode.INVALID_PARAMETER
+    assert f"number of offsets is {ENTRIES_MAX + 1}" in refused.status.remark

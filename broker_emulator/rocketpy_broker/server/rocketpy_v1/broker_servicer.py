@@ -265,11 +265,12 @@ class BrokerServicer:
         self, request: broker_pb2.CommitOffsetsRequest, _context: status.Context
     ) -> broker_pb2.CommitOffsetsResponse:
         """All or nothing."""
-        wanted = [
-            CommittedOffset(QueueKey(entry.topic, entry.queue_id), entry.offset)
-            for entry in request.offsets
-        ]
         try:
+            check_count("offsets", request.offsets)
+            wanted = [
+                CommittedOffset(QueueKey(entry.topic, entry.queue_id), entry.offset)
+                for entry in request.offsets
+            ]
             await self._to.offsets.commit(request.consumer_group, wanted)
         except BrokerError as error:
             return broker_pb2.CommitOffsetsResponse(status=status.failure(error))

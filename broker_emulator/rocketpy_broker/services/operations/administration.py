@@ -15,12 +15,14 @@ from rocketpy_broker.services.flushing.large_writes import LargeWrites
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
 from rocketpy_broker.services.operations.pages import Page, first_page, page_count
+from rocketpy_broker.services.pulling.work_time import check_count
 from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.tasks import TaskScope
+from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 
 DISTRIBUTION = "pyspark-rocketpy"
 # Looked at in one turn.
@@ -97,9 +99,13 @@ class AdminService:
         await self._statistics.forget_topic(topic)
 
     def list_topics(self, names: list[str], *, include_system: bool) -> list[TopicConfig]:
-        """The named topics, or all. Raises TopicNotExistError for a name that is not there."""
+        """The named topics, each once, or all.
+
+        Raises TopicNotExistError for a name that is not there, ParameterIllegalError for too many.
+        """
         if names:
-            return [self._topics.get(name) for name in names]
+            check_count("topics", names, OFFSET_QUERY_ENTRIES_MAX)
+            return [self._topics.get(name) for name in dict.fromkeys(names)]
         return self._topics.list(include_system=include_system)
 
     async def topic_groups(self, topic: str, after: str, count_max: int) -> Page:
