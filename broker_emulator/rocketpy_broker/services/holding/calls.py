@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from rocketpy_broker.clock import Clock, resolve
+from rocketpy_broker.clock import Clock, resolve, sleep
 from rocketpy_broker.store.values import QueueKey
 
 # Stands for the table of topics among the queues that a call waits for.
@@ -80,6 +80,12 @@ class HeldCalls:
         finally:
             timer.cancel()
         return True
+
+    async def rest(self, until_ms: float) -> None:
+        """Wait until a time that is no more than milliseconds away, if it is still to come."""
+        left_ms = until_ms - self._clock.monotonic_ms()
+        if left_ms > 0 and not self._stopping:
+            await sleep(self._clock, left_ms)
 
     def _drop(self, queue: QueueKey, future: asyncio.Future[None]) -> None:
         waiters = self._waiters.get(queue)
