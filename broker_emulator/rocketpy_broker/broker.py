@@ -84,6 +84,7 @@ class Rooms:
     """The rooms of services, lowest floor first; each stands on the ground and on rooms below."""
 
     def __init__(self, ground: Ground) -> None:
+        self._store = ground.store
         self.hooks = hooks.build()
         self.topics = topics.build(ground)
         self.groups = groups.build(ground, self.topics)
@@ -141,6 +142,8 @@ class Rooms:
             self.pulling.range_limits,
             self.pulling.key_lookup,
             self.delay.recall,
+            lambda: self._store.store_id,
+            self._store.check_id,
             config.limits.appends_in_flight_max,
             requests_max,
         )

@@ -7,7 +7,8 @@
     ├── DataLossError             messages that the query has not read are gone
     ├── ConnectionFailedError     no broker answers
     ├── BrokerError               a broker refused: its response code and remark
-    │   └── BrokerBusyError       a refusal that passes
+    │   ├── BrokerBusyError       a refusal that passes
+    │   └── OtherStoreError       a broker with another store than the one that is meant
     ├── CommitError               a batch whose tasks do not fit together, or that is too late
     ├── OversizeMessageError      a message larger than the broker takes
     └── VersionError              a PySpark that this connector cannot work with
@@ -70,6 +71,12 @@ class BrokerError(RocketpyError):
 
 class BrokerBusyError(BrokerError):
     """A broker cannot do it now, or not in time; the same request may be sent again."""
+
+
+class OtherStoreError(BrokerError):
+    """A broker that serves another store than the one that a query reads, or a batch is for."""
+
+    code = "ROCKETPY_STORE"
 
 
 class CommitError(RocketpyError):

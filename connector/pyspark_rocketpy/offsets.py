@@ -5,7 +5,9 @@
 The shape of the table is that of RocketMQ's consumerOffset.json. `base` carries the first position
 of the query along, because Spark asks for the initial offset again at each restart before its
 first commit, and may get another answer; `first` marks that answer. `new` tells where queues begin
-that came during the query. The checkpoint survives crashes, nothing else is kept.
+that came during the query. `store` is the id of the store that all of it is of; an offset of an
+older connector has none, and is of any store. The checkpoint survives crashes, nothing else is
+kept.
 Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
 """
 
@@ -20,6 +22,7 @@ from pyspark_rocketpy.errors import OffsetError
 
 VERSION = 1
 SEPARATOR = "@"
+STORE = "store"
 LATEST, EARLIEST = -1, -2
 NUMBER_MAX = (1 << 63) - 1
 _SHOWN_MAX = 100
@@ -61,13 +64,27 @@ class QueueRange:
         return f"offsets [{offset}, {self.end}) of queue {self.queue_id} of topic {self.topic!r}"
 
 
-def first_offset(positions: Positions, group: str) -> Offset:
+def first_offset(positions: Positions, group: str, store_id: str = "") -> Offset:
     """The answer to initialOffset."""
-    return {"v": VERSION, "first": True, "offsetTable": _table(positions, group)}
+    offset = {"v": VERSION, "first": True, "offsetTable": _table(positions, group)}
+    return offset | _origin(store_id)
+
+
+def _origin(store_id: str) -> Offset:
+    return {STORE: store_id} if store_id else {}
+
+
+def store_of(offset: Offset) -> str:
+    """The id of the store that a logged offset is of; empty where it does not tell."""
+    return str(offset.get(STORE, ""))
 
 
 def next_offset(
-    positions: Positions, start: Offset, group: str, entering: Positions | None = None
+    positions: Positions,
+    start: Offset,
+    group: str,
+    entering: Positions | None = None,
+    store_id: str = "",
 ) -> Offset:
     """The offset of a batch that begins at `start`; carries the query's first position along.
 
@@ -75,6 +92,7 @@ def next_offset(
     """
     base = start.get("base", start["offsetTable"])
     offset = {"v": VERSION, "offsetTable": _table(positions, group), "base": base}
+    offset |= _origin(store_id)
     return {**offset, "new": _table(entering, group)} if entering else offset
 
 

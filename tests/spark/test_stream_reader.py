@@ -242,17 +242,15 @@ def test_k03_a_query_outlives_a_broker_that_is_away_for_a_while(
         assert len(pauses) >= 2
 
 
-def test_k03_another_endpoint_answers_when_one_has_gone(tmp_path: Path) -> None:
-    with LocalBroker(tmp_path / "a") as first, LocalBroker(tmp_path / "b") as second:
-        for broker in (first, second):
-            broker.create_topic("T", queues=1)
-        send(second, "T", b"x")
-        config = ClientConfig((first.endpoint, second.endpoint), 2_000)
+def test_k03_another_address_of_the_broker_answers_where_one_does_not(tmp_path: Path) -> None:
+    with LocalBroker(tmp_path / "b") as other:
+        dead = other.endpoint
+    with LocalBroker(tmp_path / "a") as broker:
+        broker.create_topic("T", queues=1)
+        send(broker, "T", b"x")
+        config = ClientConfig((dead, broker.endpoint), 2_000)
         queries = GrpcOffsetQueries(config, RetryPolicy(16, 1))
-        subscription = Subscription(("T",), None, "")
-        assert queries.bounds(subscription)["T"][0].max_offset == 0
-        first.kill()
-        assert queries.bounds(subscription)["T"][0].max_offset == 1
+        assert queries.bounds(Subscription(("T",), None, ""))["T"][0].max_offset == 1
 
 
 def test_a_broker_that_never_answered_is_told_at_once(

@@ -26,6 +26,7 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.dispatching import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import StoreDirectory
+from rocketpy_broker.store.files.store_id import OtherStoreError
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.numbered import NumberedRecords
 from rocketpy_broker.store.prepared import PreparedRecords
@@ -64,6 +65,8 @@ class MessageStore:
         self._clock = clock
         # The address that new records carry; a server with port 0 knows its own only late.
         self.store_host = store_host
+        # Known when the store is open.
+        self.store_id = ""
         self.statistics = StoreStatistics()
         self._directory = StoreDirectory(config.folder)
         parts = self._parts = make_parts(config, clock)
@@ -105,6 +108,7 @@ class MessageStore:
         """
         self._directory.acquire()
         try:
+            self.store_id = self._directory.identify()
             result = recover(self.config, self._parts, self._checkpoint)
             self._appending.last_store_timestamp_ms = result.last_store_timestamp_ms
             self._dispatcher.timestamp_ms = result.last_store_timestamp_ms
@@ -119,6 +123,11 @@ class MessageStore:
         self._checkpoint.confirm_physical_offset = result.end
         self._refusal = None
         return result
+
+    def check_id(self, store_id: str) -> None:
+        """Raises OtherStoreError for what is meant for another store; an empty id is for any."""
+        if store_id not in {"", self.store_id}:
+            raise OtherStoreError(store_id, self.store_id)
 
     def plan_manifest(self) -> ManifestPlan:
         """Spare the next start what has been dispatched until now: see `save_manifest`."""

@@ -8,7 +8,7 @@ ENDPOINTS = OptionSpec(
     "endpoints",
     None,
     "host:port, or several with commas",
-    "brokers to ask, in this order",
+    "addresses of one broker, asked in this order",
     endpoints,
 )
 CONNECT_TIMEOUT = number_spec(

@@ -30,6 +30,7 @@ from pyspark_rocketpy.offsets import (
     first_offset,
     next_offset,
     positions_of,
+    store_of,
 )
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.rendering import tells_plainly
@@ -53,9 +54,10 @@ _OWN_LIMITS = ReadMaxRows((1 << 63) - 1)
 class TaskPartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, plan: TaskPlan) -> None:
+    def __init__(self, plan: TaskPlan, store_id: str) -> None:
         super().__init__(plan)
         self.plan = plan
+        self.store_id = store_id
 
 
 class _Planner:
@@ -110,7 +112,8 @@ class _Planner:
         ranges = ranges_between(positions.without(lost, begin, end, bounds), end)
         for wanted in keys:
             ranges = self.queries.find_keys(ranges, wanted)
-        return [TaskPartition(task) for task in plan_tasks(ranges, TaskRules.of(options))]
+        store_id = self.queries.store_id
+        return [TaskPartition(task, store_id) for task in plan_tasks(ranges, TaskRules.of(options))]
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task; Spark gives None for a batch without partitions."""
@@ -123,6 +126,7 @@ class _Planner:
             options.fail_on_data_loss,
             self.wanted.tags_codes,
             self.wanted.expression,
+            partition.store_id,
         )
         config = ReadConfig(self._transport, pull, self.wanted)
         return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
@@ -214,7 +218,9 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._first is None:
             starting = boundaries.starting(self._options, boundaries.LATEST_NAME)
             first = self._planner.resolve(starting, self._planner.existing())
-            self._first = first_offset(first, self._options.consumer_group)
+            self._first = first_offset(
+                first, self._options.consumer_group, self._planner.queries.store_id
+            )
         return self._first
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
@@ -225,6 +231,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         broker for a change.
         """
         begin = positions_of(start)
+        self._planner.queries.require_store(store_of(start))
         self._planner.require_same_topics(begin)
         runs_on = limit == _OWN_LIMITS and self._available_now_end is None
         hold_ms = self._admission.hold_ms() if runs_on and self._idle else 0
@@ -244,7 +251,8 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = end
         self._admission.admitted()
         entering = positions.entering(begin, bounds, end)
-        return next_offset(end, start, self._options.consumer_group, entering)
+        group, store_id = self._options.consumer_group, self._planner.queries.store_id
+        return next_offset(end, start, group, entering, store_id)
 
     def _end_of(self, begin: Positions, bounds: Bounds, *, limited: bool) -> Positions:
         """Where the next batch ends."""
@@ -270,8 +278,12 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offsetTable": latest["offsetTable"], "lag": lag}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Tasks of one micro-batch. Raises OffsetError, DataLossError, ConnectionFailedError."""
+        """Tasks of one micro-batch.
+
+        Raises OffsetError, DataLossError, OtherStoreError, ConnectionFailedError.
+        """
         ends = positions_of(end)
+        self._planner.queries.require_store(store_of(end))
         self._planner.require_same_topics(ends)
         return self._planner.plan(begin_of(start, end), ends)
 

@@ -43,6 +43,19 @@ class OffsetQueries(Protocol):
         milliseconds have passed.
         """
 
+    @property
+    def store_id(self) -> str:
+        """The store that the queries are about: the one required, or the first that answered.
+
+        Empty before, and where the broker knows of no ids.
+        """
+
+    def require_store(self, store_id: str) -> None:
+        """From now on no other store may answer; an empty id requires nothing.
+
+        Every method then raises OtherStoreError where one does, and so do those of the tasks.
+        """
+
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         """The first offset of each queue stored at or after its time; None where there is none."""
 
@@ -79,18 +92,22 @@ class SourceTransport(Protocol):
 
         Pieces join without gaps but for messages that are lost. Closing the generator ends the
         pull. Raises DataLossError where messages are gone and that is to fail,
+        OtherStoreError where a broker with another store than that of `options` answers,
         ConnectionFailedError, BrokerError.
         """
 
 
 class BlockWriter(Protocol):
-    """The blocks of one task. `close` it, whatever happened."""
+    """The blocks of one task, all for one store: the first that answered.
+
+    `close` it, whatever happened.
+    """
 
     def send(self, block: Block) -> None:
         """Send a block; waits while too many are unacknowledged.
 
         Blocks of one writer are stored in the order of their sends. Raises BrokerError for a
-        refused block, ConnectionFailedError.
+        refused block, OtherStoreError where another store answers, ConnectionFailedError.
         """
 
     def finish(self) -> bytes:
@@ -129,7 +146,8 @@ class SinkTransport(Protocol):
         Where this batch or a later one was committed before, nothing new shows. Waits for as long
         as the batch gets on. A repetition is harmless. Raises CommitError where the parts are none,
         do not belong together, or are of another batch, and where the commit stands still;
-        BrokerError, ConnectionFailedError.
+        OtherStoreError where a broker answers that the tasks did not stage at; BrokerError,
+        ConnectionFailedError.
         """
 
     def abort_batch(self, job: BatchJob) -> None:

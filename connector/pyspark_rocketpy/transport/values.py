@@ -69,6 +69,8 @@ class PullOptions:
     fail_on_data_loss: bool
     tags_codes: tuple[int, ...] = ()
     expression: str | None = None
+    # The store that the ranges are of; empty for any.
+    store_id: str = ""
 
     @property
     def is_filtered(self) -> bool:

@@ -111,6 +111,7 @@ class AdminServicer:
             flush_disk_type=info.flush_disk_type,
             refusal=info.refusal,
             commit_log_segment_bytes=info.commit_log_segment_bytes,
+            store_id=info.store_id,
         )
 
     async def QueryMessage(

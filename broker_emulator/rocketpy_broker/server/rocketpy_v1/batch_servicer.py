@@ -5,7 +5,7 @@ Holds no state.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from typing import Any, cast
 
@@ -32,10 +32,15 @@ class BatchServicer:
     """Staging and committing."""
 
     def __init__(
-        self, staging: StagingService, batches: BatchService, request_bytes_max: int
+        self,
+        staging: StagingService,
+        batches: BatchService,
+        check_store: Callable[[str], None],
+        request_bytes_max: int,
     ) -> None:
         self._staging = staging
         self._batches = batches
+        self._check_store = check_store
         self._request_bytes_max = request_bytes_max
 
     async def stage_blocks(
@@ -69,6 +74,7 @@ class BatchServicer:
             request.is_last,
         )
         try:
+            self._check_store(request.job.store_id)
             staged = await self._staging.stage(command)
         except BrokerError as error:
             return broker_pb2.StageBlocksResponse(status=status.failure(error))
@@ -85,6 +91,7 @@ class BatchServicer:
     ) -> broker_pb2.BatchResponse:
         """Answered when every message of the batch is visible, or when the wait is over."""
         try:
+            self._check_store(request.job.store_id)
             batch = Batch(_job(request.job), await _tasks(request.tasks), request.job.is_single)
             state = await self._batches.commit(batch, min(request.wait_ms_max, WAIT_MS_MAX))
         except BrokerError as error:
@@ -96,6 +103,7 @@ class BatchServicer:
     ) -> broker_pb2.BatchResponse:
         """Answered when the batch is on its way no more, or when the wait is over."""
         try:
+            self._check_store(request.job.store_id)
             wait_ms_max = min(request.wait_ms_max, WAIT_MS_MAX)
             state = await self._batches.query(_job(request.job), wait_ms_max)
         except BrokerError as error:
@@ -107,6 +115,7 @@ class BatchServicer:
     ) -> broker_pb2.AbortBatchResponse:
         """Answered when the files are gone."""
         try:
+            self._check_store(request.job.store_id)
             count = await self._batches.abort(_job(request.job))
         except BrokerError as error:
             return broker_pb2.AbortBatchResponse(status=status.failure(error))

@@ -66,6 +66,9 @@ class BrokerServices:
     range_limits: RangeLimitService
     key_lookup: KeyLookupService
     recall: RecallService
+    # The store's id; and what raises OtherStoreError for any other.
+    store_id: Callable[[], str]
+    check_store: Callable[[str], None]
     appends_in_flight_max: int
     # Of a request with many parts.
     request_bytes_max: int
@@ -77,10 +80,16 @@ class BrokerServicer:
     def __init__(self, services: BrokerServices) -> None:
         self._to = services
         self._batches = BatchServicer(
-            services.staging, services.batches, services.request_bytes_max
+            services.staging,
+            services.batches,
+            services.check_store,
+            services.request_bytes_max,
         )
         self._ranges = RangeServicer(
-            services.range_limits, services.key_lookup, services.request_bytes_max
+            services.range_limits,
+            services.key_lookup,
+            services.check_store,
+            services.request_bytes_max,
         )
 
     async def append(
@@ -105,6 +114,7 @@ class BrokerServicer:
             try:
                 if isinstance(request, ParameterIllegalError):
                     raise request
+                self._to.check_store(request.store_id)
                 if request.default_topic:
                     await self._create_topic(request)
                 outcome: Appended = await self._to.sends.append(
@@ -156,6 +166,7 @@ class BrokerServicer:
         try:
             if isinstance(request, ParameterIllegalError):
                 raise request
+            self._to.check_store(request.store_id)
             async for answer in self._to.consuming.pull(_pull_request(request)):
                 yield _pull_response(answer)
         except BrokerError as error:
@@ -176,6 +187,7 @@ class BrokerServicer:
     ) -> broker_pb2.QueryOffsetsResponse:
         """Each topic by itself: a missing one does not hide the others."""
         try:
+            self._to.check_store(request.store_id)
             check_count("topics", request.topics, OFFSET_QUERY_ENTRIES_MAX)
             check_count("known", request.known, OFFSET_QUERY_ENTRIES_MAX)
             known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
@@ -186,7 +198,9 @@ class BrokerServicer:
             return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
         topics = await self._to.offset_queries.topics_when_new(query)
         group = request.consumer_group
-        response = broker_pb2.QueryOffsetsResponse(status=status.success())
+        response = broker_pb2.QueryOffsetsResponse(
+            status=status.success(), store_id=self._to.store_id()
+        )
         for number, topic in enumerate(topics, 1):
             await self._add_offsets(response.topics.add(topic=topic), group)
             if number % TOPICS_A_TURN == 0:
@@ -216,6 +230,7 @@ class BrokerServicer:
     ) -> broker_pb2.SearchOffsetsResponse:
         """The first queues or an error."""
         try:
+            self._to.check_store(request.store_id)
             check_count("queues", request.queues)
             times = [
                 QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
@@ -266,6 +281,7 @@ class BrokerServicer:
     ) -> broker_pb2.CommitOffsetsResponse:
         """All or nothing."""
         try:
+            self._to.check_store(request.store_id)
             check_count("offsets", request.offsets)
             wanted = [
                 CommittedOffset(QueueKey(entry.topic, entry.queue_id), entry.offset)

@@ -27,10 +27,15 @@ class RangeServicer:
     """Keys, bytes and ends of ranges. Each answer is about the first ranges, or an error."""
 
     def __init__(
-        self, limits: RangeLimitService, key_lookup: KeyLookupService, request_bytes_max: int
+        self,
+        limits: RangeLimitService,
+        key_lookup: KeyLookupService,
+        check_store: Callable[[str], None],
+        request_bytes_max: int,
     ) -> None:
         self._limits = limits
         self._key_lookup = key_lookup
+        self._check_store = check_store
         self._request_bytes_max = request_bytes_max
 
     async def find_keys(
@@ -38,6 +43,7 @@ class RangeServicer:
     ) -> broker_pb2.FindKeysResponse:
         """There may be many parts of a range."""
         try:
+            self._check_store(request.store_id)
             found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
         except BrokerError as error:
             return broker_pb2.FindKeysResponse(status=status.failure(error))
@@ -56,6 +62,7 @@ class RangeServicer:
     ) -> broker_pb2.MeasureRangesResponse:
         """Bytes of ranges, together up to a maximum."""
         try:
+            self._check_store(request.store_id)
             measures = await self._limits.measure(_ranges(request.ranges), request.bytes_max)
         except BrokerError as error:
             return broker_pb2.MeasureRangesResponse(status=status.failure(error))
@@ -80,6 +87,7 @@ class RangeServicer:
     ) -> broker_pb2.LimitRangesResponse:
         """Ends of ranges, each with its own maximum."""
         try:
+            self._check_store(request.store_id)
             reached = await self._limits.limit(_ranges(request.ranges), request.bytes_max)
         except BrokerError as error:
             return broker_pb2.LimitRangesResponse(status=status.failure(error))

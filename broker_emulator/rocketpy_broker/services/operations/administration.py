@@ -41,6 +41,7 @@ class BrokerInfo:
     flush_disk_type: str
     refusal: str
     commit_log_segment_bytes: int
+    store_id: str
 
 
 class AdminService:
@@ -136,6 +137,7 @@ class AdminService:
             config.flush_disk_type.value,
             self._store.refusal or "",
             config.commit_log_segment_bytes,
+            self._store.store_id,
         )
 
 

@@ -1,7 +1,8 @@
 """The files that say who uses a store and how it was left: `lock`, `abort`, mark and manifest.
 
 `lock` is held by the running process alone; `abort` holds its pid and goes at a clean stop; the
-mark and the manifest, below `rocketpy/`, say what had been flushed and what derived files held. The
+mark and the manifest, below `rocketpy/`, say what had been flushed and what derived files held, and
+`storeId` which store it is. The
 order of a clean stop is manifest, mark, abort, so that a crash in between still counts as one.
 Source: spec/storage.md sections 8.2 to 8.4; rows B04, F12.
 """
@@ -13,7 +14,7 @@ import os
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
-from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.files import durable, store_id
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, abort_text
 from rocketpy_broker.store.files.links import FOLDERS, refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
@@ -53,6 +54,10 @@ class StoreDirectory:
             raise StoreLockedError(path) from error
         os.pwrite(descriptor, b"lock", 0)
         self._lock_descriptor = descriptor
+
+    def identify(self) -> str:
+        """The store's id, drawn at its first start. Raises StoreDirectoryError, OSError."""
+        return store_id.load_or_draw(self.own_folder / "storeId")
 
     def save(self, manifest: Manifest) -> None:
         """Replace the manifest. Raises OSError."""

@@ -24,7 +24,7 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
     check,
     client_for,
 )
-from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
+from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, retries_for
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS
 from pyspark_rocketpy.transport.values import RetryPolicy
 
@@ -90,7 +90,8 @@ class Appender(Generic[RequestT, AnswerT]):
         while True:
             try:
                 response = self._open().answer(self._send_timeout_ms)
-                check(response.status)
+                with leaving_other_stores(self._config):
+                    check(response.status)
             except PASSING_ERRORS as error:
                 # Blocks behind a refused one may be stored already; they go again behind it.
                 self.close()

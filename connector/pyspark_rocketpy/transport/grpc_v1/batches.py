@@ -41,9 +41,10 @@ def job_of(job: BatchJob) -> broker_pb2.BatchJob:
     )
 
 
-def part_of(attempt: Attempt, sent: broker_pb2.StageBlocksResponse) -> bytes:
+def part_of(attempt: Attempt, sent: broker_pb2.StageBlocksResponse, store_id: str = "") -> bytes:
     """A task's part of the request that commits the batch, as it travels to the driver."""
     part = broker_pb2.CommitBatchRequest(job=job_of(attempt.job))
+    part.job.store_id = store_id
     if sent.block_count:
         part.tasks.task.append(attempt.task)
         part.tasks.task_token.append(attempt.token)
@@ -64,6 +65,12 @@ def joined(parts: Sequence[bytes], batch_id: int) -> broker_pb2.CommitBatchReque
     whole.job.CopyFrom(_job_of_part(parts[0]))
     for data in parts:
         part = broker_pb2.CommitBatchRequest.FromString(data)
+        if part.job.store_id != whole.job.store_id:
+            raise CommitError(
+                f"the tasks of one batch have staged at two brokers, with stores "
+                f"{whole.job.store_id} and {part.job.store_id}; nothing shows: let option "
+                "endpoints be addresses of one broker, and run the batch again"
+            )
         if part.job != whole.job:
             raise CommitError(
                 f"tasks of different jobs meet in one commit: {_told(whole.job)} and "

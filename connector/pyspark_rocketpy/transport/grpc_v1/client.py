@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
+from pyspark_rocketpy.errors import (
+    BrokerBusyError,
+    BrokerError,
+    ConnectionFailedError,
+    OtherStoreError,
+)
 from pyspark_rocketpy.transport.values import BrokerLimits
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
@@ -48,6 +53,8 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 
 SUCCESS, TOPIC_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED = 0, 17, 23
 SYSTEM_BUSY, FLUSH_DISK_TIMEOUT = 2, 10
+# The broker serves another store.
+NOT_LEADER_FOR_QUEUE = 501
 # Transport faults that another try would meet again.
 LASTING_FAULTS = (
     grpc.StatusCode.UNIMPLEMENTED,
@@ -171,6 +178,17 @@ class BrokerClient:
             is_lasting=error.code() in LASTING_FAULTS,
         )
 
+    def store_id(self) -> str:
+        """The store that answers now: at an address, brokers may take turns.
+
+        Empty for a broker that knows of no ids. Raises ConnectionFailedError, BrokerError.
+        """
+        request, timeout_ms = admin_pb2.GetBrokerInfoRequest(), self._config.connect_timeout_ms
+        info: admin_pb2.GetBrokerInfoResponse = self._answer_of(
+            self._admin.GetBrokerInfo, request, timeout_ms
+        )
+        return info.store_id
+
     def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
         """How many queues each topic has for writing. Raises BrokerError for an unknown one."""
         try:
@@ -250,10 +268,15 @@ def _problem(endpoint: str, error: grpc.RpcError) -> str:
 
 
 def check(status: common_pb2.Status) -> None:
-    """Raises BrokerError for any status but success, BrokerBusyError where it may pass."""
+    """Raises BrokerError for any status but success, BrokerBusyError where it may pass.
+
+    OtherStoreError where another store than the one that was meant answers.
+    """
     text = f"{status.remark} (response code {status.code})"
     if status.code in {SYSTEM_BUSY, FLUSH_DISK_TIMEOUT}:
         raise BrokerBusyError(text)
+    if status.code == NOT_LEADER_FOR_QUEUE:
+        raise OtherStoreError(text)
     if status.code != SUCCESS:
         raise BrokerError(text)
 

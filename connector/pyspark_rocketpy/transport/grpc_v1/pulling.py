@@ -4,8 +4,9 @@ What a task has not asked for yet is on its way already: HTTP/2 lets the broker 
 `prefetchBytesMax` ahead, and gRPC takes that in on threads of its own. So a response is there when
 the one before is decoded, errors come where they belong, and nothing but the call needs an end. A
 thread of ours that calls ahead was measured: it adds nothing. After a broken connection the pull
-goes on behind the last record that came, at the first endpoint that answers; a killed task leaves
-nothing behind.
+goes on behind the last record that came, at the first endpoint that answers. Each call names the
+store that the range is of, and a broker with another one refuses it. A killed task leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
     check,
     client_for,
 )
-from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
+from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, retries_for
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.pull_wire import PullResponseParts
@@ -56,7 +57,8 @@ class RangePuller:
             before = self._offset
             error: PassingError | None = None
             try:
-                yield from self._pull_once(client_for(self._client))
+                with leaving_other_stores(self._client):
+                    yield from self._pull_once(client_for(self._client))
             except PASSING_ERRORS as failure:
                 error = failure
             if self._offset > before:
@@ -95,6 +97,7 @@ class RangePuller:
             tags_codes=self._options.tags_codes,
             expression_type="" if expression is None else SQL92,
             expression=expression or "",
+            store_id=self._options.store_id,
         )
 
     def _pieces(self, response: PullResponseParts) -> Iterator[Piece]:

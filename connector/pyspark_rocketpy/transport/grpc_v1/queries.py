@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import grpc
-from google.protobuf.message import Message
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError
@@ -30,7 +29,7 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
     forget_client,
 )
 from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
-from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
+from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, retries_for
 from pyspark_rocketpy.transport.sharing import Measured, shares
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.call_limits import (
@@ -44,6 +43,13 @@ from rocketpy_proto.call_limits import (
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 _T = TypeVar("_T")
+_StoreRequest: TypeAlias = (
+    broker_pb2.QueryOffsetsRequest
+    | broker_pb2.SearchOffsetsRequest
+    | broker_pb2.FindKeysRequest
+    | broker_pb2.MeasureRangesRequest
+    | broker_pb2.LimitRangesRequest
+)
 # Between looks at queues that are too many for the broker to hold a call for them.
 PAUSE_MS_MAX = 1_000
 
@@ -63,6 +69,16 @@ class GrpcOffsetQueries:
         self._timeout = config.connect_timeout_ms / 1000
         self._client_of = client_of
         self._answered = False
+        self._store_id = ""
+
+    @property
+    def store_id(self) -> str:
+        """See OffsetQueries."""
+        return self._store_id
+
+    def require_store(self, store_id: str) -> None:
+        """See OffsetQueries."""
+        self._store_id = store_id or self._store_id
 
     def _query(self, call: Callable[[BrokerClient], _T]) -> _T:
         """The answer to a call, made as often as the retries allow."""
@@ -89,13 +105,18 @@ class GrpcOffsetQueries:
     def _answer(
         self,
         method: Callable[[broker_pb2_grpc.BrokerStub], Callable[..., AnswerT]],
-        request: Message,
+        request: _StoreRequest,
         work_ms_max: int = WORK_MS_MAX,
     ) -> AnswerT:
-        """The successful answer to a request that the broker works on, or holds, for so long."""
+        """The successful answer to a request that the broker works on, or holds, for so long.
+
+        The request says which store it is for.
+        """
+        request.store_id = self._store_id
         timeout = self._timeout + work_ms_max / 1000
         response = self._query(lambda client: method(client.broker)(request, timeout=timeout))
-        check(response.status)
+        with leaving_other_stores(self._config):
+            check(response.status)
         return response
 
     def bounds(
@@ -121,7 +142,9 @@ class GrpcOffsetQueries:
             request.ClearField("known")
             request.ClearField("wait_ms_max")
             clock.sleep_ms(min(wait_ms_max, PAUSE_MS_MAX))
-        return _bounds(self._answer(lambda stub: stub.QueryOffsets, request, wait_ms_max))
+        response = self._answer(lambda stub: stub.QueryOffsets, request, wait_ms_max)
+        self.require_store(response.store_id)
+        return _bounds(response)
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         """The first offset of each queue stored at or after its time; None where there is none."""
@@ -230,7 +253,9 @@ class GrpcOffsetQueries:
             self._commit_once(group, entries[begin : begin + ENTRIES_MAX])
 
     def _commit_once(self, group: str, entries: Sequence[broker_pb2.CommittedOffset]) -> None:
-        request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=entries)
+        request = broker_pb2.CommitOffsetsRequest(
+            consumer_group=group, offsets=entries, store_id=self._store_id
+        )
         response = self._query_once(
             lambda client: client.broker.CommitOffsets(request, timeout=self._timeout)
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
+from pyspark_rocketpy.errors import OtherStoreError
 from pyspark_rocketpy.transport.grpc_v1.client import (
     BrokerClient,
     ClientConfig,
@@ -15,6 +17,19 @@ from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, Retries
 from pyspark_rocketpy.transport.values import RetryPolicy
 
 T = TypeVar("T")
+
+
+@contextmanager
+def leaving_other_stores(client: ClientConfig) -> Iterator[None]:
+    """Forget the process's client where it talks to another store than the one that is meant.
+
+    The right broker may be back at one of the endpoints when it is asked next.
+    """
+    try:
+        yield
+    except OtherStoreError:
+        forget_client(client)
+        raise
 
 
 def retries_for(client: ClientConfig, policy: RetryPolicy) -> Retries:
@@ -30,6 +45,7 @@ def retried(client: ClientConfig, policy: RetryPolicy, call: Callable[[BrokerCli
     retries = retries_for(client, policy)
     while True:
         try:
-            return call(client_for(client))
+            with leaving_other_stores(client):
+                return call(client_for(client))
         except PASSING_ERRORS as error:
             retries.pause(error)

@@ -3,14 +3,21 @@
 A staged block carries its number, so that one that is sent again counts once, and an attempt ends
 with a request of its own, whose answer is compared with what was sent. Holds no state on disk: what
 a killed task has staged is never named by a commit, and so never shows.
+
+Every request names the store that has answered first, so that no block and no commit gets to
+another one when a broken connection is made again.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
 
 from pyspark_rocketpy.errors import CommitError
 from pyspark_rocketpy.transport.grpc_v1.appender import Appender, StreamForm
 from pyspark_rocketpy.transport.grpc_v1.batches import job_of, part_of
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.retrying import retried
 from pyspark_rocketpy.transport.values import SIZE_BYTES, Attempt, Block, RetryPolicy
 from rocketpy_proto.rocketpy.v1.broker_pb2 import (
     AppendRequest,
@@ -26,6 +33,12 @@ class GrpcBlockWriter:
     def __init__(self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int) -> None:
         form: StreamForm[AppendRequest, AppendResponse] = StreamForm(BrokerClient.append)
         self._appender = Appender(client, policy, send_timeout_ms, form)
+        self._asked: Callable[[], str] = lambda: retried(client, policy, BrokerClient.store_id)
+
+    @cached_property
+    def _store_id(self) -> str:
+        """Asked with the first block: a task without rows asks nobody."""
+        return self._asked()
 
     def send(self, block: Block) -> None:
         """See BlockWriter."""
@@ -35,6 +48,7 @@ class GrpcBlockWriter:
                 queue_id=block.queue_id,
                 record_sizes=block.record_sizes,
                 records=block.records,
+                store_id=self._store_id,
             )
         )
 
@@ -57,6 +71,8 @@ class GrpcStagingWriter:
         form = StreamForm(BrokerClient.stage_blocks, self._acknowledged)
         self._appender = Appender(client, policy, send_timeout_ms, form)
         self._attempt = attempt
+        self._job = job_of(attempt.job)
+        self._job.store_id = retried(client, policy, BrokerClient.store_id)
         self._answer = StageBlocksResponse()
         self._sent = StageBlocksResponse()
         # The broker hears of the job before it has rows, and tells whether it wants any.
@@ -64,7 +80,7 @@ class GrpcStagingWriter:
 
     def _request(self, block_number: int) -> StageBlocksRequest:
         return StageBlocksRequest(
-            job=job_of(self._attempt.job),
+            job=self._job,
             task=self._attempt.task,
             task_token=self._attempt.token,
             block_number=block_number,
@@ -98,7 +114,7 @@ class GrpcStagingWriter:
                 f"task {self._attempt.task} has sent {_told(sent)}, and the broker holds "
                 f"{_told(kept)}; run the task again"
             )
-        return part_of(self._attempt, sent)
+        return part_of(self._attempt, sent, self._job.store_id)
 
     def close(self) -> None:
         """See BlockWriter."""

@@ -101,7 +101,7 @@ class GetBrokerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetBrokerInfoResponse(_message.Message):
-    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type", "refusal", "commit_log_segment_bytes")
+    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type", "refusal", "commit_log_segment_bytes", "store_id")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,7 @@ class GetBrokerInfoResponse(_message.Message):
     FLUSH_DISK_TYPE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     COMMIT_LOG_SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     version: str
     cluster_name: str
@@ -122,7 +123,8 @@ class GetBrokerInfoResponse(_message.Message):
     flush_disk_type: str
     refusal: str
     commit_log_segment_bytes: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ..., commit_log_segment_bytes: _Optional[int] = ...) -> None: ...
+    store_id: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ..., commit_log_segment_bytes: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max")

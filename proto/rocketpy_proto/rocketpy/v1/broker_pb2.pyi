@@ -47,20 +47,22 @@ INCOMPLETE: BatchOutcome
 NOT_COMMITTED: BatchOutcome
 
 class AppendRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "record_sizes", "records", "default_topic", "default_topic_queue_nums")
+    __slots__ = ("topic", "queue_id", "record_sizes", "records", "default_topic", "default_topic_queue_nums", "store_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_TOPIC_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_TOPIC_QUEUE_NUMS_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     record_sizes: bytes
     records: bytes
     default_topic: str
     default_topic_queue_nums: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ..., default_topic: _Optional[str] = ..., default_topic_queue_nums: _Optional[int] = ...) -> None: ...
+    store_id: str
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ..., default_topic: _Optional[str] = ..., default_topic_queue_nums: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
     __slots__ = ("status", "queue_id", "queue_offset", "physical_offset", "record_count", "store_timestamp_ms")
@@ -79,7 +81,7 @@ class AppendResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes", "expression_type", "expression", "commit_offset", "registered_subscription", "sub_version", "class_filter")
+    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes", "expression_type", "expression", "commit_offset", "registered_subscription", "sub_version", "class_filter", "store_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +96,7 @@ class PullRequest(_message.Message):
     REGISTERED_SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     SUB_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLASS_FILTER_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
@@ -108,7 +111,8 @@ class PullRequest(_message.Message):
     registered_subscription: bool
     sub_version: int
     class_filter: bool
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ..., tags_codes: _Optional[_Iterable[int]] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., commit_offset: _Optional[int] = ..., registered_subscription: bool = ..., sub_version: _Optional[int] = ..., class_filter: bool = ...) -> None: ...
+    store_id: str
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ..., tags_codes: _Optional[_Iterable[int]] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., commit_offset: _Optional[int] = ..., registered_subscription: bool = ..., sub_version: _Optional[int] = ..., class_filter: bool = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class CheckFilterRequest(_message.Message):
     __slots__ = ("expression_type", "expression")
@@ -145,18 +149,20 @@ class PullResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., pull_status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., suggested_broker_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class QueryOffsetsRequest(_message.Message):
-    __slots__ = ("topics", "consumer_group", "topic_pattern", "wait_ms_max", "known")
+    __slots__ = ("topics", "consumer_group", "topic_pattern", "wait_ms_max", "known", "store_id")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_PATTERN_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
     consumer_group: str
     topic_pattern: str
     wait_ms_max: int
     known: _containers.RepeatedCompositeFieldContainer[KnownOffset]
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ..., topic_pattern: _Optional[str] = ..., wait_ms_max: _Optional[int] = ..., known: _Optional[_Iterable[_Union[KnownOffset, _Mapping]]] = ...) -> None: ...
+    store_id: str
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ..., topic_pattern: _Optional[str] = ..., wait_ms_max: _Optional[int] = ..., known: _Optional[_Iterable[_Union[KnownOffset, _Mapping]]] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class KnownOffset(_message.Message):
     __slots__ = ("topic", "queue_id", "max_offset")
@@ -191,14 +197,16 @@ class TopicOffsets(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ...) -> None: ...
 
 class QueryOffsetsResponse(_message.Message):
-    __slots__ = ("status", "topics", "consumer_group_exists")
+    __slots__ = ("status", "topics", "consumer_group_exists", "store_id")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_EXISTS_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     topics: _containers.RepeatedCompositeFieldContainer[TopicOffsets]
     consumer_group_exists: bool
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ..., consumer_group_exists: bool = ...) -> None: ...
+    store_id: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ..., consumer_group_exists: bool = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class QueueTime(_message.Message):
     __slots__ = ("topic", "queue_id", "timestamp_ms")
@@ -211,10 +219,12 @@ class QueueTime(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class SearchOffsetsRequest(_message.Message):
-    __slots__ = ("queues",)
+    __slots__ = ("queues", "store_id")
     QUEUES_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     queues: _containers.RepeatedCompositeFieldContainer[QueueTime]
-    def __init__(self, queues: _Optional[_Iterable[_Union[QueueTime, _Mapping]]] = ...) -> None: ...
+    store_id: str
+    def __init__(self, queues: _Optional[_Iterable[_Union[QueueTime, _Mapping]]] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class FoundOffset(_message.Message):
     __slots__ = ("found", "offset", "store_timestamp_ms")
@@ -281,12 +291,14 @@ class OffsetRange(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class FindKeysRequest(_message.Message):
-    __slots__ = ("ranges", "keys")
+    __slots__ = ("ranges", "keys", "store_id")
     RANGES_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
     keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    store_id: str
+    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., keys: _Optional[_Iterable[str]] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class FindKeysResponse(_message.Message):
     __slots__ = ("status", "ranges", "range_count")
@@ -299,12 +311,14 @@ class FindKeysResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., range_count: _Optional[int] = ...) -> None: ...
 
 class MeasureRangesRequest(_message.Message):
-    __slots__ = ("ranges", "bytes_max")
+    __slots__ = ("ranges", "bytes_max", "store_id")
     RANGES_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
     bytes_max: int
-    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., bytes_max: _Optional[int] = ...) -> None: ...
+    store_id: str
+    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., bytes_max: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class MeasuredRange(_message.Message):
     __slots__ = ("end", "bytes", "offset_count", "offset_count_left", "first_bytes", "first_physical_offset")
@@ -333,12 +347,14 @@ class MeasureRangesResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[MeasuredRange, _Mapping]]] = ..., goes_on: bool = ...) -> None: ...
 
 class LimitRangesRequest(_message.Message):
-    __slots__ = ("ranges", "bytes_max")
+    __slots__ = ("ranges", "bytes_max", "store_id")
     RANGES_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
     bytes_max: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., bytes_max: _Optional[_Iterable[int]] = ...) -> None: ...
+    store_id: str
+    def __init__(self, ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., bytes_max: _Optional[_Iterable[int]] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class LimitRangesResponse(_message.Message):
     __slots__ = ("status", "ends", "bytes", "goes_on")
@@ -353,16 +369,18 @@ class LimitRangesResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., ends: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., goes_on: bool = ...) -> None: ...
 
 class BatchJob(_message.Message):
-    __slots__ = ("writer_id", "batch_id", "job_token", "is_single")
+    __slots__ = ("writer_id", "batch_id", "job_token", "is_single", "store_id")
     WRITER_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_TOKEN_FIELD_NUMBER: _ClassVar[int]
     IS_SINGLE_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     writer_id: str
     batch_id: int
     job_token: int
     is_single: bool
-    def __init__(self, writer_id: _Optional[str] = ..., batch_id: _Optional[int] = ..., job_token: _Optional[int] = ..., is_single: bool = ...) -> None: ...
+    store_id: str
+    def __init__(self, writer_id: _Optional[str] = ..., batch_id: _Optional[int] = ..., job_token: _Optional[int] = ..., is_single: bool = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class StageBlocksRequest(_message.Message):
     __slots__ = ("job", "task", "task_token", "block_number", "topic", "queue_id", "record_sizes", "records", "is_last")
@@ -473,12 +491,14 @@ class CommittedOffset(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class CommitOffsetsRequest(_message.Message):
-    __slots__ = ("consumer_group", "offsets")
+    __slots__ = ("consumer_group", "offsets", "store_id")
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     consumer_group: str
     offsets: _containers.RepeatedCompositeFieldContainer[CommittedOffset]
-    def __init__(self, consumer_group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[CommittedOffset, _Mapping]]] = ...) -> None: ...
+    store_id: str
+    def __init__(self, consumer_group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[CommittedOffset, _Mapping]]] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class CommitOffsetsResponse(_message.Message):
     __slots__ = ("status",)

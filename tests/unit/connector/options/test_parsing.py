@@ -118,7 +118,7 @@ def test_every_error_keeps_its_text_when_pickled() -> None:
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, RocketpyError)
     ]
-    assert len(kinds) == 11
+    assert len(kinds) == 12
     for kind in kinds:
         copy = pickle.loads(pickle.dumps(kind("what was wrong")))
         assert type(copy) is kind

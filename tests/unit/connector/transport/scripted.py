@@ -22,6 +22,7 @@ from pyspark_rocketpy.errors import (
     CommitError,
     ConnectionFailedError,
     DataLossError,
+    OtherStoreError,
     loss_advice,
 )
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
@@ -71,6 +72,7 @@ class StagedTask:
 
     attempt: Attempt
     block_count: int
+    store_id: str
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class MemoryBroker:
     put_away: set[BatchJob] = field(default_factory=set)
     last_batches: dict[str, LastBatch] = field(default_factory=dict)
     faults: list[Exception] = field(default_factory=list)
+    store_id: str = "11"
     now_ms: int = 1_700_000_000_000
     changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -176,10 +179,12 @@ class MemoryBroker:
         for other in self._up_to(job):
             self.remove(other)
 
-    def enter(self) -> None:
-        """Fail the call if the script says so."""
+    def enter(self, store_id: str = "") -> None:
+        """Fail the call if the script says so, or if it is for another store."""
         if self.faults:
             raise self.faults.pop(0)
+        if store_id not in {"", self.store_id}:
+            raise OtherStoreError(f"store {store_id} is meant, store {self.store_id} answers")
 
 
 class ScriptedTransport:
@@ -200,7 +205,7 @@ class ScriptedTransport:
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
         offset, found = part.begin, 0
         while offset < part.end:
-            self.broker.enter()
+            self.broker.enter(options.store_id)
             queue = self.broker.queue(part.topic, part.queue_id)
             if offset >= len(queue):
                 if options.fail_on_data_loss:
@@ -239,6 +244,7 @@ class ScriptedTransport:
         if {job.batch.batch_id for job in jobs} != {batch_id} or len(jobs) > 1:
             raise CommitError(f"batch {batch_id} is to be committed, not {jobs}")
         (job,) = jobs
+        self.broker.enter(tasks[0].store_id)
         if not self.broker.is_committed(job):
             self.broker.commit(job, tasks)
         last = self.broker.last_batches[job.batch.writer_id]
@@ -255,11 +261,20 @@ class ScriptedOffsetQueries:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
+        self._store_id = ""
+
+    @property
+    def store_id(self) -> str:
+        return self._store_id
+
+    def require_store(self, store_id: str) -> None:
+        self._store_id = store_id or self._store_id
 
     def bounds(
         self, subscription: Subscription, known: Bounds | None = None, wait_ms_max: int = 0
     ) -> Bounds:
-        self._broker.enter()
+        self._broker.enter(self._store_id)
+        self.require_store(self._broker.store_id)
         with self._broker.changed:
             if wait_ms_max:
                 self._broker.changed.wait_for(
@@ -279,7 +294,7 @@ class ScriptedOffsetQueries:
         }
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
-        self._broker.enter()
+        self._broker.enter(self._store_id)
         found: list[int | None] = []
         for time in times:
             queue = self._broker.queue(time.topic, time.queue_id)
@@ -288,7 +303,7 @@ class ScriptedOffsetQueries:
         return found
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
-        self._broker.enter()
+        self._broker.enter(self._store_id)
         share, ends = bytes_max // max(1, len(ranges)), []
         for number, part in enumerate(ranges):
             queue = self._broker.queue(part.topic, part.queue_id)
@@ -299,7 +314,7 @@ class ScriptedOffsetQueries:
         return ends
 
     def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
-        self._broker.enter()
+        self._broker.enter(self._store_id)
         return [
             QueueRange(part.topic, part.queue_id, offset, offset + 1)
             for part in ranges
@@ -308,7 +323,7 @@ class ScriptedOffsetQueries:
         ]
 
     def expression_fault(self, expression: str) -> str | None:
-        self._broker.enter()
+        self._broker.enter(self._store_id)
         try:
             parse(expression)
         except ExpressionError as error:
@@ -316,11 +331,11 @@ class ScriptedOffsetQueries:
         return None
 
     def broker_name(self) -> str:
-        self._broker.enter()
+        self._broker.enter(self._store_id)
         return "broker-a"
 
     def commit(self, group: str, positions: Positions) -> None:
-        self._broker.enter()
+        self._broker.enter(self._store_id)
         for topic, queues in positions.items():
             for queue_id, offset in queues.items():
                 self._broker.committed[group, topic, queue_id] = offset
@@ -333,6 +348,7 @@ class ScriptedBlockWriter:
         self._broker = broker
         self._attempt = attempt
         self._block_count = 0
+        self._store_id = broker.store_id
         # The broker hears of the job; the next send tells if it refuses it.
         with contextlib.suppress(BrokerError):
             self._staged()
@@ -344,7 +360,7 @@ class ScriptedBlockWriter:
         return self._broker.attempts(self._attempt.job).setdefault(self._attempt, [])
 
     def send(self, block: Block) -> None:
-        self._broker.enter()
+        self._broker.enter(self._store_id)
         self._broker.queue(block.topic, block.queue_id)
         if self._attempt is None:
             self._broker.store(block)
@@ -353,11 +369,11 @@ class ScriptedBlockWriter:
             self._block_count += 1
 
     def finish(self) -> bytes:
-        self._broker.enter()
+        self._broker.enter(self._store_id)
         self._staged()
         if self._attempt is None:
             return b""
-        return pickle.dumps(StagedTask(self._attempt, self._block_count))
+        return pickle.dumps(StagedTask(self._attempt, self._block_count, self._store_id))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,0 +1,57 @@
+"""The file `rocketpy/storeId`: by what clients know this store from every other one.
+
+Maps: nothing to one line, the id of 32 hexadecimal digits and the CRC of them. Drawn by the first
+start that finds no file, and never changed; a copy of the directory has the id, too. A crash leaves
+the file whole or not there; nobody has been told an id that is not on disk. Read at each start.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from rocketpy_broker.errors import StoreDirectoryError, StoreError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.files import durable
+from rocketpy_proto.record.crc import body_crc
+
+ID_BYTES = 16
+
+
+class OtherStoreError(StoreError):
+    """A request carries the id of another store than this one; nothing was done."""
+
+    code = ResponseCode.NOT_LEADER_FOR_QUEUE
+
+    def __init__(self, wanted: str, own: str) -> None:
+        super().__init__(
+            f"the request is for store {wanted:.200}, but the broker that answers serves store "
+            f"{own}: it is another broker, or was started with another data directory; let the "
+            "endpoints be addresses of one broker, start it with the directory that has that id "
+            "in rocketpy/storeId, or begin anew, as with a new checkpointLocation"
+        )
+        self.wanted = wanted
+        self.own = own
+
+
+def load_or_draw(path: Path) -> str:
+    """The id of the store. Raises StoreDirectoryError, and OSError; then none has been told."""
+    if not path.exists():
+        drawn = secrets.token_hex(ID_BYTES)
+        durable.replace_bytes(path, _line_of(drawn))
+        return drawn
+    line = path.read_bytes()
+    store_id, _, _ = line.decode("ascii", "replace").partition(" ")
+    if len(store_id) != 2 * ID_BYTES or line != _line_of(store_id):
+        raise StoreDirectoryError(
+            path,
+            "is damaged",
+            "put it back from a copy of the directory; or remove it to have a new id drawn, which "
+            "queries with an old checkpoint refuse",
+        )
+    return store_id
+
+
+def _line_of(store_id: str) -> bytes:
+    data = store_id.encode()
+    return data + f" {body_crc(data):08x}\n".encode()

@@ -1,0 +1,164 @@
+"""Row S9: endpoints that are different brokers. Real brokers, killed; no session.
+
+The reader's and the transport's methods are called as Spark calls them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_rocketpy.errors import CommitError, OtherStoreError
+from pyspark_rocketpy.offsets import QueueRange, store_of
+from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
+from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
+from pyspark_rocketpy.transport.values import (
+    Attempt,
+    BatchJob,
+    BatchName,
+    Block,
+    PullOptions,
+    RetryPolicy,
+    Subscription,
+)
+from rocketpy_broker import LocalBroker
+from tests.blocks import bodies_of, wire_block
+from tests.spark.test_stream_reader import planned, reader, send
+
+JOB = BatchJob(BatchName("writer", 7), 11)
+_tokens = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Two:
+    """Two brokers with topic T, and a transport with both for endpoints, the first one first."""
+
+    first: LocalBroker
+    second: LocalBroker
+    transport: GrpcTransport
+
+    def transport_of(self, broker: LocalBroker) -> GrpcTransport:
+        return GrpcTransport(ClientConfig((broker.endpoint,), 2_000), RetryPolicy(2, 1))
+
+    def store_of(self, broker: LocalBroker) -> str:
+        queries = self.transport_of(broker).offset_queries()
+        queries.bounds(Subscription(("T",), None, ""))
+        return queries.store_id
+
+    def count(self, broker: LocalBroker) -> int:
+        """How many messages queue 0 of T shows."""
+        queries = self.transport_of(broker).offset_queries()
+        return queries.bounds(Subscription(("T",), None, ""))["T"][0].max_offset
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    with LocalBroker(tmp_path / "a") as first, LocalBroker(tmp_path / "b") as second:
+        for broker in (first, second):
+            broker.create_topic("T", queues=1)
+        config = ClientConfig((first.endpoint, second.endpoint), 2_000)
+        yield Two(first, second, GrpcTransport(config, RetryPolicy(2, 1)))
+        forget_client(config)
+
+
+def stage(transport: GrpcTransport, *bodies: bytes) -> bytes:
+    """One task of the job; its part of the commit."""
+    wire = wire_block("T", bodies)
+    attempt = Attempt(JOB, 0, next(_tokens))
+    with closing(transport.block_writer(attempt)) as writer:
+        writer.send(Block("T", 0, wire.record_sizes, wire.records))
+        return writer.finish()
+
+
+def test_s9_a_range_that_was_begun_at_one_broker_goes_on_at_no_other(two: Two) -> None:
+    bodies = [b"%05d" % number + bytes(20_000) for number in range(400)]
+    send(two.first, "T", *bodies)
+    send(two.second, "T", *[b"other" + bytes(20_000)] * 400)
+    store_id = two.store_of(two.first)
+    options = PullOptions("g", 64 << 10, True, store_id=store_id)
+    found: list[bytes] = []
+
+    def pull_all() -> None:
+        with closing(two.transport.pull(QueueRange("T", 0, 0, 400), options)) as pieces:
+            for piece in pieces:
+                if not found:
+                    two.first.kill()
+                found.extend(bodies_of(bytes(piece.records), piece.sizes))
+
+    with pytest.raises(OtherStoreError, match=store_id) as refusal:
+        pull_all()
+    assert 0 < len(found) < 400
+    assert found == bodies[: len(found)]
+    assert two.store_of(two.second) in str(refusal.value)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_s9_a_checkpoint_of_another_store_is_refused_whatever_the_options_say(
+    two: Two, fails: bool
+) -> None:
+    send(two.first, "T", b"a")
+    send(two.second, "T", b"b", b"c")
+    source = reader(two.first, "T")
+    start = source.initialOffset()
+    end = source.latestOffset(start, source.getDefaultReadLimit())
+    assert store_of(start) == store_of(end) == two.store_of(two.first)
+    other = reader(two.second, "T", failOnDataLoss=fails)
+    both = f"{two.store_of(two.first)}.*{two.store_of(two.second)}.*new checkpointLocation"
+    with pytest.raises(OtherStoreError, match=both):
+        other.latestOffset(end, other.getDefaultReadLimit())
+    again = reader(two.second, "T", failOnDataLoss=fails)
+    # As Spark does with a batch that is logged and not committed: it asks anew where all began.
+    with pytest.raises(OtherStoreError, match=both):
+        again.partitions(again.initialOffset(), end)
+
+
+def test_s9_an_offset_of_an_older_connector_is_of_any_store_and_the_next_one_is_not(
+    two: Two,
+) -> None:
+    send(two.first, "T", b"a", b"b")
+    source = reader(two.first, "T")
+    old: dict[str, Any] = {"v": 1, "offsetTable": {"T@pyspark-rocketpy": {"0": 1}}, "base": {}}
+    end = source.latestOffset(old, source.getDefaultReadLimit())
+    assert store_of(old) == ""
+    assert store_of(end) == two.store_of(two.first)
+    assert planned(source, old, end) == [("T", 0, 1, 2)]
+
+
+def test_s9_a_commit_gets_to_no_broker_but_the_one_that_has_the_blocks(two: Two) -> None:
+    part = stage(two.transport, b"x", b"y")
+    # As if the other one had these very blocks, and the first one's answer were lost.
+    stage(two.transport_of(two.second), b"x", b"y")
+    store_id = two.store_of(two.first)
+    two.first.kill()
+    with pytest.raises(OtherStoreError, match=f"{store_id}.*{two.store_of(two.second)}"):
+        two.transport.commit_batch([part], 7)
+    assert two.count(two.second) == 0
+    two.first.start()
+    assert two.transport.commit_batch([part], 7).is_own
+    assert two.count(two.first) == 2
+
+
+def test_s9_tasks_that_have_staged_at_two_brokers_commit_at_none(two: Two) -> None:
+    parts = [stage(two.transport_of(broker), b"x") for broker in (two.first, two.second)]
+    both = f"{two.store_of(two.first)} and {two.store_of(two.second)}"
+    with pytest.raises(CommitError, match=both):
+        two.transport.commit_batch(parts, 7)
+    assert two.count(two.first) == two.count(two.second) == 0
+
+
+def test_s9_blocks_of_one_task_are_not_shared_out_among_brokers(two: Two) -> None:
+    wire = wire_block("T", [b"x"])
+    with closing(two.transport.block_writer(None)) as writer:
+        writer.send(Block("T", 0, wire.record_sizes, wire.records))
+        writer.finish()
+        two.first.kill()
+        writer.send(Block("T", 0, wire.record_sizes, wire.records))
+        with pytest.raises(OtherStoreError, match=two.store_of(two.second)):
+            writer.finish()
+    assert two.count(two.second) == 0
