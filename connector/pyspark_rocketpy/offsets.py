@@ -6,8 +6,9 @@ The shape of the table is that of RocketMQ's consumerOffset.json. `base` carries
 of the query along, because Spark asks for the initial offset again at each restart before its
 first commit, and may get another answer; `first` marks that answer. `new` tells where queues begin
 that came during the query. `store` is the id of the store that all of it is of; an offset of an
-older connector has none, and is of any store. The checkpoint survives crashes, nothing else is
-kept.
+older connector has none, and is of any store. `epochs` tell its topics from others that were made
+again under their names; a topic that is not there may be any. The checkpoint survives crashes,
+nothing else is kept.
 Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
 """
 
@@ -15,14 +16,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_rocketpy.errors import OffsetError
 
 VERSION = 1
 SEPARATOR = "@"
-STORE = "store"
+STORE, EPOCHS = "store", "epochs"
 LATEST, EARLIEST = -1, -2
 NUMBER_MAX = (1 << 63) - 1
 _SHOWN_MAX = 100
@@ -30,15 +31,21 @@ _SHOWN_MAX = 100
 # topic -> queue id -> offset
 Positions = dict[str, dict[int, int]]
 Offset = dict[str, Any]
+# topic -> epoch
+Epochs = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """One queue: minimum, maximum, and the group's committed offset (-1 for none)."""
+    """One queue: minimum, maximum, and the group's committed offset (-1 for none).
+
+    `topic_epoch` is that of its topic, and changes when the topic is made again; 0 for none.
+    """
 
     min_offset: int
     max_offset: int
     committed_offset: int
+    topic_epoch: int = 0
 
 
 # topic -> queue id -> bounds; a topic that is not there is missing.
@@ -47,12 +54,13 @@ Bounds = dict[str, dict[int, QueueBounds]]
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """Messages [begin, end) of one queue."""
+    """Messages [begin, end) of one queue, of the topic with this epoch; 0 for any."""
 
     topic: str
     queue_id: int
     begin: int
     end: int
+    topic_epoch: int = 0
 
     @property
     def count(self) -> int:
@@ -64,14 +72,48 @@ class QueueRange:
         return f"offsets [{offset}, {self.end}) of queue {self.queue_id} of topic {self.topic!r}"
 
 
-def first_offset(positions: Positions, group: str, store_id: str = "") -> Offset:
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What positions are of: a store's id, and epochs of topics. Empty and missing: any."""
+
+    store_id: str = ""
+    epochs: Epochs = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, offset: Offset) -> Origin:
+        """That of a logged offset."""
+        return cls(store_of(offset), dict(offset.get(EPOCHS, {})))
+
+    def marked(self, offset: Offset) -> Offset:
+        """An offset of this origin."""
+        topics = {key.rpartition(SEPARATOR)[0] for key in offset["offsetTable"]}
+        epochs = {topic: self.epochs[topic] for topic in sorted(topics & self.epochs.keys())}
+        store = {STORE: self.store_id} if self.store_id else {}
+        return {**offset, **store, EPOCHS: epochs} if epochs else {**offset, **store}
+
+
+ANY = Origin()
+
+
+def epochs_in(bounds: Bounds) -> dict[str, int]:
+    """The epoch of each topic that has one."""
+    found = {topic: _epoch(queues) for topic, queues in bounds.items()}
+    return {topic: epoch for topic, epoch in found.items() if epoch}
+
+
+def _epoch(queues: Mapping[int, QueueBounds]) -> int:
+    return next((queue.topic_epoch for queue in queues.values()), 0)
+
+
+def remade_topics(known: Epochs, bounds: Bounds) -> frozenset[str]:
+    """The topics that are others now than when they had the known epochs."""
+    epochs = epochs_in(bounds)
+    return frozenset(topic for topic in known if epochs.get(topic, known[topic]) != known[topic])
+
+
+def first_offset(positions: Positions, group: str, origin: Origin = ANY) -> Offset:
     """The answer to initialOffset."""
-    offset = {"v": VERSION, "first": True, "offsetTable": _table(positions, group)}
-    return offset | _origin(store_id)
-
-
-def _origin(store_id: str) -> Offset:
-    return {STORE: store_id} if store_id else {}
+    return origin.marked({"v": VERSION, "first": True, "offsetTable": _table(positions, group)})
 
 
 def store_of(offset: Offset) -> str:
@@ -84,15 +126,15 @@ def next_offset(
     start: Offset,
     group: str,
     entering: Positions | None = None,
-    store_id: str = "",
+    origin: Origin = ANY,
 ) -> Offset:
     """The offset of a batch that begins at `start`; carries the query's first position along.
 
     `entering` are the starts of queues that this batch is the first to read.
     """
     base = start.get("base", start["offsetTable"])
-    offset = {"v": VERSION, "offsetTable": _table(positions, group), "base": base}
-    offset |= _origin(store_id)
+    table = _table(positions, group)
+    offset = origin.marked({"v": VERSION, "offsetTable": table, "base": base})
     return {**offset, "new": _table(entering, group)} if entering else offset
 
 
@@ -131,13 +173,20 @@ def begin_of(start: Offset, end: Offset) -> Positions:
     else:
         begin = positions_of(end)
     ends = positions_of(end)
+    known, reached_by_end = Origin.of(start).epochs, Origin.of(end).epochs
     for topic, queues in _positions(end.get("new", {})).items():
+        is_new = bool(start.get("first")) or _is_other(known, reached_by_end, topic)
         for queue_id, offset in queues.items():
-            known = begin.setdefault(topic, {}).get(queue_id)
+            place = begin.setdefault(topic, {}).get(queue_id)
             # A queue that was recreated ends before the place that was reached in the old one.
-            if known is None or known > ends[topic][queue_id]:
+            if is_new or place is None or place > ends[topic][queue_id]:
                 begin[topic][queue_id] = offset
     return begin
+
+
+def _is_other(before: Epochs, after: Epochs, topic: str) -> bool:
+    """Whether a topic was made again, as far as both epochs are known."""
+    return before.get(topic, 0) != after.get(topic, 0) and topic in before and topic in after
 
 
 def _positions(table: object) -> Positions:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.faults.sabotage import STORE, Sabotage
+from tests.faults.sabotage import SERVICES, STORE, Sabotage
 
 IN_STORE_ID = "tests/broker/operations/test_store_id.py::test_s9_"
+IN_EPOCHS = "tests/broker/topics/test_epochs.py::test_s9_"
 
 IDENTITY = (
     Sabotage(
@@ -20,5 +21,22 @@ IDENTITY = (
         "    if not path.exists():\n",
         "    if path.parent.exists():\n",
         (IN_STORE_ID + "the_id_survives_restarts_and_offsets_tell_it",),
+    ),
+    Sabotage(
+        "a topic that is made again passes for the old one",
+        SERVICES + "topics/epochs.py",
+        "    return bool(known and own) and known != own\n",
+        "    return bool(known and own) and known < 0\n",
+        (
+            IN_EPOCHS + "a_pull_of_a_topic_that_was_made_again_is_refused_by_name",
+            IN_EPOCHS + "progress_of_a_topic_that_was_made_again_is_refused",
+        ),
+    ),
+    Sabotage(
+        "a pull looks at its topic at its begin alone",
+        SERVICES + "consuming/service.py",
+        "            self._checks.check_topic(request)\n",
+        "            pass\n",
+        (IN_EPOCHS + "a_held_pull_gets_nothing_of_the_topic_that_comes_in_place",),
     ),
 )

@@ -255,15 +255,20 @@ def test_new_queues_are_read_from_their_begin(topic: Topic, collected: Collected
     assert collected.bodies() == ["a", "b", "c"]
 
 
+# Of a topic that is made again: fewer than were read of the old one, and more.
+NEW = [["new"], [f"new {number}" for number in range(5)]]
+
+
+@pytest.mark.parametrize("new", NEW)
 def test_s5_a_topic_made_anew_fails_the_query_and_names_what_is_lost(
-    topic: Topic, collected: Collected
+    topic: Topic, collected: Collected, new: list[str]
 ) -> None:
     frame = topic.stream(columns="body", **EARLIEST)
     topic.send("a", "b", "c")
     collected.run(frame)
     topic.broker.delete_topic(topic.name)
     topic.broker.create_topic(topic.name, queues=2)
-    topic.send("new")
+    topic.send(*new)
     with pytest.raises(PySparkException) as caught:
         collected.run(frame)
     text = str(caught.value)
@@ -272,17 +277,18 @@ def test_s5_a_topic_made_anew_fails_the_query_and_names_what_is_lost(
         assert part in text
 
 
+@pytest.mark.parametrize("new", NEW)
 def test_s5_with_fail_on_data_loss_false_the_query_goes_on(
-    topic: Topic, collected: Collected
+    topic: Topic, collected: Collected, new: list[str]
 ) -> None:
     frame = topic.stream(columns="body", failOnDataLoss="false", **EARLIEST)
     topic.send("a", "b", "c")
     collected.run(frame)
     topic.broker.delete_topic(topic.name)
     topic.broker.create_topic(topic.name, queues=2)
-    topic.send("new")
+    topic.send(*new)
     collected.run(frame)
-    assert collected.bodies() == ["a", "b", "c", "new"]
+    assert collected.bodies() == ["a", "b", "c", *new]
 
 
 def test_s5_a_removed_topic_fails_the_query(topic: Topic, collected: Collected) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark_rocketpy.offsets import Positions, QueueRange
 from pyspark_rocketpy.options.choices import Allocation
@@ -111,7 +111,7 @@ def _between(ranges: Sequence[QueueRange], low: int, high: int) -> tuple[QueueRa
     for part in ranges:
         begin, end = part.begin + max(low, 0), part.begin + min(high, part.count)
         if begin < end:
-            found.append(QueueRange(part.topic, part.queue_id, begin, end))
+            found.append(replace(part, begin=begin, end=end))
         low, high = low - part.count, high - part.count
     return tuple(found)
 

@@ -6,6 +6,7 @@ Pure functions; no state. Rows K01, S5.
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 
 from pyspark_rocketpy.errors import OffsetError, OptionError
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
@@ -64,8 +65,10 @@ def latest_positions(bounds: Bounds) -> Positions:
     }
 
 
-def vanished(begin: Positions, bounds: Bounds, seen: Bounds | None) -> list[Loss]:
-    """What is lost with queues that are gone, or that were recreated.
+def vanished(
+    begin: Positions, bounds: Bounds, seen: Bounds | None, remade: AbstractSet[str] = frozenset()
+) -> list[Loss]:
+    """What is lost with queues that are gone, or that were recreated, as all of `remade` topics.
 
     How far they went is what was seen of them last.
     """
@@ -73,16 +76,23 @@ def vanished(begin: Positions, bounds: Bounds, seen: Bounds | None) -> list[Loss
     for topic, queues in begin.items():
         for queue_id, offset in queues.items():
             queue = bounds.get(topic, {}).get(queue_id)
-            if queue is None or queue.max_offset < offset:
+            if queue is None or queue.max_offset < offset or topic in remade:
                 last = (seen or {}).get(topic, {}).get(queue_id)
                 end = offset if last is None else max(offset, last.max_offset)
-                what = (
-                    "are gone: the queue was removed"
-                    if queue is None
-                    else f"are gone: the queue ends at {queue.max_offset}, so it was recreated"
-                )
+                what = _what(queue, is_remade=topic in remade)
                 losses.append(Loss(topic, queue_id, offset, end, what))
     return losses
+
+
+REMADE = "are gone: the topic was deleted and made again"
+
+
+def _what(queue: QueueBounds | None, *, is_remade: bool) -> str:
+    if is_remade:
+        return REMADE
+    if queue is None:
+        return "are gone: the queue was removed"
+    return f"are gone: the queue ends at {queue.max_offset}, so it was recreated"
 
 
 def entering(begin: Positions, bounds: Bounds, end: Positions) -> Positions:
@@ -132,17 +142,24 @@ def pinned(pin: Positions, begin: Positions, standing: Positions, latest: Positi
     return ends
 
 
-def below_minimum(begin: Positions, end: Positions, bounds: Bounds) -> list[Loss]:
-    """What is lost of the messages [begin, end) because the queues now begin behind them."""
+def below_minimum(
+    begin: Positions, end: Positions, bounds: Bounds, remade: AbstractSet[str] = frozenset()
+) -> list[Loss]:
+    """What is lost of the messages [begin, end) because the queues now begin behind them.
+
+    Of `remade` topics nothing is left.
+    """
     losses = []
     for topic, queues in sorted(end.items()):
         for queue_id, offset_end in sorted(queues.items()):
             queue = bounds.get(topic, {}).get(queue_id)
             offset = begin.get(topic, {}).get(queue_id)
-            low = offset_end if queue is None else min(queue.min_offset, offset_end)
+            is_remade = topic in remade
+            is_gone = queue is None or is_remade
+            low = offset_end if queue is None or is_gone else min(queue.min_offset, offset_end)
             if offset is not None and offset < low:
                 where = f"now begins at {queue.min_offset}" if queue else "was removed"
-                what = f"are gone: the queue {where}"
+                what = REMADE if is_remade else f"are gone: the queue {where}"
                 losses.append(Loss(topic, queue_id, offset, low, what))
     return losses
 

@@ -24,12 +24,16 @@ from pyspark.sql.types import StructType
 from pyspark_rocketpy.errors import OptionError, RocketpyError
 from pyspark_rocketpy.offsets import (
     Bounds,
+    Epochs,
     Offset,
+    Origin,
     Positions,
     begin_of,
+    epochs_in,
     first_offset,
     next_offset,
     positions_of,
+    remade_topics,
     store_of,
 )
 from pyspark_rocketpy.options.parsing import SourceOptions
@@ -94,16 +98,24 @@ class _Planner:
         """The positions that options name."""
         return boundaries.resolve(boundary, bounds, self.queries.search)
 
+    def origin(self, bounds: Bounds) -> Origin:
+        """What positions within these bounds are of."""
+        return Origin(self.queries.store_id, epochs_in(bounds))
+
     def plan(
-        self, begin: Positions, end: Positions, keys: Iterable[Sequence[str]] = ()
+        self,
+        begin: Positions,
+        end: Positions,
+        epochs: Epochs,
+        keys: Iterable[Sequence[str]] = (),
     ) -> list[TaskPartition]:
-        """Tasks for the messages between two positions.
+        """Tasks for the messages between two positions, of topics with these epochs.
 
         Without those that have none of the keys of one sequence, as far as the broker's index
         knows.
         """
         bounds, options = self.bounds(), self._options
-        lost = positions.below_minimum(begin, end, bounds)
+        lost = positions.below_minimum(begin, end, bounds, remade_topics(epochs, bounds))
         losses.settle(lost, fail_on_data_loss=options.fail_on_data_loss)
         if options.allocation_config is not None:
             allocation.require_named(options.allocation_config, end)
@@ -112,6 +124,8 @@ class _Planner:
         ranges = ranges_between(positions.without(lost, begin, end, bounds), end)
         for wanted in keys:
             ranges = self.queries.find_keys(ranges, wanted)
+        epochs = {**epochs_in(bounds), **epochs}
+        ranges = [replace(part, topic_epoch=epochs.get(part.topic, 0)) for part in ranges]
         store_id = self.queries.store_id
         return [TaskPartition(task, store_id) for task in plan_tasks(ranges, TaskRules.of(options))]
 
@@ -131,10 +145,10 @@ class _Planner:
         config = ReadConfig(self._transport, pull, self.wanted)
         return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
 
-    def commit(self, reached: Positions) -> bool:
+    def commit(self, reached: Positions, epochs: Epochs) -> bool:
         """Report progress, as well as possible: the checkpoint is the truth, so never raise."""
         try:
-            self.queries.commit(self._options.consumer_group, reached)
+            self.queries.commit(self._options.consumer_group, reached, epochs)
         except RocketpyError as error:
             logger.warning("progress could not be reported: %s", error)
             return False
@@ -168,7 +182,7 @@ class RocketpyBatchReader(DataSourceReader):
         keys: list[Sequence[str]] = [(key,) for key in sorted(self._narrowing.keys)]
         if self._options.keys is not None:
             keys.append(self._options.keys)
-        return self._planner.plan(*narrow, keys)
+        return self._planner.plan(*narrow, epochs_in(bounds), keys)
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -217,10 +231,10 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The query's first position. Asked twice, and answered alike within one run."""
         if self._first is None:
             starting = boundaries.starting(self._options, boundaries.LATEST_NAME)
-            first = self._planner.resolve(starting, self._planner.existing())
-            self._first = first_offset(
-                first, self._options.consumer_group, self._planner.queries.store_id
-            )
+            bounds = self._planner.existing()
+            first = self._planner.resolve(starting, bounds)
+            origin = self._planner.origin(bounds)
+            self._first = first_offset(first, self._options.consumer_group, origin)
         return self._first
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
@@ -236,23 +250,27 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         runs_on = limit == _OWN_LIMITS and self._available_now_end is None
         hold_ms = self._admission.hold_ms() if runs_on and self._idle else 0
         seen, bounds = self._seen, self._planner.bounds(self._seen, hold_ms)
+        known = Origin.of(start).epochs
         if not start.get("first"):
-            self._report(begin)
-        lost = positions.vanished(begin, bounds, seen)
+            self._report(begin, known)
+        remade = remade_topics(known, bounds)
+        lost = positions.vanished(begin, bounds, seen, remade)
         losses.settle(lost, fail_on_data_loss=self._options.fail_on_data_loss)
+        # What was made again is new.
+        begin = {topic: queues for topic, queues in begin.items() if topic not in remade}
         self._seen, self._planned = bounds, begin
         if runs_on and not lost and self._admission.put_off(begin, bounds):
             self._idle = True
             return start
         end = self._end_of(begin, bounds, limited=limit == _OWN_LIMITS)
-        self._idle = end == begin
+        self._idle = end == begin and not remade
         if self._idle:
             return start
         self._planned = end
         self._admission.admitted()
         entering = positions.entering(begin, bounds, end)
-        group, store_id = self._options.consumer_group, self._planner.queries.store_id
-        return next_offset(end, start, group, entering, store_id)
+        origin = self._planner.origin(bounds)
+        return next_offset(end, start, self._options.consumer_group, entering, origin)
 
     def _end_of(self, begin: Positions, bounds: Bounds, *, limited: bool) -> Positions:
         """Where the next batch ends."""
@@ -285,7 +303,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = positions_of(end)
         self._planner.queries.require_store(store_of(end))
         self._planner.require_same_topics(ends)
-        return self._planner.plan(begin_of(start, end), ends)
+        return self._planner.plan(begin_of(start, end), ends, Origin.of(end).epochs)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -293,11 +311,11 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """Report a batch that Spark has committed; the last one is reported by latestOffset."""
-        self._report(positions_of(end))
+        self._report(positions_of(end), Origin.of(end).epochs)
 
-    def _report(self, reached: Positions) -> None:
+    def _report(self, reached: Positions, epochs: Epochs) -> None:
         due = self._options.commit_offsets and reached != self._reported
-        if due and self._planner.commit(reached):
+        if due and self._planner.commit(reached, epochs):
             self._reported = reached
 
     def __getstate__(self) -> dict[str, Any]:

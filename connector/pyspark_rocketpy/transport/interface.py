@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Protocol
 
-from pyspark_rocketpy.offsets import Bounds, Positions, QueueRange
+from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueRange
 from pyspark_rocketpy.transport.cutting import Piece
 from pyspark_rocketpy.transport.values import (
     Attempt,
@@ -77,8 +77,11 @@ class OffsetQueries(Protocol):
     def broker_name(self) -> str:
         """The name of the broker that answers; a machine room stands in it before an @."""
 
-    def commit(self, group: str, positions: Positions) -> None:
-        """Report a group's progress. Never repeated, since the next report says more."""
+    def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
+        """Report a group's progress. Never repeated, since the next report says more.
+
+        Nothing is reported where a topic has another epoch than the one given for it.
+        """
 
 
 class SourceTransport(Protocol):
@@ -91,7 +94,8 @@ class SourceTransport(Protocol):
         """The records of a range, as they come: in order, each once, through broken connections.
 
         Pieces join without gaps but for messages that are lost. Closing the generator ends the
-        pull. Raises DataLossError where messages are gone and that is to fail,
+        pull. Raises DataLossError where messages are gone and that is to fail, also with their
+        topic, or where another topic has its name;
         OtherStoreError where a broker with another store than that of `options` answers,
         ConnectionFailedError, BrokerError.
         """

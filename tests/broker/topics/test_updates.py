@@ -76,8 +76,9 @@ async def test_n03_an_update_keeps_all_that_it_does_not_name(
         )
         assert await update(running, "T", perm=6) == (OK, "")
         assert await update(running, "T", attributes={"-reserve.time": ""}) == (OK, "")
+        epoch = str(running.broker.rooms.topics.get("T").epoch)
         assert saved(tmp_path)["topicConfigTable"]["T"] == {
-            "attributes": {"message.type": "FIFO"},
+            "attributes": {"message.type": "FIFO", "rocketpy.epoch": epoch},
             "order": True,
             "perm": 6,
             "readQueueNums": 4,

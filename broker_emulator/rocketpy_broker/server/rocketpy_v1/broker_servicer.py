@@ -191,8 +191,9 @@ class BrokerServicer:
             check_count("topics", request.topics, OFFSET_QUERY_ENTRIES_MAX)
             check_count("known", request.known, OFFSET_QUERY_ENTRIES_MAX)
             known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
+            epochs = {each.topic: each.topic_epoch for each in request.known}
             query = self._to.offset_queries.query(
-                request.topics, request.topic_pattern, known, request.wait_ms_max
+                request.topics, request.topic_pattern, known, request.wait_ms_max, epochs
             )
         except BrokerError as error:
             return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
@@ -211,6 +212,7 @@ class BrokerServicer:
 
     async def _add_offsets(self, answer: broker_pb2.TopicOffsets, group: str) -> None:
         try:
+            answer.topic_epoch = self._to.offsets.epoch_of(answer.topic)
             async for queues in self._to.offsets.query(answer.topic, group):
                 answer.queues.extend(
                     broker_pb2.QueueOffsets(
@@ -284,7 +286,9 @@ class BrokerServicer:
             self._to.check_store(request.store_id)
             check_count("offsets", request.offsets)
             wanted = [
-                CommittedOffset(QueueKey(entry.topic, entry.queue_id), entry.offset)
+                CommittedOffset(
+                    QueueKey(entry.topic, entry.queue_id), entry.offset, entry.topic_epoch
+                )
                 for entry in request.offsets
             ]
             await self._to.offsets.commit(request.consumer_group, wanted)
@@ -353,6 +357,7 @@ def _pull_request(request: broker_pb2.PullRequest) -> PullRequest:
         request.registered_subscription,
         request.sub_version,
         request.class_filter,
+        request.topic_epoch,
     )
 
 

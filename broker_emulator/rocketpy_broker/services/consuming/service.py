@@ -68,7 +68,8 @@ class ConsumeService:
         """Everything that is there, in pieces; at least one answer.
 
         Raises what PullChecks and OffsetService.check_commit raise: before the first answer, and of
-        a group also between them and while the call is held, where it has become true.
+        a group also between them and while the call is held, where it has become true. So does any
+        pull of a topic's epoch where the topic is gone, or another one.
         """
         group, queue = request.consumer_group, request.queue
         begin_ms = self._clock.monotonic_ms()
@@ -84,10 +85,14 @@ class ConsumeService:
         def renewed() -> PullCommand:
             nonlocal begin_ms
             begin_ms = self._clock.monotonic_ms()
-            return self._checks.command(request)
+            return self._renewed(request, command)
 
+        is_checked = bool(group or request.topic_epoch)
         offset = request.offset
-        async for result in self._pulls.pull(command, renewed if group else None):
+        async for result in self._pulls.pull(command, renewed if is_checked else None):
+            if command.sql92 is not None:
+                # Others had their turns while it was looked for.
+                self._checks.check_topic(request)
             code = response_code(result, offset, command.offset_end)
             if group and code is ResponseCode.PULL_OFFSET_MOVED:
                 await self._events.write(MovedOffset(group, queue, offset, result.next_offset))
@@ -108,6 +113,13 @@ class ConsumeService:
             result.behind_bytes or 0,
             behind_ms(result, self._clock.now_ms()),
         )
+
+    def _renewed(self, request: PullRequest, command: PullCommand) -> PullCommand:
+        """What to go on with; of a plain pull only the topic is looked at again."""
+        if request.consumer_group:
+            return self._checks.command(request)
+        self._checks.check_topic(request)
+        return command
 
     def _committed(self, request: PullRequest) -> list[CommittedOffset]:
         """What the pull commits, if it may."""

@@ -17,6 +17,7 @@ from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.holding.calls import TOPIC_TABLE, HeldCalls, Watch
 from rocketpy_broker.services.offsets.patterns import TopicPattern
+from rocketpy_broker.services.topics.epochs import is_remade
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_broker.store.message_store import MessageStore
@@ -36,6 +37,7 @@ REST_MS = 20
 class OffsetQuery:
     """Topics by name and by pattern, the maxima that the client knows, how long to hold it.
 
+    `known_epochs` are those of the topics whose queues are known, where the client tells them.
     `seen` are names that were looked at, and whether the pattern finds them.
     """
 
@@ -43,6 +45,7 @@ class OffsetQuery:
     pattern: TopicPattern | None
     known: Mapping[QueueKey, int]
     wait_ms: int
+    known_epochs: Mapping[str, int] = field(default_factory=dict)
     seen: dict[str, bool] = field(default_factory=dict)
 
 
@@ -63,6 +66,7 @@ class OffsetQueryService:
         topic_pattern: str,
         known: Mapping[QueueKey, int],
         wait_ms_max: int,
+        known_epochs: Mapping[str, int] | None = None,
     ) -> OffsetQuery:
         """Check a request; an empty pattern is none. Raises ParameterIllegalError.
 
@@ -72,7 +76,7 @@ class OffsetQueryService:
             accepted = f"0 to {self._wait_ms_max}"
             raise ParameterIllegalError("wait_ms_max", wait_ms_max, accepted)
         pattern = TopicPattern(topic_pattern) if topic_pattern else None
-        return OffsetQuery(topics, pattern, known, wait_ms_max)
+        return OffsetQuery(topics, pattern, known, wait_ms_max, known_epochs or {})
 
     def _may_be_found(self, pattern: TopicPattern, topic: str) -> bool:
         if self._topics.is_system(topic):
@@ -131,6 +135,8 @@ class OffsetQueryService:
     async def _is_known(self, query: OffsetQuery, topics: Iterable[str], watch: Watch) -> bool:
         """Whether the maxima are those known; each queue is watched before it is looked at."""
         named, count = frozenset(query.topics), 0
+        if any(self._is_remade(topic, epoch) for topic, epoch in query.known_epochs.items()):
+            return False
         for some in _parts(self._queues(topics), QUEUES_A_TURN):
             watch.add(some)
             maxima = {queue: self._store.range_of(queue).max_offset for queue in some}
@@ -142,6 +148,10 @@ class OffsetQueryService:
         return count == sum(
             queue.topic in named or query.seen.get(queue.topic, False) for queue in query.known
         )
+
+    def _is_remade(self, topic: str, epoch: int) -> bool:
+        config = self._topics.find(topic)
+        return config is not None and is_remade(epoch, config.epoch)
 
     def _queues(self, topics: Iterable[str]) -> Iterator[QueueKey]:
         for topic in topics:

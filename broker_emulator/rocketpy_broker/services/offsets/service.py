@@ -41,6 +41,7 @@ class CommittedOffset:
 
     queue: QueueKey
     offset: int
+    topic_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,13 @@ class OffsetService:
                 await give_way("offsets")
             end = min(begin + QUEUES_A_TURN, config.readable_queues)
             yield [self._query_queue(QueueKey(topic, i), group) for i in range(begin, end)]
+
+    def epoch_of(self, topic: str) -> int:
+        """The topic's epoch, 0 for none. Raises TopicNotExistError.
+
+        Asked before its queues: a topic that is made again meanwhile must not pass for the new one.
+        """
+        return self._topics.get(topic).epoch
 
     def _query_queue(self, queue: QueueKey, group: str) -> QueueOffsets:
         bounds = self._store.range_of(queue)
@@ -162,6 +170,7 @@ class OffsetService:
             raise PermissionDeniedError(f"the progress of group {group!r} is the broker's own")
         for committed in offsets:
             self._topics.check_readable(*committed.queue)
+            self._topics.check_epoch(committed.queue.topic, committed.topic_epoch)
             if committed.offset < 0:
                 raise ParameterIllegalError("offset", committed.offset, "0 or more")
 

@@ -50,6 +50,7 @@ class PullRequest:
     registered_subscription: bool = False
     sub_version: int = 0
     class_filter: bool = False
+    topic_epoch: int = 0
 
 
 class PullChecks:
@@ -81,6 +82,7 @@ class PullChecks:
         if request.consumer_group:
             self._check_group(request.consumer_group)
         self._topics.check_readable(*request.queue)
+        self.check_topic(request)
         wanted = self._filter(request)
         self._check_numbers(request)
         return PullCommand(
@@ -91,6 +93,11 @@ class PullChecks:
             request.wait_ms_max,
             wanted.sql92,
         )
+
+    def check_topic(self, request: PullRequest) -> None:
+        """Raises TopicNotExistError where the topic that is meant is there no more."""
+        if request.topic_epoch:
+            self._topics.check_epoch(request.queue.topic, request.topic_epoch)
 
     def _check_group(self, name: str) -> None:
         configs = self._groups.configs

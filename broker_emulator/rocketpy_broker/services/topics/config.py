@@ -1,6 +1,7 @@
 """The configuration of one topic, and its entry in `config/topics.json`. Holds no state.
 
-Source: TopicConfig, spec/storage.md section 11.2.
+Source: TopicConfig, spec/storage.md section 11.2. The epoch (see `epochs`) stands among the
+attributes there, and nowhere else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from rocketpy_broker.services.config_files.json_fields import (
     JsonField,
     as_bool,
     as_int,
+    as_long,
     as_text,
     as_texts,
     decode_fields,
@@ -34,6 +36,7 @@ class Perm(IntEnum):
 
 
 READ_WRITE = Perm.READ | Perm.WRITE
+EPOCH = "rocketpy.epoch"
 _FIELDS = (
     JsonField("readQueueNums", "read_queue_nums", as_int),
     JsonField("writeQueueNums", "write_queue_nums", as_int),
@@ -58,6 +61,8 @@ class TopicConfig:
     topic_filter_type: str = "SINGLE_TAG"
     topic_sys_flag: int = 0
     extra: Mapping[str, object] = field(default_factory=dict)
+    # 0: none is known.
+    epoch: int = 0
 
     @property
     def readable_queues(self) -> int:
@@ -66,10 +71,18 @@ class TopicConfig:
 
     def to_json(self) -> dict[str, object]:
         """The entry of topics.json."""
-        return {**self.extra, **encode_fields(_FIELDS, self), "topicName": self.topic}
+        entry = {**self.extra, **encode_fields(_FIELDS, self), "topicName": self.topic}
+        if self.epoch:
+            entry["attributes"] = {**self.attributes, EPOCH: str(self.epoch)}
+        return entry
 
     @classmethod
     def from_json(cls, topic: str, entry: object) -> TopicConfig:
         """An entry of topics.json; missing fields get RocketMQ's defaults. Raises ValueError."""
         nums = {"read_queue_nums": DEFAULT_QUEUE_NUMS, "write_queue_nums": DEFAULT_QUEUE_NUMS}
-        return cls(topic, **{**nums, **decode_fields(_FIELDS, entry, "topicName")})
+        fields = {**nums, **decode_fields(_FIELDS, entry, "topicName")}
+        attributes = dict(fields.get("attributes", {}))
+        if EPOCH in attributes:
+            fields["epoch"] = as_long(attributes.pop(EPOCH))
+            fields["attributes"] = attributes
+        return cls(topic, **fields)

@@ -8,6 +8,7 @@ Rows B01, B02, N03 (part). Source: TopicConfigManager, spec/storage.md sections 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +31,12 @@ from rocketpy_broker.services.config_files.saving import Saver, save_now
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.topics.changes import TopicChange, check_values
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
+from rocketpy_broker.services.topics.epochs import (
+    TopicRemadeError,
+    is_remade,
+    made,
+    made_elsewhere,
+)
 from rocketpy_broker.services.topics.listing import SortedNames
 from rocketpy_broker.services.topics.system import (
     RESERVED,
@@ -103,6 +110,12 @@ class TopicConfigManager:
             return
         self._table.version = loaded.version
         self._topics.update(loaded.topics)
+        own = {topic: each for topic, each in loaded.topics.items() if not self.is_system(topic)}
+        if strangers := made_elsewhere(own):
+            self._table.note(strangers)
+            # Told before it is on disk, it would only be drawn again after a crash.
+            with contextlib.suppress(OSError):
+                save_now(self._table)
 
     def exists(self, topic: str) -> bool:
         """Whether the topic is configured, or one of the broker's own."""
@@ -121,6 +134,12 @@ class TopicConfigManager:
     def find(self, topic: str) -> TopicConfig | None:
         """The topic's configuration, if there is one."""
         return self._topics.get(topic)
+
+    def check_epoch(self, topic: str, epoch: int) -> None:
+        """Raises TopicNotExistError where the topic is another than the one of this epoch."""
+        own = self.get(topic).epoch
+        if is_remade(epoch, own):
+            raise TopicRemadeError(topic, epoch, own)
 
     def list(self, *, include_system: bool) -> list[TopicConfig]:
         """All topics by name; those of the broker, and retry topics, only if asked for."""
@@ -146,7 +165,7 @@ class TopicConfigManager:
 
         def changed(old: TopicConfig | None) -> TopicConfig:
             _check_new(old, create_only=create_only)
-            return change.of(old)
+            return change.of(old) if old is not None else made(change.of(None))
 
         await self._table.change(change.topic, changed)
 
@@ -160,7 +179,7 @@ class TopicConfigManager:
 
         def changed(old: TopicConfig | None) -> TopicConfig:
             _check_new(old, create_only=create_only)
-            return config if old is None else _changed(old, config)
+            return made(config) if old is None else _changed(old, config)
 
         await self._table.change(config.topic, changed)
 
@@ -202,7 +221,7 @@ class TopicConfigManager:
         Raises TopicIllegalError, OSError; then nothing has changed.
         """
         self._check(config)
-        await self._table.change(config.topic, lambda old: old or config)
+        await self._table.change(config.topic, lambda old: old or made(config))
 
     @staticmethod
     def check_name(topic: str) -> None:
@@ -273,7 +292,7 @@ def is_retry(topic: str) -> bool:
 
 
 def _retry_topic(config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
-    return config if old is None else replace(old, order=config.order)
+    return made(config) if old is None else replace(old, order=config.order)
 
 
 def _content_of(topics: Mapping[str, TopicConfig], version: DataVersion) -> Mapping[str, object]:

@@ -21,6 +21,7 @@ from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.cutting import Piece
 from pyspark_rocketpy.transport.grpc_v1.client import (
     SQL92,
+    TOPIC_NOT_EXIST,
     BrokerClient,
     ClientConfig,
     check,
@@ -75,6 +76,9 @@ class RangePuller:
         call = client.pull(self._request())
         try:
             for response in call:
+                if self._range.topic_epoch and response.head.status.code == TOPIC_NOT_EXIST:
+                    self._give_up(response.head.status.remark)
+                    return
                 if response.head.status.code not in ANSWERS:
                     check(response.head.status)
                 yield from self._pieces(response)
@@ -98,6 +102,7 @@ class RangePuller:
             expression_type="" if expression is None else SQL92,
             expression=expression or "",
             store_id=self._options.store_id,
+            topic_epoch=self._range.topic_epoch,
         )
 
     def _pieces(self, response: PullResponseParts) -> Iterator[Piece]:
@@ -110,6 +115,13 @@ class RangePuller:
         begin, self._offset = self._offset, min(head.next_offset, self._range.end)
         sizes = np.frombuffer(head.record_sizes, ">i4").astype(np.int32)
         yield Piece(begin, self._offset, memoryview(response.records[0]), sizes)
+
+    def _give_up(self, reason: str) -> None:
+        """The topic is gone, or another one has its name: fail, or leave out the rest."""
+        if self._options.fail_on_data_loss:
+            place = self._range.rest(self._offset)
+            raise DataLossError(f"{place} are gone: {reason}; {loss_advice()}")
+        self._offset = self._range.end
 
     def _skip(self, head: broker_pb2.PullResponse) -> None:
         """The next message is gone: fail, or go on behind what is lost."""

@@ -16,7 +16,7 @@ import grpc
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
+from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueBounds, QueueRange
 from pyspark_rocketpy.transport.grpc_v1.client import (
     SQL92,
     SUBSCRIPTION_PARSE_FAILED,
@@ -135,7 +135,12 @@ class GrpcOffsetQueries:
         )
         for topic, queues in (known or {}).items() if wait_ms_max else ():
             for queue_id, queue in queues.items():
-                request.known.add(topic=topic, queue_id=queue_id, max_offset=queue.max_offset)
+                request.known.add(
+                    topic=topic,
+                    queue_id=queue_id,
+                    max_offset=queue.max_offset,
+                    topic_epoch=queue.topic_epoch,
+                )
         if len(request.known) > OFFSET_QUERY_ENTRIES_MAX or (
             request.ByteSize() > OFFSET_QUERY_BYTES_MAX
         ):
@@ -241,10 +246,12 @@ class GrpcOffsetQueries:
         """The name of the broker that answers, as machine rooms have it before an @."""
         return self._query(lambda client: client.broker_name)
 
-    def commit(self, group: str, positions: Positions) -> None:
+    def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
         """Report a group's progress; sent once, since the next report says more."""
         entries = [
-            broker_pb2.CommittedOffset(topic=topic, queue_id=queue_id, offset=offset)
+            broker_pb2.CommittedOffset(
+                topic=topic, queue_id=queue_id, offset=offset, topic_epoch=epochs.get(topic, 0)
+            )
             for topic, queues in positions.items()
             for queue_id, offset in queues.items()
         ]
@@ -300,7 +307,7 @@ def _bounds(response: broker_pb2.QueryOffsetsResponse) -> Bounds:
             check(topic.status)
             bounds[topic.topic] = {
                 queue.queue_id: QueueBounds(
-                    queue.min_offset, queue.max_offset, queue.committed_offset
+                    queue.min_offset, queue.max_offset, queue.committed_offset, topic.topic_epoch
                 )
                 for queue in topic.queues
             }

@@ -81,7 +81,7 @@ class AppendResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes", "expression_type", "expression", "commit_offset", "registered_subscription", "sub_version", "class_filter", "store_id")
+    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes", "expression_type", "expression", "commit_offset", "registered_subscription", "sub_version", "class_filter", "store_id", "topic_epoch")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,7 @@ class PullRequest(_message.Message):
     SUB_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLASS_FILTER_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
@@ -112,7 +113,8 @@ class PullRequest(_message.Message):
     sub_version: int
     class_filter: bool
     store_id: str
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ..., tags_codes: _Optional[_Iterable[int]] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., commit_offset: _Optional[int] = ..., registered_subscription: bool = ..., sub_version: _Optional[int] = ..., class_filter: bool = ..., store_id: _Optional[str] = ...) -> None: ...
+    topic_epoch: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ..., tags_codes: _Optional[_Iterable[int]] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., commit_offset: _Optional[int] = ..., registered_subscription: bool = ..., sub_version: _Optional[int] = ..., class_filter: bool = ..., store_id: _Optional[str] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class CheckFilterRequest(_message.Message):
     __slots__ = ("expression_type", "expression")
@@ -165,14 +167,16 @@ class QueryOffsetsRequest(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ..., topic_pattern: _Optional[str] = ..., wait_ms_max: _Optional[int] = ..., known: _Optional[_Iterable[_Union[KnownOffset, _Mapping]]] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class KnownOffset(_message.Message):
-    __slots__ = ("topic", "queue_id", "max_offset")
+    __slots__ = ("topic", "queue_id", "max_offset", "topic_epoch")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     max_offset: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., max_offset: _Optional[int] = ...) -> None: ...
+    topic_epoch: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., max_offset: _Optional[int] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class QueueOffsets(_message.Message):
     __slots__ = ("queue_id", "min_offset", "max_offset", "committed_offset")
@@ -187,14 +191,16 @@ class QueueOffsets(_message.Message):
     def __init__(self, queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ...) -> None: ...
 
 class TopicOffsets(_message.Message):
-    __slots__ = ("topic", "status", "queues")
+    __slots__ = ("topic", "status", "queues", "topic_epoch")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic: str
     status: _common_pb2.Status
     queues: _containers.RepeatedCompositeFieldContainer[QueueOffsets]
-    def __init__(self, topic: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ...) -> None: ...
+    topic_epoch: int
+    def __init__(self, topic: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class QueryOffsetsResponse(_message.Message):
     __slots__ = ("status", "topics", "consumer_group_exists", "store_id")
@@ -481,14 +487,16 @@ class BatchResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., outcome: _Optional[_Union[BatchOutcome, str]] = ..., batch_id: _Optional[int] = ..., record_count: _Optional[int] = ..., record_count_decided: _Optional[int] = ..., hindrance: _Optional[str] = ...) -> None: ...
 
 class CommittedOffset(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset")
+    __slots__ = ("topic", "queue_id", "offset", "topic_epoch")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    topic_epoch: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class CommitOffsetsRequest(_message.Message):
     __slots__ = ("consumer_group", "offsets", "store_id")

@@ -25,7 +25,7 @@ from pyspark_rocketpy.errors import (
     OtherStoreError,
     loss_advice,
 )
-from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
+from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueBounds, QueueRange
 from pyspark_rocketpy.transport.cutting import Piece
 from pyspark_rocketpy.transport.values import (
     Attempt,
@@ -334,7 +334,7 @@ class ScriptedOffsetQueries:
         self._broker.enter(self._store_id)
         return "broker-a"
 
-    def commit(self, group: str, positions: Positions) -> None:
+    def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
         self._broker.enter(self._store_id)
         for topic, queues in positions.items():
             for queue_id, offset in queues.items():

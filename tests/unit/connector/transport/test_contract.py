@@ -40,7 +40,7 @@ def test_progress_that_is_committed_shows_in_the_bounds_of_its_group(setup: Setu
     topic = setup.topic()
     setup.send(topic, b"a", b"b")
     queries = setup.transport.offset_queries()
-    queries.commit("mine", {topic: {0: 1}})
+    queries.commit("mine", {topic: {0: 1}}, {})
     for group, offset in (("mine", 1), ("other", -1)):
         bounds = queries.bounds(Subscription((topic,), None, group))
         assert bounds[topic][0].committed_offset == offset
