@@ -84,7 +84,7 @@ async def test_s07_a_block_waits_if_one_of_its_messages_does(
         assert (await answering).status.code == ResponseCode.SUCCESS
 
 
-async def test_s07_a_flush_that_takes_too_long_is_told_with_the_messages_place(
+async def test_p08_a_flush_that_takes_too_long_is_told_with_the_messages_place(
     start_broker: StartBroker, slow_disk: threading.Event
 ) -> None:
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
