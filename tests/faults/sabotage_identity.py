@@ -35,8 +35,8 @@ IDENTITY = (
     Sabotage(
         "a pull looks at its topic at its begin alone",
         SERVICES + "consuming/service.py",
-        "            self._checks.check_topic(request)\n",
-        "            pass\n",
+        "        self._checks.check_topic(request)\n        return command\n",
+        "        return command\n",
         (IN_EPOCHS + "a_held_pull_gets_nothing_of_the_topic_that_comes_in_place",),
     ),
 )

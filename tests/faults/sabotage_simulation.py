@@ -37,7 +37,7 @@ SIMULATION_SABOTAGES = (
         SERVICES + "delay/progress.py",
         "        flushed = self._store.flushed_end\n        begin = ",
         "        flushed = self._store.positions().log_end\n        begin = ",
-        FOUND_LATER,
+        FOUND,
     ),
     Sabotage(
         "open half messages are cleaned",
