@@ -14,6 +14,7 @@ from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import StoreConfig
+from rocketpy_broker.store.files import store_id
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import Host
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
@@ -154,18 +155,29 @@ def test_s9_a_copy_has_the_id_and_another_directory_has_another(tmp_path: Path) 
     assert opened_id(tmp_path / "c") != first
 
 
-@pytest.mark.parametrize("change", ["cut", "flip", "empty", "text"])
+@pytest.mark.parametrize("change", ["cut", "flips", "empty", "text"])
 def test_s9_a_damaged_id_is_no_new_one_but_an_error(tmp_path: Path, change: str) -> None:
     opened_id(tmp_path)
     path = tmp_path / "rocketpy" / "storeId"
     data = path.read_bytes()
-    flipped = bytes([data[0] ^ 1]) + data[1:]
-    texts = {"cut": data[:-2], "flip": flipped, "empty": b"", "text": b"\xff" * 33}
+    half = len(data) // 2
+    flipped = bytes([data[0] ^ 1]) + data[1:half]
+    texts = {"cut": data[: half - 2], "flips": flipped * 2, "empty": b"", "text": b"\xff" * 33}
     path.write_bytes(texts[change])
     with pytest.raises(StoreDirectoryError, match=r"storeId: is damaged; put it back"):
         opened_id(tmp_path)
     path.write_bytes(data)
     opened_id(tmp_path)
+
+
+def test_f5_a_flipped_bit_of_the_id_is_mended_from_its_other_copy(tmp_path: Path) -> None:
+    first = opened_id(tmp_path)
+    path = tmp_path / "rocketpy" / "storeId"
+    data = path.read_bytes()
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
+        assert store_id.load_or_draw(path) == first
+        assert path.read_bytes() == data
 
 
 def test_s9_a_directory_without_an_id_gets_one_at_its_next_start(tmp_path: Path) -> None:

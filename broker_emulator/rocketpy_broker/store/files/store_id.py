@@ -1,12 +1,14 @@
 """The file `rocketpy/storeId`: by what clients know this store from every other one.
 
-Maps: nothing to one line, the id of 32 hexadecimal digits and the CRC of them. Drawn by the first
-start that finds no file, and never changed; a copy of the directory has the id, too. A crash leaves
-the file whole or not there; nobody has been told an id that is not on disk. Read at each start.
+Maps: nothing to two equal lines, each the id, 32 hexadecimal digits, and their CRC: a flipped
+bit costs nothing. Drawn by the first start that finds no file, and never changed; a copy of the
+directory has the id, too. A crash leaves the file whole or not there; nobody has been told an id
+that is not on disk. Read at each start.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 from pathlib import Path
 
@@ -15,7 +17,8 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.files import durable
 from rocketpy_proto.record.crc import body_crc
 
-ID_BYTES = 16
+logger = logging.getLogger(__name__)
+ID_BYTES, COPIES = 16, 2
 
 
 class OtherStoreError(StoreError):
@@ -38,18 +41,23 @@ def load_or_draw(path: Path) -> str:
     """The id of the store. Raises StoreDirectoryError, and OSError; then none has been told."""
     if not path.exists():
         drawn = secrets.token_hex(ID_BYTES)
-        durable.replace_bytes(path, _line_of(drawn))
+        durable.replace_bytes(path, _line_of(drawn) * COPIES)
         return drawn
-    line = path.read_bytes()
-    store_id, _, _ = line.decode("ascii", "replace").partition(" ")
-    if len(store_id) != 2 * ID_BYTES or line != _line_of(store_id):
-        raise StoreDirectoryError(
-            path,
-            "is damaged",
-            "put it back from a copy of the directory; or remove it to have a new id drawn, which "
-            "queries with an old checkpoint refuse",
-        )
-    return store_id
+    data = path.read_bytes()
+    length = len(_line_of("0" * 2 * ID_BYTES))
+    for line in (data[:length], data[length:]):
+        store_id = line[: 2 * ID_BYTES].decode("ascii", "replace")
+        if line == _line_of(store_id):
+            if data != line * COPIES:
+                logger.warning("%s was damaged in one of its lines and is mended", path)
+                durable.replace_bytes(path, line * COPIES)
+            return store_id
+    raise StoreDirectoryError(
+        path,
+        "is damaged",
+        "put it back from a copy of the directory; or remove it to have a new id drawn, which "
+        "queries with an old checkpoint refuse",
+    )
 
 
 def _line_of(store_id: str) -> bytes:
