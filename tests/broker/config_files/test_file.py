@@ -123,7 +123,7 @@ def test_b03_a_save_that_ends_at_any_step_leaves_the_old_or_the_new(
         # What was loaded can be saved, and then loaded again.
         config_file(folder).save(NEW)
         assert load(folder) == NEW
-    assert step == 8
+    assert step == 9
 
 
 @pytest.mark.parametrize("error", [CrashError(), OSError("full")], ids=["crash", "error"])
