@@ -1,9 +1,9 @@
 """What every call passes, whatever its protocol: no failure reaches a client undeclared.
 
 What a handler raises is logged, and answered with SYSTEM_ERROR; a request that is no message of its
-method with INVALID_PARAMETER. Beyond a number of running calls
-new ones are answered with SYSTEM_BUSY. Methods of other protocols than ours, health and reflection,
-have no place for a code, and end with a gRPC status that says the same. Lives in memory.
+method with INVALID_PARAMETER. Beyond a number of running calls new ones are answered with
+SYSTEM_BUSY. Methods of other protocols than ours, health and reflection, have no place for a code,
+and end with a gRPC status that says the same. Lives in memory.
 """
 
 from __future__ import annotations

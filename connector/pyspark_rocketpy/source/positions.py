@@ -155,8 +155,7 @@ def below_minimum(
             queue = bounds.get(topic, {}).get(queue_id)
             offset = begin.get(topic, {}).get(queue_id)
             is_remade = topic in remade
-            is_gone = queue is None or is_remade
-            low = offset_end if queue is None or is_gone else min(queue.min_offset, offset_end)
+            low = offset_end if queue is None or is_remade else min(queue.min_offset, offset_end)
             if offset is not None and offset < low:
                 where = f"now begins at {queue.min_offset}" if queue else "was removed"
                 what = REMADE if is_remade else f"are gone: the queue {where}"

@@ -147,18 +147,23 @@ async def test_s10_a_topic_that_is_deleted_while_a_block_waits_for_its_turn_take
         assert await bodies(running) == []
 
 
+async def stage_blocks_of_many_queues(job: Job, count: int) -> None:
+    """A task for each block of 100 messages, each of a queue of its own."""
+    one_of_each = wire_block("T", [b"x"] * 100, queue_ids=list(range(100)))
+    for number in range(count):
+        task = Task(job, number, number + 1)
+        await task.send_block(OWN_QUEUES, one_of_each)
+        await task.end()
+        job.staged.append(task)
+
+
 async def test_b09_blocks_of_many_queues_are_joined_up_to_a_bound(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker() as running:
         await running.create_topic("T", queues=100)
         job = Job(running)
-        one_of_each = wire_block("T", [b"x"] * 100, queue_ids=list(range(100)))
-        for number in range(5):
-            task = Task(job, number, number + 1)
-            await task.send_block(OWN_QUEUES, one_of_each)
-            await task.end()
-            job.staged.append(task)
+        await stage_blocks_of_many_queues(job, 5)
         await job.stage((7, [b"y"] * 30))
         with appended() as appends:
             answer = await job.commit()
@@ -196,12 +201,7 @@ async def test_b09_a_batch_lets_a_flush_show_only_so_many_queues_parts(
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T", queues=100)
         job = Job(running)
-        one_of_each = wire_block("T", [b"x"] * 100, queue_ids=list(range(100)))
-        for number in range(10):
-            task = Task(job, number, number + 1)
-            await task.send_block(OWN_QUEUES, one_of_each)
-            await task.end()
-            job.staged.append(task)
+        await stage_blocks_of_many_queues(job, 10)
         commit = running.broker.rooms.batches.commits._group_commit
         with holding(monkeypatch, FlushPlan, "run") as gate:
             sent = asyncio.ensure_future(running.append("T", 1, b"a"))

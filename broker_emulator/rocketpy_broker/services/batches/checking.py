@@ -48,7 +48,7 @@ class CommitCheck:
                     uses[topic].add(staged, queue_id, staged.deletion_counts.get(topic))
             found += some
         # Of the decision, which follows at once.
-        await self._staging.may_write()
+        await self._staging.large_writes.over()
         # Topics had their turns in between.
         for topic, use in uses.items():
             self._check_topic(topic, use)

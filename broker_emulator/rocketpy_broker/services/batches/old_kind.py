@@ -40,7 +40,7 @@ class OldKind:
         ranges = decision.batch.ranges
         while progress.index < len(ranges):
             await self._appends.room()
-            await self._appends.may_write()
+            await self._appends.large_writes.over()
             wanted = ranges[progress.index]
             begin = max(progress.offset, wanted.offset)
             part = self._store.prepared.committed_part(wanted, begin)

@@ -89,15 +89,12 @@ class StagingService:
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._jobs = JobTable(clock, config.staging_idle_ms_max)
         self._in_flight = BytesInFlight()
+        self.large_writes = appends.large_writes
         # Put away, and perhaps still there.
         self._leaving: dict[Attempt, None] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging")
         # What may take seconds has threads of its own, so that nobody else's blocks wait for it.
         self._long_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging-long")
-
-    async def may_write(self) -> None:
-        """As AppendService."""
-        await self._appends.may_write()
 
     async def in_thread(self, work: Callable[[], T], *, long: bool = False) -> T:
         """Run what blocks; `long` is what flushes, or reads a whole file.

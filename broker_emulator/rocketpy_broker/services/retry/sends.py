@@ -65,7 +65,7 @@ class SendService:
             if stored is not None:
                 return stored
             await appends.room()
-        await appends.may_write()
+        await appends.large_writes.over()
         return appends.append(topic, queue_id, records, record_sizes)
 
     async def _append_retry(
@@ -77,7 +77,7 @@ class SendService:
         name = topic.removeprefix(RETRY_PREFIX)
         group = await self._targets.group(name)
         await self._targets.sent_to(group)
-        await self._appends.may_write()
+        await self._appends.large_writes.over()
         queue = self._appends.queue_of(topic, queue_id)
         block = self._appends.checked(queue, records, record_sizes)
         is_dead = _is_beyond(block, group.retry_max_times)
@@ -92,7 +92,7 @@ class SendService:
             block = _without_maximum(block)
             if is_dead.any():
                 queue = await self._targets.dead_letters(group)
-                await self._appends.may_write()
+                await self._appends.large_writes.over()
                 block = diverted(block, queue.topic)
         except RecordError as error:
             raise RecordIllegalError(str(error)) from error

@@ -214,7 +214,7 @@ class SendBackService:
             await _between_copies(block)
             queue, changed = self._scheduling.placed(queue, changed)
         await _between_copies(block)
-        await self._appends.may_write()
+        await self._appends.large_writes.over()
         return queue, changed
 
     async def _wait_for_disk(self, call: _Call) -> None:

@@ -85,6 +85,7 @@ class AppendService:
         self._store = store
         self._topics = topics
         self._group_commit = group_commit
+        self.large_writes = group_commit.large_writes
         self.placing = placing
         self.gate = gate
         self._hooks = hooks or HookChain([])
@@ -245,7 +246,7 @@ class AppendService:
 
         What is written when the caller is cancelled is stored.
         """
-        with self._group_commit.large_writes.writing():
+        with self.large_writes.writing():
             try:
                 await self._in_thread(under_way.write)
             finally:
@@ -297,19 +298,6 @@ class AppendService:
             # Of all who wait, the first may take the room.
             while self._store.is_busy:
                 await self._group_commit.wait(self._store.positions().log_end)
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether a thread writes a large block."""
-        return self._group_commit.large_writes.is_writing
-
-    async def may_write(self) -> None:
-        """Wait while the bytes of a large block are written; nobody else writes before."""
-        await self._group_commit.large_writes.over()
-
-    def when_written(self, callback: Callable[[], None]) -> None:
-        """Call back when the bytes of a large block, which are being written, are written."""
-        self._group_commit.large_writes.when_over(callback)
 
     async def acknowledged(self, stored: Stored) -> None:
         """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""

@@ -76,8 +76,9 @@ class Gathering:
 
     def _store_next(self) -> None:
         """A block of one topic; others have their turns before the next."""
-        if self._appends.is_writing:
-            self._appends.when_written(self._store_next)
+        writes = self._appends.large_writes
+        if writes.is_writing:
+            writes.when_over(self._store_next)
             return
         topic = next(iter(self._by_topic))
         sends = self._by_topic.pop(topic)
@@ -97,8 +98,8 @@ class Gathering:
 
     def _store(self, topic: str, sends: list[Send]) -> None:
         """Together; if that cannot be, in halves, so that one message costs the others little."""
-        # Hooks see every message by itself.
-        if len(sends) < 2 or self._appends.has_hooks:
+        # Hooks see every message by itself, and a busy store takes none.
+        if len(sends) < 2 or self._appends.has_hooks or self._appends.is_busy:
             self._store_each(topic, sends)
             return
         try:
@@ -130,8 +131,6 @@ class Gathering:
         """Whether they are stored; if not, or if it raises BrokerError, nothing is."""
         if any(mark in send.record for send in sends for mark in ALONE):
             return False
-        if self._appends.is_busy:
-            raise StoreClosedError("too much waits for the disk")
         for send in sends:
             # Once: if they are stored apart after all, each keeps the queue that was its turn.
             send.queue_id = self._appends.queue_of(topic, send.queue_id).queue_id
