@@ -18,6 +18,9 @@ settings.load_profile("rocketpy")
 
 # All processes that tests start inherit this.
 os.environ.setdefault("JDK_JAVA_OPTIONS", jvm.options())
+# What else lies on the machine's disk decides no test.
+os.environ["ROCKETPY_DISK_FULL_RATIO"] = "1.0"
+DISK_USED = 0.5
 
 TOP = Path(__file__).parent.parent
 SPARK_FOLDER = Path(__file__).parent / "spark"
@@ -34,6 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         if SPARK_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(autouse=True)
+def disk_half_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the environment does for processes: stores of the test's own process read this."""
+    monkeypatch.setattr("rocketpy_broker.store.message_store.used_ratio", lambda _: DISK_USED)
 
 
 @pytest.fixture(scope="session")

@@ -90,6 +90,7 @@ DiskFullRatio = Annotated[
     typer.Option(
         min=0.35,
         max=1.0,
+        envvar="ROCKETPY_DISK_FULL_RATIO",
         help="diskSpaceWarningLevelRatio: sends are refused while more of the disk is used.",
     ),
 ]
