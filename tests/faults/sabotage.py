@@ -246,6 +246,13 @@ RECOVERY = (
         (IN_RECOVERY + "test_s09_a_torn_last_record_is_cut_and_leaves_no_trace[50]",),
     ),
     Sabotage(
+        "a log without messages forgets where it begins",
+        STORE + "log/commit_log.py",
+        "        self.files.remove_from(max(end, self.begin + 1))\n",
+        "        self.files.remove_from(end)\n",
+        (IN_F02 + "test_s10_a_log_whose_only_segment_a_power_cut_has_emptied_begins_where_it_did",),
+    ),
+    Sabotage(
         "a torn tail is cut without a copy",
         STORE + "recovery/passes.py",
         """                self._quarantined.append(

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.values import QueueRange
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.store.conftest import OpenStore, clock, crash, new_store
-from tests.store.messages import OTHER, flush_log, put, read_all, remove_oldest_segment
+from tests.store.messages import OTHER, QUEUE, flush_log, put, read_all, remove_oldest_segment
 
 __all__ = ["clock", "new_store"]
 
@@ -85,6 +86,37 @@ def test_s10_the_log_is_not_cleaned_of_what_no_queue_on_the_disk_counts_yet(
     again = new_store(FlushDiskType.SYNC_FLUSH)
     again.open()
     assert again.next_offset(OTHER) == 1
+
+
+def test_s10_a_log_whose_only_segment_a_power_cut_has_emptied_begins_where_it_did(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    """Else its queues fall back to the begin of a file, and the start behind it is refused."""
+    disk = SimulatedDisk(tmp_path)
+    with disk.watched():
+        store = new_store(FlushDiskType.SYNC_FLUSH)
+        store.open()
+        count = 0
+        while len(store._log.files.segments) < 2:
+            flush_log(store)
+            put(store, [bytes(200)])
+            count += 1
+        remove_oldest_segment(store)
+    crash(store)
+    disk.cut_power(WorstChance())
+    left = QueueRange(count - 1, count - 1)
+    for _ in range(2):
+        again = new_store(FlushDiskType.SYNC_FLUSH)
+        again.open()
+        assert again.positions().log_begin == store.config.commit_log_segment_bytes
+        assert again.range_of(QUEUE) == left
+        again.close()
+    again = new_store(FlushDiskType.SYNC_FLUSH)
+    again.open()
+    put(again, [b"next"])
+    flush_log(again)
+    assert again.range_of(QUEUE) == QueueRange(count - 1, count)
+    assert read_all(again) == [b"next"]
 
 
 def test_s06_a_new_queue_waits_for_no_disk(

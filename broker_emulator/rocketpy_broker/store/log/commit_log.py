@@ -165,8 +165,11 @@ class CommitLog:
         return segments + [self.checksums.of(segment).file for segment in segments]
 
     def truncate(self, end: int) -> None:
-        """Let the log end at `end`: nothing that could pass for a record stays behind it."""
-        self.files.remove_from(end)
+        """Let the log end at `end`: nothing that could pass for a record stays behind it.
+
+        The first segment stays in any case: its name alone says where the log begins.
+        """
+        self.files.remove_from(max(end, self.begin + 1))
         segment = self.files.find(end)
         if segment is not None:
             segment.clear_from(end - segment.base)
