@@ -246,6 +246,16 @@ RECOVERY = (
         (IN_RECOVERY + "test_s09_a_torn_last_record_is_cut_and_leaves_no_trace[50]",),
     ),
     Sabotage(
+        "what a killed broker left is not flushed",
+        STORE + "recovery/opening.py",
+        "        durable.sync_whole_store(config.folder)\n",
+        "        assert durable\n",
+        (
+            IN_F02
+            + "test_s10_a_queue_that_a_killed_broker_made_is_on_the_disk_behind_the_next_start",
+        ),
+    ),
+    Sabotage(
         "a log without messages forgets where it begins",
         STORE + "log/commit_log.py",
         "        self.files.remove_from(max(end, self.begin + 1))\n",

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
+from rocketpy_broker.store.files import durable
+
 PAGE_BYTES = 4096
 
 
@@ -32,8 +34,17 @@ class SimulatedDisk:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Note what is flushed."""
-        with mock.patch("os.fsync", self._flush), mock.patch("os.fdatasync", self._flush):
+        with (
+            mock.patch("os.fsync", self._flush),
+            mock.patch("os.fdatasync", self._flush),
+            mock.patch.object(durable, "sync_file_system", self._flush_all),
+        ):
             yield
+
+    def _flush_all(self, _descriptor: int) -> None:
+        paths = list(self._folder.rglob("*"))
+        self._durable |= {path.stat().st_ino: path.read_bytes() for path in paths if path.is_file()}
+        self._names |= set(paths)
 
     def _flush(self, descriptor: int) -> None:
         status = os.fstat(descriptor)

@@ -10,6 +10,7 @@ import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueRange
+from tests.faults.images import image_of
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.store.conftest import OpenStore, clock, crash, new_store
 from tests.store.messages import OTHER, QUEUE, flush_log, put, read_all, remove_oldest_segment
@@ -86,6 +87,57 @@ def test_s10_the_log_is_not_cleaned_of_what_no_queue_on_the_disk_counts_yet(
     again = new_store(FlushDiskType.SYNC_FLUSH)
     again.open()
     assert again.next_offset(OTHER) == 1
+
+
+def test_s10_a_queue_that_a_killed_broker_made_is_on_the_disk_behind_the_next_start(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    """The next one finds it, and cleans the log of its messages."""
+    disk = SimulatedDisk(tmp_path)
+    with disk.watched():
+        store = new_store(FlushDiskType.SYNC_FLUSH)
+        store.open()
+        put(store, [b"one"], OTHER)
+        flush_log(store)
+        crash(store)
+        store = new_store(FlushDiskType.SYNC_FLUSH)
+        store.open()
+        while len(store._log.files.segments) < 2:
+            put(store, [bytes(200)])
+            flush_log(store)
+        remove_oldest_segment(store)
+    crash(store)
+    disk.cut_power(WorstChance())
+    again = new_store(FlushDiskType.SYNC_FLUSH)
+    again.open()
+    assert again.next_offset(OTHER) == 1
+
+
+@pytest.mark.parametrize("killed", ["serving", "before it was serving"])
+def test_f2_all_that_a_start_finds_is_on_the_disk_when_it_is_done(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    """Whatever the last run was in the midst of: files without a flush, or a name."""
+    disk = SimulatedDisk(tmp_path)
+    with disk.watched():
+        first = new_store()
+        first.open()
+        for key in (QUEUE, OTHER):
+            put(first, [b"of a queue"], key)
+        first.dispatch()
+        crash(first)
+        if killed == "before it was serving":
+            # As in the midst of the first start behind another broker's clean stop.
+            (tmp_path / "abort").unlink()
+        for name in ("config/topics.json", "rocketpy/staging/00000000000000000000"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text("written, and not flushed")
+        second = new_store()
+        second.open()
+    crash(second)
+    found = image_of(tmp_path)
+    disk.cut_power(WorstChance())
+    assert image_of(tmp_path) == found
 
 
 def test_s10_a_log_whose_only_segment_a_power_cut_has_emptied_begins_where_it_did(

@@ -12,6 +12,7 @@ import pytest
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreDirectoryError
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.index.service import IndexService
 from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.log.segment import Segment
@@ -111,6 +112,22 @@ def test_f08_after_a_failed_flush_of_derived_files_none_is_flushed_again(
     assert not checkpoint.exists()
     store.close()
     assert (tmp_path / "abort").exists()
+    again = new_store()
+    assert again.open().abnormal
+    assert read_all(again) == numbered(5)
+
+
+def test_f08_a_start_that_cannot_flush_what_a_killed_broker_left_ends_with_the_error(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(5))
+    crash(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "sync_file_system", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            new_store().open()
     again = new_store()
     assert again.open().abnormal
     assert read_all(again) == numbered(5)

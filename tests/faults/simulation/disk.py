@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import random
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.faults.simulated_disk import SimulatedDisk
@@ -27,12 +28,21 @@ class CrashingDisk(SimulatedDisk):
         self.has_failed = False
 
     def _flush(self, descriptor: int) -> None:
+        with self._troubled():
+            super()._flush(descriptor)
+
+    def _flush_all(self, descriptor: int) -> None:
+        with self._troubled():
+            super()._flush_all(descriptor)
+
+    @contextmanager
+    def _troubled(self) -> Iterator[None]:
         self._on_flush()
         self.fails_at -= 1
         if self.fails_at == 0:
             self.has_failed = True
             raise OSError(errno.EIO, "Input/output error")
-        super()._flush(descriptor)
+        yield
         self._on_flush()
 
     def copied(self, folder: Path) -> CrashingDisk:

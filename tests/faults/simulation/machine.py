@@ -176,6 +176,7 @@ class Machine:
             for name, replacement in (
                 ("os.fsync", self._flush),
                 ("os.fdatasync", self._flush),
+                ("rocketpy_broker.store.files.durable.sync_file_system", self._flush_all),
                 ("rocketpy_broker.broker.GrpcServer", NoServer),
                 ("rocketpy_broker.broker._store_config", _small_store),
                 ("rocketpy_broker.store.message_store.used_ratio", lambda _: self.disk_used),
@@ -197,8 +198,14 @@ class Machine:
             yield
 
     def _flush(self, descriptor: int) -> None:
+        self._flushing(lambda: self.disk._flush(descriptor))
+
+    def _flush_all(self, descriptor: int) -> None:
+        self._flushing(lambda: self.disk._flush_all(descriptor))
+
+    def _flushing(self, flush: Callable[[], None]) -> None:
         if not self.is_gone:
-            self.disk._flush(descriptor)
+            flush()
             if self.disk.has_failed:
                 self.trouble()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -120,3 +121,30 @@ def test_f2_a_change_is_on_the_disk_when_it_is_done_and_contents_before_names(
     after = names_in(tmp_path) | (names_in(tmp_path / SUB) if (tmp_path / SUB).exists() else {})
     assert before != after
     disk.assert_whole()
+
+
+def test_f08_a_file_system_that_cannot_be_flushed_is_an_error(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    durable.sync_file_system(descriptor)
+    os.close(descriptor)
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        durable.sync_file_system(descriptor)
+
+
+def test_f2_each_file_system_of_a_store_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders of it may be mounted."""
+    for name in ("commitlog", "rocketpy/staging"):
+        (tmp_path / name).mkdir(parents=True)
+    mounted = {tmp_path / "commitlog": 1, tmp_path / "rocketpy" / "staging": 2}
+    monkeypatch.setattr(durable, "device_of", lambda path: mounted.get(path, 0))
+    flushed = []
+    monkeypatch.setattr(
+        durable,
+        "sync_file_system",
+        lambda descriptor: flushed.append(Path(f"/proc/self/fd/{descriptor}").resolve()),
+    )
+    durable.sync_whole_store(tmp_path)
+    assert len(flushed) == 3
+    assert mounted.keys() <= set(flushed)

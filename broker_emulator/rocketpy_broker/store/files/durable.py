@@ -12,6 +12,7 @@ permissions until it is replaced. Source of the `.bak` and `.tmp` custom: spec/s
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,40 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_file_system(descriptor: int) -> None:
+    """Make everything durable that was written to the file system of a descriptor. Blocks.
+
+    Raises OSError.
+    """
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        os.sync()
+    elif syncfs(descriptor) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def sync_whole_store(folder: Path) -> None:
+    """Make everything below `folder` durable, whoever wrote it. Blocks. Raises OSError.
+
+    One call for each file system, since folders of a store may be mounted: thousands of files, each
+    flushed by itself, take seconds.
+    """
+    folders = [folder, *folder.glob("*/"), *folder.glob("rocketpy/*/")]
+    by_device = {device_of(path): path for path in folders if path.is_dir()}
+    for path in by_device.values():
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            sync_file_system(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def device_of(path: Path) -> int:
+    """The number of the file system on which `path` lies. Raises OSError."""
+    return path.stat().st_dev
 
 
 def make_folder(folder: Path) -> Path:

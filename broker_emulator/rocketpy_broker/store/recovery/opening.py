@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.store.config import StoreConfig
+from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.index.dispatch import IndexDispatch
@@ -59,7 +60,12 @@ def recover(config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint)
     checkpoint.load()
     manifest = traces.manifest if traces.ours else None
     trust = traces.trust(checkpoint)
-    return Recovery(parts, trust, manifest, abnormal=traces.abnormal, in_doubt=in_doubt).run()
+    result = Recovery(parts, trust, manifest, abnormal=traces.abnormal, in_doubt=in_doubt).run()
+    if traces.abnormal or result.records_scanned > 0:
+        # A killed run, or a killed start, has left files and names that nobody has flushed, and
+        # that look as good as any: what is cleaned from now on relies on them.
+        durable.sync_whole_store(config.folder)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
