@@ -256,6 +256,13 @@ RECOVERY = (
         ),
     ),
     Sabotage(
+        "a queue without units forgets where it is",
+        STORE + "queues/consume_queue.py",
+        "self._files.remove_from(max(end, begin + 1) if begin > 0 else end)",
+        "self._files.remove_from(max(end, begin))",
+        (IN_F02 + "test_s10_a_queue_whose_only_file_a_power_cut_has_emptied_goes_on_where_it_was",),
+    ),
+    Sabotage(
         "a log without messages forgets where it begins",
         STORE + "log/commit_log.py",
         "        self.files.remove_from(max(end, self.begin + 1))\n",

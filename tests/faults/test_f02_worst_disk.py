@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.queues.consume_queue import UNIT_BYTES
 from rocketpy_broker.store.values import QueueRange
 from tests.faults.images import image_of
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.store.conftest import OpenStore, clock, crash, new_store
+from tests.store.conftest import QUEUE_FILE_BYTES, OpenStore, clock, crash, new_store
 from tests.store.messages import OTHER, QUEUE, flush_log, put, read_all, remove_oldest_segment
 
 __all__ = ["clock", "new_store"]
@@ -168,6 +169,39 @@ def test_s10_a_log_whose_only_segment_a_power_cut_has_emptied_begins_where_it_di
     put(again, [b"next"])
     flush_log(again)
     assert again.range_of(QUEUE) == QueueRange(count - 1, count)
+    assert read_all(again) == [b"next"]
+
+
+def test_s10_a_queue_whose_only_file_a_power_cut_has_emptied_goes_on_where_it_was(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    """All of its older files are gone with the messages that they were about."""
+    disk = SimulatedDisk(tmp_path)
+    per_file = QUEUE_FILE_BYTES // UNIT_BYTES
+    with disk.watched():
+        store = new_store(FlushDiskType.ASYNC_FLUSH)
+        store.open()
+        for number in range(per_file):
+            put(store, [b"%d" % number])
+        while len(store._log.files.segments) < 2:
+            put(store, [bytes(200)], OTHER)
+        flush_log(store)
+        put(store, [b"lost"])
+        store.flush_derived()
+        remove_oldest_segment(store)
+    left = list(store.config.folder.glob(f"consumequeue/{QUEUE.topic}/{QUEUE.queue_id}/*"))
+    assert [int(path.name) for path in left] == [QUEUE_FILE_BYTES]
+    crash(store)
+    disk.cut_power(WorstChance())
+    for _ in range(2):
+        again = new_store(FlushDiskType.ASYNC_FLUSH)
+        again.open()
+        assert again.range_of(QUEUE) == QueueRange(per_file, per_file)
+        again.close()
+    again = new_store(FlushDiskType.ASYNC_FLUSH)
+    again.open()
+    put(again, [b"next"])
+    assert again.range_of(QUEUE) == QueueRange(per_file, per_file + 1)
     assert read_all(again) == [b"next"]
 
 

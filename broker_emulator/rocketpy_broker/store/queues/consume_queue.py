@@ -81,12 +81,16 @@ class ConsumeQueue:
         self.flushed_offset = self.max_offset
 
     def _set_end(self, max_offset: int) -> None:
-        """Let the queue end at `max_offset`: no valid unit may stay behind it."""
+        """Let the queue end at `max_offset`: no valid unit may stay behind it.
+
+        The first file stays, but for one that begins at 0: its name alone says where the queue is.
+        """
         self.max_offset = max_offset
         self._full_crcs.clear()
         self.flushed_offset = min(self.flushed_offset, max_offset)
         end = max_offset * UNIT_BYTES
-        self._files.remove_from(end)
+        begin = self._files.begin
+        self._files.remove_from(max(end, begin + 1) if begin > 0 else end)
         segment = self._files.find(end)
         if segment is not None:
             segment.clear_from(end - segment.base)

@@ -67,7 +67,9 @@ class ConsumeQueueTable:
 
     def _load_queue(self, topic: str, folder: Path) -> None:
         queue = ConsumeQueue.open(folder, self._file_bytes)
-        if queue.physical_end <= self.deleted_below(topic):
+        # One without units may be of a topic that was made again: it keeps its place.
+        is_deleted = 0 < queue.physical_end <= self.deleted_below(topic)
+        if is_deleted or queue.max_offset == 0:
             queue.close()
             shutil.rmtree(folder)
         else:
