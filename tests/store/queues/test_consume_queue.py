@@ -97,3 +97,16 @@ def test_s09_a_restart_ends_at_the_first_unit_that_is_none(folder: Path) -> None
     again = ConsumeQueue.open(folder, FILE_BYTES)
     assert again.max_offset == 23
     assert path.read_bytes()[60:] == bytes(FILE_BYTES - 60)
+
+
+def test_f4_a_torn_unit_behind_the_last_record_is_cut(folder: Path) -> None:
+    """Of a unit that lies on two pages a power cut may keep the size alone."""
+    queue = ConsumeQueue(folder, FILE_BYTES)
+    queue.append(0, units(5))
+    torn = units(1, 5)
+    torn["physical_offset"] = 0
+    queue.append(5, torn)
+    queue.close()
+    again = ConsumeQueue.open(folder, FILE_BYTES)
+    again.truncate(500)
+    assert offsets(again) == [0, 100, 200, 300, 400]

@@ -222,7 +222,10 @@ class ConsumeQueue:
             units = self.units(first, self.max_offset)
             # After a power cut a file may be all zeros, though a later one has units.
             real = (units["size"] != BLANK_SIZE) & (units["size"] > 0)
-            beyond = real & (_record_ends(units) > physical_end)
+            ends = np.where(real, _record_ends(units), 0)
+            beyond = ends > physical_end
+            # A unit of two pages may be torn: it then seems to be of a record before the last one.
+            real[1:] &= units["physical_offset"][1:] >= np.maximum.accumulate(ends)[:-1]
             # Blank units fill a gap before a real one; without that one there is no gap.
             kept = np.flatnonzero(real[: int(np.argmax(beyond))] if beyond.any() else real)
             if len(kept) > 0:
