@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 from dataclasses import dataclass
 
+from rocketpy_broker.believed_clock import BelievedClock
 from rocketpy_broker.clock import Clock, SystemClock, sleep
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.ground import Ground
@@ -160,7 +161,7 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self._config = config
-        self._clock = clock or SystemClock()
+        self._clock = clock or BelievedClock(SystemClock())
         host = _store_host(config, config.port)
         self.store = MessageStore(_store_config(config), self._clock, host)
         ground = Ground(config, self._clock, self.store)

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
+from rocketpy_broker.believed_clock import BelievedClock
 from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import BrokerConfig, Limits
@@ -91,13 +92,18 @@ StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> StartBroker:
-    """Starts brokers over one directory; further words go to their configuration."""
+    """Starts brokers over one directory; further words go to their configuration.
+
+    One that `is_believing` takes its clock as a broker takes the machine's.
+    """
 
     @asynccontextmanager
     async def start(
         flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH,
         limits: Limits | None = None,
         clock: ManualClock | None = None,
+        *,
+        is_believing: bool = False,
         **configuration: Any,
     ) -> AsyncIterator[RunningBroker]:
         clock = clock or ManualClock()
@@ -113,7 +119,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
             limits=limits or Limits(),
             **small | configuration,
         )
-        broker = Broker(config, clock)
+        broker = Broker(config, BelievedClock(clock) if is_believing else clock)
         stopped = asyncio.Event()
         ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         serving = asyncio.ensure_future(broker.serve_until(stopped, ready))

@@ -24,6 +24,7 @@ from rocketpy_broker.store.queues.dispatch import Known, block_requests
 from rocketpy_broker.store.queues.runs import offset_bases, runs_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.statistics import Put, StoreStatistics
+from rocketpy_broker.store.times import StoreTimes
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import Host, RecordBlock
@@ -103,9 +104,9 @@ class Appending:
         self._queues = queues
         self._dispatcher = dispatcher
         self._statistics = statistics
+        self.times = StoreTimes(clock)
         self._next_offsets: dict[QueueKey, int] = {}
         self._under_way: AppendUnderWay | None = None
-        self.last_store_timestamp_ms = 0
 
     def settle(self) -> None:
         """Finish what is under way. Blocks while a thread writes it."""
@@ -122,8 +123,7 @@ class Appending:
         self.settle()
         begin_ms = self._clock.monotonic_ms()
         runs = runs_of(queue, block, self.next_offset, is_joined=known.is_joined)
-        # Store times never fall, even where the clock does.
-        now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
+        now_ms = self.times.next_ms()
         try:
             offset = self._log.prepare(len(block.data), len(block))
         except OSError as error:
@@ -142,7 +142,7 @@ class Appending:
         requests = block_requests(runs, block, offset, found, self._config.delay_levels)
 
         def done() -> AppendResult:
-            self.last_store_timestamp_ms = now_ms
+            self.times.stored(offset, now_ms)
             for run, request in zip(runs, requests, strict=True):
                 self._next_offsets[run.queue] = run.queue_offset + len(request.units)
             end = self._log.end

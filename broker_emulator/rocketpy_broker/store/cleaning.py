@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from rocketpy_broker.believed_clock import Agreement
 from rocketpy_broker.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000
-# Wall and monotonic time may drift apart by this much between two readings.
-STEP_MS_MAX = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +67,7 @@ class Cleaner:
         self._policy = policy
         self._clock = clock
         self._disk_used_ratio = disk_used_ratio
-        # The readings that agree with each other: wall time less monotonic time, and since when.
-        self._step_ms: float | None = None
-        self._agreed_since_ms = 0.0
+        self._agreement = Agreement()
 
     def decide(self, changed_ms: Sequence[float], *, manual: bool) -> CleanDecision:
         """For segments, oldest first, that were last written at `changed_ms`; the last one stays.
@@ -102,13 +99,12 @@ class Cleaner:
 
     def _reading_agrees(self, now_ms: int) -> bool:
         """Whether this reading and one of at least `confirm_ms` ago are in step."""
-        monotonic_ms = self._clock.monotonic_ms()
-        step_ms = now_ms - monotonic_ms
-        if self._step_ms is None or abs(step_ms - self._step_ms) > STEP_MS_MAX:
-            if self._step_ms is not None:
-                logger.warning("the clock jumped by %d ms", step_ms - self._step_ms)
-            self._step_ms, self._agreed_since_ms = step_ms, monotonic_ms
-        return monotonic_ms - self._agreed_since_ms >= self._policy.confirm_ms
+        before_ms = self._agreement.step_ms
+        agreed_ms = self._agreement.read(now_ms, self._clock.monotonic_ms())
+        step_ms = self._agreement.step_ms
+        if before_ms is not None and step_ms is not None and step_ms != before_ms:
+            logger.warning("the clock jumped by %d ms", step_ms - before_ms)
+        return agreed_ms >= self._policy.confirm_ms
 
     def _is_hour(self, now_ms: int) -> bool:
         hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour

@@ -79,7 +79,7 @@ class MessageStore:
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, 0, config.hot_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self._index)
-        self.queue_lookup = QueueLookup(self._queues, self.messages)
+        self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
         self.scattered = ScatteredReader(self._log, self._queues, self._keep_apart)
         self.prepared = PreparedRecords(self._log, self._queues)
         self.numbered = NumberedRecords(self._log)
@@ -110,7 +110,7 @@ class MessageStore:
         try:
             self.store_id = self._directory.identify()
             result = recover(self.config, self._parts, self._checkpoint)
-            self._appending.last_store_timestamp_ms = result.last_store_timestamp_ms
+            self._appending.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
             self._dispatcher.timestamp_ms = result.last_store_timestamp_ms
             self._dispatcher.end = self._dispatcher.whole_end = result.end
             self._directory.started(result.end, self.plan_manifest().make())
@@ -134,9 +134,9 @@ class MessageStore:
         self._index.drain()
         # Keys of a block come with the last of its queues.
         end = self._index.entered_end(self._dispatcher.whole_end)
-        timestamp_ms = self._dispatcher.timestamp_ms
         self._manifest_end = end
-        return ManifestPlan.of(self.config, self._parts, end, timestamp_ms)
+        times = self._dispatcher.timestamp_ms, self._appending.times.falls_below(end)
+        return ManifestPlan.of(self.config, self._parts, end, *times)
 
     @property
     def is_manifest_old(self) -> bool:
@@ -249,7 +249,7 @@ class MessageStore:
     def plan_flush(self) -> FlushPlan:
         """What has to be flushed to make everything appended so far durable."""
         return FlushPlan(
-            self._log.unflushed_segments(), self._log.end, self._appending.last_store_timestamp_ms
+            self._log.unflushed_segments(), self._log.end, self._appending.times.last_ms
         )
 
     def flushed(self, plan: FlushPlan) -> None:

@@ -197,3 +197,38 @@ async def test_d03_behind_a_clock_that_was_set_back_nothing_comes_early(
         assert await bodies(running) == [b"a"]
         await advance(running, 3_000)
         assert await bodies(running) == [b"a", b"b"]
+
+
+async def test_f11_a_clock_far_ahead_for_a_moment_brings_nothing_early(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(is_believing=True) as running:
+        await running.create_topic("T")
+        await send(running, 2, b"waits")
+        running.clock.jump(100 * 24 * 3_600_000)
+        await send(running, 2, b"sent in between")
+        await advance(running, 3_000)
+        running.clock.jump(-100 * 24 * 3_600_000)
+        await advance(running, 1_800)
+        assert visible(running) == 0
+        await advance(running, 1_200)
+        assert await bodies(running) == [b"waits", b"sent in between"]
+
+
+async def test_f11_behind_messages_of_a_clock_far_ahead_others_come_in_time(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        running.clock.jump(100 * 24 * 3_600_000)
+        await send(running, 2, b"sent in the future")
+        running.clock.jump(-100 * 24 * 3_600_000)
+        await send(running, 1, b"a")
+        for body in (b"b", b"c"):
+            await advance(running, 61_000)
+            await send(running, 1, body)
+            assert visible(running) == {b"b": 2, b"c": 3}[body]
+        await advance(running, 900)
+        assert visible(running) == 3
+        await advance(running, 300)
+        assert sorted(await bodies(running)) == [b"a", b"b", b"c", b"sent in the future"]

@@ -20,6 +20,7 @@ MANIFEST = Manifest(
     {QueueKey('a "name"', 0): PREFIXES, QueueKey('a "name"', 3): {}, QueueKey("U", 1): PREFIXES},
     {"20231114221320000": FilePrefix(100, 1)},
     {"0": FilePrefix(8, 2)},
+    (7, 1 << 39),
 )
 
 

@@ -26,7 +26,10 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Derived files as of `log_end`; sizes in bytes. `index` and `checksums` are by file name."""
+    """Derived files as of `log_end`; sizes in bytes. `index` and `checksums` are by file name.
+
+    `store_time_falls` are the physical offsets of records stored before the one before them.
+    """
 
     log_end: int
     segment_bytes: int
@@ -35,6 +38,7 @@ class Manifest:
     queues: Mapping[QueueKey, Mapping[str, FilePrefix]] = field(default_factory=dict)
     index: Mapping[str, FilePrefix] = field(default_factory=dict)
     checksums: Mapping[str, FilePrefix] = field(default_factory=dict)
+    store_time_falls: tuple[int, ...] = ()
 
     def save(self, path: Path) -> None:
         """Replace the file. Raises OSError.
@@ -51,6 +55,7 @@ class Manifest:
             "segmentBytes": json.dumps(self.segment_bytes),
             "queueFileBytes": json.dumps(self.queue_file_bytes),
             "lastStoreTimestamp": json.dumps(self.last_store_timestamp_ms),
+            "storeTimeFalls": json.dumps(list(self.store_time_falls)),
             "consumeQueues": f"{{{queues}}}",
             "index": json.dumps(_to_json(self.index)),
             "checksums": json.dumps(_to_json(self.checksums)),
@@ -85,6 +90,7 @@ class Manifest:
                 queues,
                 _from_json(content["index"]),
                 _from_json(content["checksums"]),
+                tuple(int(offset) for offset in content.get("storeTimeFalls", [])),
             )
         except (OSError, AttributeError, KeyError, TypeError, ValueError):
             return None

@@ -20,7 +20,7 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.index.file import StoreTimeOf
 from rocketpy_broker.store.index.layout import IndexFormat
-from rocketpy_broker.store.index.service import IndexService
+from rocketpy_broker.store.index.service import NO_END_MS, IndexService
 from rocketpy_broker.store.values import FilePrefix
 from rocketpy_proto.record.index_keys import IndexKeys
 
@@ -28,7 +28,6 @@ logger = logging.getLogger(__name__)
 WAITING_KEYS_MAX = 8192
 # Joining the keys of so many blocks takes a few milliseconds.
 WAITING_BLOCKS_MAX = 1024
-NO_END_MS = (1 << 63) - 1
 
 Numbers = NDArray[np.int64]
 

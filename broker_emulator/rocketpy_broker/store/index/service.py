@@ -29,6 +29,7 @@ from rocketpy_broker.store.values import FilePrefix
 from rocketpy_proto.record import IndexKeys, index_hash
 
 logger = logging.getLogger(__name__)
+NO_END_MS = (1 << 63) - 1
 
 NAME_DIGITS = 17
 HEAD = "/head"
@@ -147,12 +148,16 @@ class IndexService:
         """Offsets, ascending, of the newest `count_max` records with this key (7.5).
 
         Other keys may have the same hash: the caller compares the key. Times are compared by the
-        second, from the start of a file; so a record may be missed by less than one.
+        second, from the start of a file; so a record may be missed by less than one. Where they
+        fell within a file, they are for the caller to compare, too.
         """
         key_hash = index_hash(topic, key)
         found: list[int] = []
         for file in reversed(self._files):
-            if file.overlaps(begin_ms, end_ms):
+            if file.end_timestamp_ms < file.begin_timestamp_ms:
+                # It began when the clock was ahead: its entries have no times.
+                found += file.select(key_hash, 0, NO_END_MS, count_max - len(found))
+            elif file.overlaps(begin_ms, end_ms):
                 found += file.select(key_hash, begin_ms, end_ms, count_max - len(found))
             if file.begin_timestamp_ms < begin_ms or len(found) >= count_max:
                 break

@@ -7,6 +7,7 @@ spec/storage.md section 6.6; row K05.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, ConsumeQueue, blank_count
 from rocketpy_broker.store.queues.messages import MessageLookup
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.times import StoreTimes
 from rocketpy_broker.store.values import QueueKey
 
 # Units that are looked at in one go: a fraction of a millisecond.
@@ -50,19 +52,58 @@ class StoredAt:
 class QueueLookup:
     """Looks into the queues of one store."""
 
-    def __init__(self, queues: ConsumeQueueTable, messages: MessageLookup) -> None:
+    def __init__(
+        self, queues: ConsumeQueueTable, messages: MessageLookup, times: StoreTimes
+    ) -> None:
         self._queues = queues
         self._messages = messages
+        self._times = times
 
     def first_since(self, key: QueueKey, timestamp_ms: int) -> StoredAt | None:
         """The first message stored at `timestamp_ms` or later; None if there is none.
 
+        Behind the last message before that time, should store times have fallen: one that a clock
+        ahead has stored counts as stored no later than those behind it.
         Reads of the order of log2(n) records. Damaged ones are passed over.
         """
         queue = self._queues.get(key)
         if queue is None:
             return None
+        found: StoredAt | None = None
+        end = queue.max_offset
+        for begin in self._rises(queue):
+            first = self._first_stored(queue, begin, end)
+            if first is not None and first.timestamp_ms < timestamp_ms:
+                return self._search(queue, first.offset + 1, end, timestamp_ms) or found
+            found = first or found
+            end = begin
+        return found
+
+    def _rises(self, queue: ConsumeQueue) -> Iterator[int]:
+        """Offsets from which on times rise up to the offset before, the last one first."""
+        for physical_offset in reversed(self._times.falls):
+            offset = self._first_behind(queue, physical_offset)
+            if offset <= queue.min_offset:
+                break
+            yield offset
+        yield queue.min_offset
+
+    def _first_behind(self, queue: ConsumeQueue, physical_offset: int) -> int:
+        """The first offset whose record lies at `physical_offset` or behind it."""
         low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            real = _first_real(queue, middle, high)
+            if real == high or queue.units(real, real + 1)["physical_offset"][0] >= physical_offset:
+                high = middle
+            else:
+                low = real + 1
+        return low
+
+    def _search(
+        self, queue: ConsumeQueue, low: int, high: int, timestamp_ms: int
+    ) -> StoredAt | None:
+        """The first message of [low, high), where times rise, stored at that time or later."""
         found: StoredAt | None = None
         while low < high:
             middle = (low + high) // 2
@@ -77,12 +118,9 @@ class QueueLookup:
 
     def _first_stored(self, queue: ConsumeQueue, offset: int, offset_end: int) -> StoredAt | None:
         """The first record of [offset, offset_end) that can be read."""
-        while offset < offset_end:
-            units = queue.units(offset, offset + 1)
-            if units["size"][0] == BLANK_SIZE:
-                offset += blank_count(queue.units(offset, offset_end))
-                continue
-            timestamp_ms = self._messages.store_timestamp_ms(int(units["physical_offset"][0]))
+        while (offset := _first_real(queue, offset, offset_end)) < offset_end:
+            unit = queue.units(offset, offset + 1)
+            timestamp_ms = self._messages.store_timestamp_ms(int(unit["physical_offset"][0]))
             if timestamp_ms is not None:
                 return StoredAt(offset, timestamp_ms)
             offset += 1
@@ -101,3 +139,10 @@ class QueueLookup:
         sizes[(sizes == BLANK_SIZE) | (sizes < 0)] = 0
         physical_offsets = units["physical_offset"].astype(np.int64)
         return Stretch(begin, sizes, physical_offsets, units["tags_code"].astype(np.int64))
+
+
+def _first_real(queue: ConsumeQueue, offset: int, offset_end: int) -> int:
+    """The first offset of [offset, offset_end) whose unit is not blank; `offset_end` if all are."""
+    while offset < offset_end and queue.units(offset, offset + 1)["size"][0] == BLANK_SIZE:
+        offset += blank_count(queue.units(offset, offset_end))
+    return offset

@@ -25,6 +25,7 @@ from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY
 
 # RocketMQ's maxMsgsNumBatch: more are not looked for.
 QUERY_COUNT_MAX = 64
+SECOND_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,12 @@ class MessageLookup:
         # A committed message is entered twice: as a prepared record, which is passed over here.
         for offset in self._index.query(topic, key, begin_ms, end_ms, 2 * count_max).tolist():
             decoded = self._decoded(offset)
-            # Keys of the same hash lie together in the index.
-            if decoded is not None and _has_key(decoded, topic, key):
+            # Keys of the same hash lie together in the index; it knows times by the second, or not.
+            if (
+                decoded is not None
+                and _has_key(decoded, topic, key)
+                and begin_ms - SECOND_MS < decoded.record.store_timestamp_ms < end_ms + SECOND_MS
+            ):
                 found.append(self._log.files.view(offset, decoded.size))
         return found[-count_max:]
 

@@ -78,14 +78,20 @@ class ManifestPlan:
     queues: list[tuple[QueueKey, ConsumeQueue]]
     index: IndexDispatch
     checksums: list[SegmentChecksums]
+    store_time_falls: list[int]
 
     @classmethod
     def of(
-        cls, config: StoreConfig, parts: StoreParts, end: int, store_timestamp_ms: int
+        cls,
+        config: StoreConfig,
+        parts: StoreParts,
+        end: int,
+        store_timestamp_ms: int,
+        falls: list[int],
     ) -> ManifestPlan:
-        """For records below `end`, the last of which has that timestamp."""
+        """For records below `end`, the last of which has that timestamp; `falls` as in Manifest."""
         queues, checksums = list(parts.queues.items()), parts.log.checksums.below(end)
-        return cls(config, end, store_timestamp_ms, queues, parts.index, checksums)
+        return cls(config, end, store_timestamp_ms, queues, parts.index, checksums, falls)
 
     def make(self) -> Manifest:
         """What the files hold of those records. Blocks: it reads all of them, on any thread.
@@ -101,4 +107,5 @@ class ManifestPlan:
             {key: queue.prefix_crcs(end) for key, queue in self.queues},
             self.index.prefixes(end),
             {one.path.name: one.prefix(end - one.base) for one in self.checksums},
+            tuple(self.store_time_falls),
         )

@@ -32,6 +32,7 @@ from rocketpy_broker.store.queues.consume_queue import UNIT, ConsumeQueue
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.recovery.quarantine import Quarantine
+from rocketpy_broker.store.times import TimesSeen
 from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import MalformedRecordError, decode_record, has_queue_offset
 from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
@@ -55,6 +56,7 @@ class RecoveryResult:
     damages: list[Damage] = field(default_factory=list)
     in_doubt: list[str] = field(default_factory=list)
     quarantined: list[Path] = field(default_factory=list)
+    store_time_falls: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Recovery:
         self._quarantined: list[Path] = []
         self._records_scanned = 0
         self._units_dispatched = 0
-        self._last_store_timestamp_ms = manifest.last_store_timestamp_ms if manifest else 0
+        self._times = TimesSeen()
         self._next_offsets: dict[QueueKey, int] = {}
 
     def run(self) -> RecoveryResult:
@@ -98,6 +100,9 @@ class Recovery:
         if self._trust.checksums is Checksummed.NONE:
             self._store.log.checksums.truncate(0)
         begin = self._vouch()
+        if self._manifest is not None:
+            last_ms, falls = self._manifest.last_store_timestamp_ms, self._manifest.store_time_falls
+            self._times.go_on(last_ms, falls, begin, self._manifest.log_end)
         for item in self._scanner.scan(begin):
             if isinstance(item, Stretch):
                 self._dispatch(item)
@@ -112,10 +117,11 @@ class Recovery:
             self._records_scanned,
             self._units_dispatched,
             bytes_dropped,
-            self._last_store_timestamp_ms,
+            self._times.last_ms,
             self._damages,
             self._in_doubt,
             self._quarantined,
+            self._times.falls,
         )
 
     # --- Vouch ---
@@ -154,12 +160,11 @@ class Recovery:
     def _dispatch(self, stretch: Stretch) -> None:
         block, offset = stretch.block, stretch.offset
         self._records_scanned += len(block)
-        last_ms = int(block.header["store_timestamp"].max())
-        self._last_store_timestamp_ms = max(self._last_store_timestamp_ms, last_ms)
         self._store.log.complete_checksums(offset, block)
         topics = topics_of(block)
         found = tags_codes_and_index_keys(block, topics)
         store_timestamps_ms = block.header["store_timestamp"].astype(np.int64)
+        self._times.see(store_timestamps_ms, block.positions + offset)
         self._store.index.put(found.index_keys, block.positions + offset, store_timestamps_ms)
         levels = self._store.delay_levels
         for request in requests_of(block, topics, found.tags_codes, offset, levels):
