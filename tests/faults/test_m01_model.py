@@ -31,6 +31,7 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.lookup import StoredAt
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
 from rocketpy_proto.record import decode_record
 from tests.faults.images import NO_END, STORE_HOST, block_of, bodies_in
@@ -50,6 +51,9 @@ EAGER = CleanPolicy(
     clean_file_forcibly_enable=True, clean_forcibly_ratio=-1.0, warning_level_ratio=2.0
 )
 FAR_MS = 1 << 50
+HOUR_MS = 3_600_000
+# The clock is set, wrong by days, and mended.
+JUMPS_MS = [-HOUR_MS, HOUR_MS, -72 * HOUR_MS, 2400 * HOUR_MS, -2400 * HOUR_MS]
 
 queues = st.sampled_from(QUEUES)
 modes = st.sampled_from(FlushDiskType)
@@ -64,6 +68,7 @@ class Known:
     body: bytes
     begin: int
     end: int
+    time_ms: int
 
 
 class StoreAndList(RuleBasedStateMachine):
@@ -155,7 +160,15 @@ class StoreAndList(RuleBasedStateMachine):
         for number, body in enumerate(bodies):
             begin = result.physical_offset + begins[number]
             end = begin + sizes[number]
-            self.known.append(Known(queue, expected + number, body, begin, end))
+            place = expected + number
+            self.known.append(Known(queue, place, body, begin, end, result.store_timestamp_ms))
+
+    @rule(delta_ms=st.sampled_from(JUMPS_MS), then_ms=st.sampled_from([0, 60_000]))
+    def set_clock(self, delta_ms: int, then_ms: int) -> None:
+        """Each message reads the clock; so does this."""
+        self.clock.jump(delta_ms)
+        self.live()._appending.times.next_ms()
+        self.clock.advance(then_ms)
 
     @rule()
     def plan_flush(self) -> None:
@@ -243,6 +256,18 @@ class StoreAndList(RuleBasedStateMachine):
         found = self.live().messages.by_key(topic, key, 0, FAR_MS, 64)
         bodies = [decode_record(view).record.body for view in found]
         assert bodies == ([record.body] if is_there else [])
+
+    @precondition(lambda self: self.known)
+    @rule(place=st.integers(0, 200), delta_ms=st.sampled_from([-1, 0, 1]))
+    def find_by_time(self, place: int, delta_ms: int) -> None:
+        """What is found lies behind the last record of before that time."""
+        asked = self.known[place % len(self.known)]
+        time_ms, begin = asked.time_ms + delta_ms, self.live()._log.begin
+        there = [part for part in self.visible(asked.queue) if part.begin >= begin]
+        before = [number for number, part in enumerate(there, 1) if part.time_ms < time_ms]
+        later = there[max(before, default=0) :]
+        expected = StoredAt(later[0].queue_offset, later[0].time_ms) if later else None
+        assert self.live().queue_lookup.first_since(asked.queue, time_ms) == expected
 
     @rule()
     def read_everything(self) -> None:
