@@ -11,6 +11,9 @@ from hypothesis import settings
 
 from tests import jvm
 from tests.installing import Environment, build_wheel, install
+from tests.skips import pytest_configure
+
+__all__ = ["pytest_configure"]
 
 # No time limit for one example: on a busy machine it would fail a test that is right.
 settings.register_profile("rocketpy", deadline=None, print_blob=True)

@@ -14,6 +14,7 @@ from pyspark_rocketpy.options.retrying import RETRY_OPTIONS
 from pyspark_rocketpy.options.specs import option_table
 from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
+from tests.cases import commands_of, where
 from tests.documents import DOCUMENTS, TOP, blocks
 
 ROOMS = {
@@ -47,15 +48,35 @@ def test_a_table_of_a_document_is_the_codes(path: str, name: str, table: str) ->
     assert found == table, f"put this between the marks of {name}:\n{table}"
 
 
-def test_every_promise_names_tests_that_are_there() -> None:
+def promises() -> list[list[str]]:
+    """The rows of the table of promises: promise, tests, and where they run."""
     text = read("docs/guarantees.md")
     table = text[text.index("<!-- promises -->") : text.index("<!-- end of promises -->")]
-    named = re.findall(r"`(test_\w+)`", table)
-    sources = "\n".join(path.read_text("utf-8") for path in (TOP / "tests").rglob("test_*.py"))
-    there = set(re.findall(r"def (test_\w+)\(", sources))
-    assert set(named) - there == set()
-    rows = table.count("\n| ") - 1
-    assert len(named) >= rows > 8
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    return rows[1:]
+
+
+def test_every_promise_names_tests_that_are_there_and_says_what_runs_them() -> None:
+    rows = promises()
+    assert len(rows) > 8
+    named = [re.findall(r"`(test_\w+)`", row[1]) for row in rows]
+    there: dict[str, Path] = {}
+    for path in (TOP / "tests").rglob("test_*.py"):
+        for test in re.findall(r"def (test_\w+)\(", path.read_text("utf-8")):
+            there[test] = path
+    assert {test for tests in named for test in tests} - set(there) == set()
+    commands = commands_of(sorted({there[test] for tests in named for test in tests}))
+    for row, tests in zip(rows, named, strict=True):
+        assert tests, row
+        assert row[2:] == [where(tests, commands)], f"say so in the last column of {row[0]!r}"
+
+
+def test_what_a_table_says_of_tests_names_those_that_make_test_leaves_out() -> None:
+    commands = {"a": ["test"], "b": ["test", "torture"], "c": ["torture"], "d": ["interop"]}
+    assert where(["a"], commands) == "`make test`"
+    assert where(["a", "b"], commands) == "`make test`; more of it in `make torture`"
+    assert where(["a", "c"], commands) == "`make test`; `make torture` alone: `c`"
+    assert where(["d"], commands) == "`make interop` alone: `d`"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -1,0 +1,49 @@
+"""Which command runs which test: `pytest -p tests.cases --collect-only PATHS` lists the cases."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+# The marks by which `make test` leaves a case out are the names of the commands that run it.
+ALONE = ("interop", "torture")
+_BEGIN = "cases of tests: "
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Write for each test the commands that run a case of it."""
+    found: dict[str, set[str]] = {}
+    for item in session.items:
+        marks = {mark.name for mark in item.iter_markers()}.intersection(ALONE)
+        name = getattr(item, "originalname", item.name)
+        found.setdefault(name, set()).add(min(marks, default="test"))
+    sys.stdout.write(_BEGIN + json.dumps({name: sorted(found[name]) for name in found}) + "\n")
+
+
+def commands_of(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Of each test in these files, the make targets that run a case of it."""
+    options = ["-p", "tests.cases", "-p", "no:cacheprovider", "--collect-only", "-q"]
+    command = [sys.executable, "-m", "pytest", *options, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_BEGIN)]
+    assert len(lines) == 1, done.stdout + done.stderr
+    found: dict[str, list[str]] = json.loads(lines[0].removeprefix(_BEGIN))
+    return found
+
+
+def where(tests: Sequence[str], commands: Mapping[str, Sequence[str]]) -> str:
+    """What a table says of where these tests run."""
+    quick = [test for test in tests if "test" in commands[test]]
+    parts = ["`make test`"] if quick else []
+    for command in ALONE:
+        if any(command in commands[test] for test in quick):
+            parts.append(f"more of it in `make {command}`")
+        left_out = [f"`{test}`" for test in tests if [command] == [*commands[test]]]
+        if left_out:
+            parts.append(f"`make {command}` alone: {', '.join(left_out)}")
+    return "; ".join(parts)
