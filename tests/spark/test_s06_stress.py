@@ -1,12 +1,14 @@
-"""Row S6: a query that is started and stopped while topics, queues and bursts of messages come.
+"""Row S6: a query is started and stopped while topics, queues and messages come and go.
 
-Whatever happens, the rows of all batches are the messages that were sent, each once.
+Topics are deleted and made again, the oldest segments are cleaned away, the broker is restarted and
+killed. Whatever happens, the rows of all batches are the messages that were sent, each once. Only
+what went before the query was known to have read it may be missing.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,19 +18,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpy_broker import LocalBroker
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.store.config import StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import Host
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grpc
 from tests.faults.clients import append_request
 from tests.spark.conftest import Collected
+from tests.store.messages import remove_oldest_segment
 
 SEEDS_QUICK, SEEDS_TORTURE = 1, 20
 ACTIONS = 50
 BURST_MAX = 60
+# A few bursts fill a segment of the log.
+SEGMENT_BYTES, QUEUE_FILE_BYTES = 16 << 10, 6_000_000
+# Soon after the broker is back, as the connector does.
+OPTIONS = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000)]
 QUEUES_MAX = 8
 READ_WRITE = 6
 # Of a thousand messages in batches of 30.
 CATCH_UP_SECONDS_MAX = 300
-_names = itertools.count()
 
 
 class World:
@@ -38,23 +48,31 @@ class World:
         self, seed: int, spark: SparkSession, broker: LocalBroker, collected: Collected
     ) -> None:
         self._chance = random.Random(seed)
-        self._prefix = f"stress-{next(_names)}-"
         self._spark = spark
-        self._endpoint = broker.endpoint
+        self._local = broker
         self._collected = collected
         self._query: StreamingQuery | None = None
-        self._channel = grpc.insecure_channel(broker.endpoint)
+        self._channel = grpc.insecure_channel(broker.endpoint, OPTIONS)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
         self._broker = broker_pb2_grpc.BrokerStub(self._channel)
         self.queues: dict[str, int] = {}
+        self._topic_count = 0
+        # The bodies in each queue by offset, and all that were ever sent.
+        self.lying: dict[QueueKey, list[str]] = {}
         self.sent: list[str] = []
+        self._read: set[str] = set()
+        # What went when it was not known to be read.
+        self.gone: set[str] = set()
+        self.done: Counter[str] = Counter()
 
     def frame(self) -> DataFrame:
         """The stream, each time with another limit."""
-        reader = self._spark.readStream.format("rocketpy").option("endpoints", self._endpoint)
+        reader = self._spark.readStream.format("rocketpy")
         return (
-            reader.option("topicPattern", self._prefix + ".*")
+            reader.option("endpoints", self._local.endpoint)
+            .option("topicPattern", "stress-.*")
             .option("startingOffsets", "earliest")
+            .option("failOnDataLoss", "false")
             .option("maxOffsetsPerTrigger", self._chance.choice([30, 70, 500, 10_000]))
             .load()
             .select("body")
@@ -65,13 +83,21 @@ class World:
         actions: list[Callable[[], None]] = [
             self.add_topic,
             self.add_queues,
-            self.turn,
-            self.catch_up,
+            self.delete_topic,
+            self.make_again,
+            self.clean,
+            self.restart,
+            *[self.turn] * 2,
+            *[self.catch_up] * 2,
+            *[self.burst] * 12,
         ]
-        self._chance.choice([*actions, *[self.burst] * 8])()
+        action = self._chance.choice(actions)
+        self.done[action.__name__] += 1
+        action()
 
     def add_topic(self) -> None:
-        self._set_queues(f"{self._prefix}{len(self.queues)}", self._chance.randrange(1, 4))
+        self._topic_count += 1
+        self._set_queues(f"stress-{self._topic_count}", self._chance.randrange(1, 4))
 
     def add_queues(self) -> None:
         topic = self._chance.choice(list(self.queues))
@@ -81,9 +107,49 @@ class World:
         config = admin_pb2.TopicConfig(
             topic=topic, read_queue_nums=count, write_queue_nums=count, perm=READ_WRITE
         )
-        response = self._admin.UpdateTopic(admin_pb2.UpdateTopicRequest(config=config))
+        request = admin_pb2.UpdateTopicRequest(config=config)
+        response = self._admin.UpdateTopic(request, wait_for_ready=True)
         assert response.status.code == 0, response.status.remark
         self.queues[topic] = count
+
+    def delete_topic(self) -> None:
+        """But the last one, for a query needs something to read."""
+        if len(self.queues) > 1:
+            self._delete(self._chance.choice(list(self.queues)))
+
+    def make_again(self) -> None:
+        topic = self._chance.choice(list(self.queues))
+        self._delete(topic)
+        self._set_queues(topic, self._chance.randrange(1, 4))
+
+    def _delete(self, topic: str) -> None:
+        request = admin_pb2.DeleteTopicRequest(topic=topic)
+        response = self._admin.DeleteTopic(request, wait_for_ready=True)
+        assert response.status.code == 0, response.status.remark
+        del self.queues[topic]
+        for queue in [queue for queue in self.lying if queue.topic == topic]:
+            self.gone.update(set(self.lying.pop(queue)) - self._read)
+
+    def clean(self) -> None:
+        """Remove the oldest segments, as the broker would days later; it is stopped meanwhile."""
+        self._local.stop()
+        config = StoreConfig(self._local.data, SEGMENT_BYTES, QUEUE_FILE_BYTES)
+        store = MessageStore(config, SystemClock(), Host.parse("127.0.0.1:10911"))
+        store.open()
+        for _ in range(self._chance.randrange(len(store._log.files.segments))):
+            remove_oldest_segment(store)
+        begins = {queue: store.range_of(queue).min_offset for queue in store.queues()}
+        store.close()
+        for queue, bodies in self.lying.items():
+            self.gone.update(set(bodies[: begins[queue]]) - self._read)
+        self._local.start()
+
+    def restart(self) -> None:
+        if self._chance.randrange(2):
+            self._local.kill()
+            self._local.start()
+        else:
+            self._local.restart()
 
     def burst(self) -> None:
         topic = self._chance.choice(list(self.queues))
@@ -91,8 +157,9 @@ class World:
         count = self._chance.randrange(1, BURST_MAX)
         bodies = [f"{len(self.sent) + number:06d}" for number in range(count)]
         request = append_request(queue, [body.encode() for body in bodies])
-        (response,) = self._broker.Append(iter([request]))
+        (response,) = self._broker.Append(iter([request]), wait_for_ready=True)
         assert response.status.code == 0, response.status.remark
+        self.lying.setdefault(queue, []).extend(bodies)
         self.sent += bodies
 
     def turn(self) -> None:
@@ -106,6 +173,7 @@ class World:
     def catch_up(self) -> None:
         if self._query is not None:
             self._query.processAllAvailable()
+            self._read.update(self._collected.bodies())
 
     def finish(self) -> None:
         if self._query is not None:
@@ -127,14 +195,19 @@ def seeds(count: int) -> list[int]:
     ],
 )
 def test_s6_whatever_comes_and_goes_each_message_is_read_once(
-    count: int, spark: SparkSession, rocketpy_broker: LocalBroker, tmp_path: Path
+    count: int, spark: SparkSession, tmp_path: Path
 ) -> None:
     for seed in seeds(count):
         collected = Collected(tmp_path)
-        world = World(seed, spark, rocketpy_broker, collected)
-        world.add_topic()
-        world.burst()
-        for _ in range(ACTIONS):
-            world.act()
-        world.finish()
-        assert sorted(collected.bodies()) == sorted(world.sent), f"seed {seed}"
+        with LocalBroker(commit_log_segment_bytes=SEGMENT_BYTES) as broker:
+            world = World(seed, spark, broker, collected)
+            world.add_topic()
+            world.burst()
+            for _ in range(ACTIONS):
+                world.act()
+            world.finish()
+        told = f"seed {seed}, {dict(world.done)}"
+        read = Counter(collected.bodies())
+        assert [body for body, times in read.items() if times > 1] == [], told
+        assert set(read) <= set(world.sent), told
+        assert set(world.sent) - set(read) <= world.gone, told
