@@ -20,7 +20,7 @@ from benchmarks.report import terminal_table, to_json
 
 MODULES = [
     *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "calls"),
-    *("filter", "source", "sink", "queues", "latency", "memory", "fairness"),
+    *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "start"),
 ]
 PROFILE_LINES = 25
 console = Console()

@@ -19,7 +19,6 @@ from rocketpy_proto.record.ranges import octets_of, offsets_of
 
 _NAME_END = bytes([NAME_VALUE_SEPARATOR])
 _VALUE_END = bytes([PROPERTY_SEPARATOR])
-_EMPTY = pa.scalar(b"")
 
 
 def encode_property_column(
@@ -46,7 +45,7 @@ def encode_property_column(
         pieces.append(_map_entries(properties, columns, left_out))
     if not pieces:
         return pa.array([b""] * count, pa.binary())
-    return pc.binary_join_element_wise(*pieces, _EMPTY)
+    return pc.binary_join_element_wise(*pieces, pa.scalar(b""))
 
 
 def _joined_keys(keys: pa.StringArray | pa.ListArray | None) -> pa.StringArray | None:
@@ -104,8 +103,8 @@ def _entry_pieces(name: str, column: pa.BinaryArray) -> list[pa.Array | pa.Scala
     filled = _filled(column)
     if filled.all():
         return [head, column, tail]
-    entry = pc.binary_join_element_wise(head, column, tail, _EMPTY)
-    return [pc.if_else(pa.array(filled), entry, _EMPTY)]
+    entry = pc.binary_join_element_wise(head, column, tail, pa.scalar(b""))
+    return [pc.if_else(pa.array(filled), entry, pa.scalar(b""))]
 
 
 def _map_entries(
@@ -128,7 +127,9 @@ def _map_entries(
     unnamed = np.flatnonzero(np.diff(offsets_of(names)) == 0)
     if len(unnamed):
         raise UnencodableRecordError("property name", "", "is empty", int(rows[unnamed[0]]))
-    entries = pc.binary_join_element_wise(names, pa.scalar(_NAME_END), values, _VALUE_END, _EMPTY)
+    entries = pc.binary_join_element_wise(
+        names, pa.scalar(_NAME_END), values, _VALUE_END, pa.scalar(b"")
+    )
     counts = np.bincount(rows, minlength=len(properties))
     ends = np.concatenate(([0], np.cumsum(counts)))
     row_offsets = pa.py_buffer(offsets_of(entries)[ends].astype(np.int32))
