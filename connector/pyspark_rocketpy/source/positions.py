@@ -92,7 +92,10 @@ def _what(queue: QueueBounds | None, *, is_remade: bool) -> str:
         return REMADE
     if queue is None:
         return "are gone: the queue was removed"
-    return f"are gone: the queue ends at {queue.max_offset}, so it was recreated"
+    return (
+        f"are gone: the queue ends at {queue.max_offset}, so it was recreated, or a power cut took "
+        "its end"
+    )
 
 
 def entering(begin: Positions, bounds: Bounds, end: Positions) -> Positions:
