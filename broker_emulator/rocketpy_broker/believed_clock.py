@@ -72,25 +72,26 @@ class BelievedClock:
         """Wall time, milliseconds since 1970, as far as it is believed."""
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         step_ms = now_ms - monotonic_ms
-        believed_ms = step_ms if self._step_ms is None else self._step_ms
-        ahead_ms = step_ms - believed_ms
-        if ahead_ms <= AHEAD_MS_MAX:
-            self._ahead.forget()
-        elif self._ahead.read(now_ms, monotonic_ms) < CONFIRM_MS:
-            if self._seldom.may_say():
-                logger.warning(
-                    "the clock says %d, %d ms ahead of its readings before; that is believed when "
-                    "it has said so for %d ms",
-                    now_ms,
-                    ahead_ms,
-                    CONFIRM_MS,
-                )
-            return round(believed_ms + monotonic_ms)
-        else:
+        believed_ms = self._step_ms
+        if believed_ms is not None and step_ms - believed_ms > AHEAD_MS_MAX:
+            ahead_ms = step_ms - believed_ms
+            if self._ahead.read(now_ms, monotonic_ms) < CONFIRM_MS:
+                self._tell(now_ms, ahead_ms)
+                return round(believed_ms + monotonic_ms)
             logger.warning("the clock is believed: it is %d, %d ms later", now_ms, ahead_ms)
-            self._ahead.forget()
+        self._ahead.forget()
         self._step_ms = step_ms
         return now_ms
+
+    def _tell(self, now_ms: int, ahead_ms: float) -> None:
+        if self._seldom.may_say():
+            logger.warning(
+                "the clock says %d, %d ms ahead of its readings before; that is believed when it "
+                "has said so for %d ms",
+                now_ms,
+                ahead_ms,
+                CONFIRM_MS,
+            )
 
     def monotonic_ms(self) -> float:
         """The other clock's."""

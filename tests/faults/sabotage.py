@@ -163,8 +163,8 @@ LOG = (
     Sabotage(
         "store times follow a clock that steps back",
         STORE + "times.py",
-        "return max(now_ms, self.last_ms)",
-        "return now_ms",
+        "            return max(now_ms, self.last_ms)\n",
+        "            return now_ms\n",
         (
             IN_F11
             + "test_f11_store_times_never_fall_within_a_queue[stepping back each second-none]",

@@ -19,12 +19,16 @@ from tests.faults.forked_pytest import TOP, ForkedPytest
 from tests.faults.sabotage import SABOTAGES as SABOTAGES_OF_THE_STORE
 from tests.faults.sabotage import Sabotage
 from tests.faults.sabotage_batches import BATCHES
+from tests.faults.sabotage_clock import CLOCK
 from tests.faults.sabotage_identity import IDENTITY
 from tests.faults.sabotage_reading import READING
 from tests.faults.sabotage_simulation import SIMULATION_SABOTAGES
 from tests.faults.sabotage_waiting import WAITING
 
-SABOTAGES = SABOTAGES_OF_THE_STORE + BATCHES + WAITING + SIMULATION_SABOTAGES + READING + IDENTITY
+SABOTAGES = (
+    *(SABOTAGES_OF_THE_STORE + BATCHES + WAITING + SIMULATION_SABOTAGES),
+    *(READING + IDENTITY + CLOCK),
+)
 PACKAGES = ("broker_emulator/rocketpy_broker", "proto/rocketpy_proto")
 FAILED = re.compile(r"^FAILED (\S+::.+?) - (.*)$", re.MULTILINE)
 # A test that fails by one of these has met a broken program, and not the fault that was meant.

@@ -50,19 +50,20 @@ class StoreTimes:
     def next_ms(self) -> int:
         """The time for what is stored now."""
         now_ms = self._clock.now_ms()
-        agreed_ms = self._agreement.read(now_ms, self._clock.monotonic_ms())
         ahead_ms = self.last_ms - now_ms
-        if ahead_ms > AHEAD_MS_MAX:
-            if agreed_ms >= CONFIRM_MS:
-                return now_ms
-            if self._seldom.may_say():
-                logger.warning(
-                    "the last message was stored %d ms ahead of the clock; others get its time "
-                    "until the clock has gone on evenly for %d ms",
-                    ahead_ms,
-                    CONFIRM_MS,
-                )
-        return max(now_ms, self.last_ms)
+        if ahead_ms <= AHEAD_MS_MAX:
+            self._agreement.forget()
+            return max(now_ms, self.last_ms)
+        if self._agreement.read(now_ms, self._clock.monotonic_ms()) >= CONFIRM_MS:
+            return now_ms
+        if self._seldom.may_say():
+            logger.warning(
+                "the last message was stored %d ms ahead of the clock; others get its time until "
+                "the clock has gone on evenly for %d ms",
+                ahead_ms,
+                CONFIRM_MS,
+            )
+        return self.last_ms
 
     def stored(self, physical_offset: int, time_ms: int) -> None:
         """Records with this time, which `next_ms` gave, lie in the log from there on."""
