@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from rocketpy_broker import process
+from rocketpy_broker import event_loop, process
 from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
@@ -219,7 +219,7 @@ def broker(
                     warning_level_ratio=disk_full_ratio,
                 ),
             )
-            asyncio.run(_run(config, stop_at_eof=stop_at_eof))
+            event_loop.run(_run(config, stop_at_eof=stop_at_eof))
     except (BrokerError, OSError) as error:
         sys.exit(f"rocketpy broker: {error}")
 
