@@ -46,8 +46,8 @@ FLUSHING = (
     Sabotage(
         "acknowledged before the flush",
         SERVICES + "flushing/group_commit.py",
-        "if not self._sync or self._store.flushed_end >= end_offset:",
-        "if self._store.refusal is None:",
+        "return not self._sync or self._store.flushed_end >= end_offset",
+        "return self._store.refusal is None",
         (IN_APPEND + "test_f8_after_a_failed_flush_nothing_is_acknowledged_and_reading_goes_on",),
     ),
     Sabotage(
@@ -69,9 +69,9 @@ FLUSHING = (
     ),
     Sabotage(
         "a late flush is called a success",
-        SERVER + "rocketpy_v1/broker_servicer.py",
-        "            answer = status.failure(error)\n",
-        "            answer = status.success() if error else answer\n",
+        SERVER + "rocketpy_v1/append_answers.py",
+        "answer.status.CopyFrom(status.failure(error))",
+        "answer.status.CopyFrom(status.success() if error else answer.status)",
         (IN_F09 + "test_f9_a_send_whose_flush_takes_too_long_is_told_so_with_its_place",),
     ),
     Sabotage(

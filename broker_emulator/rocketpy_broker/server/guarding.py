@@ -127,15 +127,14 @@ class GuardedMethod:
 
     def handler(self) -> Handler:
         """What a server takes up."""
-        if self._asks_in_stream:
-            return grpc.stream_stream_rpc_method_handler(self._stream)
         if not self._answers_in_stream:
             return grpc.unary_unary_rpc_method_handler(self._answer)
+        made = grpc.unary_stream_rpc_method_handler
+        if self._asks_in_stream:
+            made = grpc.stream_stream_rpc_method_handler
         if inspect.isasyncgenfunction(self._work):
-            return grpc.unary_stream_rpc_method_handler(self._stream)
-        return grpc.unary_stream_rpc_method_handler(
-            self._write, response_serializer=self._encode_unless_bytes
-        )
+            return made(self._stream)
+        return made(self._write, response_serializer=self._encode_unless_bytes)
 
     async def _answer(self, data: bytes, context: Any) -> bytes:
         try:
@@ -148,23 +147,28 @@ class GuardedMethod:
     async def _stream(self, request: Any, context: Any) -> AsyncIterator[bytes]:
         try:
             with self._guard.passing(context.peer, self._name):
-                asked = self._decode_all if self._asks_in_stream else self._decode
-                async with contextlib.aclosing(self._work(asked(request), context)) as answers:
+                asked = self._asked(request, context)
+                async with contextlib.aclosing(self._work(asked, context)) as answers:
                     async for answer in answers:
                         yield self._encode(answer)
         except BrokerError as error:
             yield await self._failed(context, error)
 
-    async def _write(self, data: bytes, context: Any) -> None:
+    async def _write(self, request: Any, context: Any) -> None:
         """For a method that writes its responses by itself."""
         try:
             with self._guard.passing(context.peer, self._name):
-                await self._work(self._decode(data), context)
+                await self._work(self._asked(request, context), context)
         except BrokerError as error:
             await context.write(await self._failed(context, error))
 
-    async def _decode_all(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        async for data in requests:
+    def _asked(self, request: Any, context: Any) -> Any:
+        """What a method gets: a request, or an iterator of requests."""
+        return self._read_all(context) if self._asks_in_stream else self._decode(request)
+
+    async def _read_all(self, context: Any) -> AsyncIterator[Any]:
+        """Requests as they come. gRPC's own iterator of them is a generator more to go through."""
+        while (data := await context.read()) is not grpc.aio.EOF:
             yield self._decode(data)
 
     def _encode_unless_bytes(self, answer: Any) -> bytes:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from rocketpy_broker.clock import ManualClock
@@ -21,6 +22,7 @@ from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.turns import turns
+from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.store.conftest import STORE_HOST
@@ -291,3 +293,36 @@ async def test_b09_bulk_makes_way_for_threads_that_check_and_write_large_blocks(
         await running.create_topic("T")
         await running.append("T", 0, bytes(2 * SMALL_BYTES_MAX))
     assert at_work == [1]
+
+
+async def test_s07_answers_of_a_stream_keep_their_order_beside_one_that_waits_for_the_disk(
+    start_broker: StartBroker, slow_disk: threading.Event
+) -> None:
+    """What need not wait is answered behind what has to, and so is what is refused."""
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        waits, passes = (
+            wire_block("T", [b"m"], properties=no_wait([value])) for value in ("true", "false")
+        )
+        call = running.data.Append()
+        for block, topic in ((waits, "T"), (passes, "T"), (passes, "none"), (waits, "T")):
+            await call.write(
+                broker_pb2.AppendRequest(
+                    topic=topic, records=block.records, record_sizes=block.record_sizes
+                )
+            )
+        await until(lambda: running.broker.store.statistics.put_message_count == 3)
+        reading = asyncio.ensure_future(call.read())
+        await running.pull(topic="T", queue_id=0)
+        assert not reading.done()
+        slow_disk.set()
+        answers = [await reading, *[await call.read() for _ in range(3)]]
+        codes = [answer.status.code for answer in answers]
+        assert codes == [0, 0, ResponseCode.TOPIC_NOT_EXIST, 0]
+        assert [answer.queue_offset for answer in answers] == [0, 1, 0, 2]
+        assert answers[2].record_count == 0
+        # Now nothing is before it.
+        await call.write(broker_pb2.AppendRequest(topic="none"))
+        assert (await call.read()).status.code == ResponseCode.TOPIC_NOT_EXIST
+        await call.done_writing()
+        assert await call.read() is grpc.aio.EOF

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ from rocketpy_broker import turns
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import (
     BrokerError,
-    FlushTimeoutError,
     OffsetNotFoundError,
     ParameterIllegalError,
 )
 from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.append_answers import AppendAnswers
 from rocketpy_broker.server.rocketpy_v1.batch_servicer import BatchServicer
 from rocketpy_broker.server.rocketpy_v1.handlers import (
     all_bounded,
@@ -49,7 +48,6 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
 # Of an offset query, before others have a turn.
 TOPICS_A_TURN = 100
-Appended = Stored | BrokerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,37 +94,33 @@ class BrokerServicer:
         self,
         requests: AsyncIterator[broker_pb2.AppendRequest | ParameterIllegalError],
         context: status.Context,
-    ) -> AsyncIterator[broker_pb2.AppendResponse]:
+    ) -> None:
         """Write each block as it comes; answer in order, as flushes complete."""
         turns.connection.set(context.peer())
-        written: asyncio.Queue[Appended | None] = asyncio.Queue(self._to.appends_in_flight_max)
+        answers = AppendAnswers(self._to.sends, context, self._to.appends_in_flight_max)
         async with TaskScope() as scope:
-            scope.start(self._append_all(requests, written))
-            while (outcome := await written.get()) is not None:
-                yield await self._append_response(outcome)
+            scope.start(answers.run())
+            async for request in requests:
+                await answers.add(await self._appended(request))
+            await answers.written()
 
-    async def _append_all(
-        self,
-        requests: AsyncIterator[broker_pb2.AppendRequest | ParameterIllegalError],
-        written: asyncio.Queue[Appended | None],
-    ) -> None:
-        async for request in requests:
-            try:
-                if isinstance(request, ParameterIllegalError):
-                    raise request
-                self._to.check_store(request.store_id)
-                if request.default_topic:
-                    await self._create_topic(request)
-                outcome: Appended = await self._to.sends.append(
-                    request.topic,
-                    request.queue_id,
-                    request.records,
-                    request.record_sizes,
-                )
-            except BrokerError as error:
-                outcome = error
-            await written.put(outcome)
-        await written.put(None)
+    async def _appended(
+        self, request: broker_pb2.AppendRequest | ParameterIllegalError
+    ) -> Stored | BrokerError:
+        try:
+            if isinstance(request, ParameterIllegalError):
+                return request
+            self._to.check_store(request.store_id)
+            if request.default_topic:
+                await self._create_topic(request)
+            return await self._to.sends.append(
+                request.topic,
+                request.queue_id,
+                request.records,
+                request.record_sizes,
+            )
+        except BrokerError as error:
+            return error
 
     async def _create_topic(self, request: broker_pb2.AppendRequest) -> None:
         """For a topic that is not there; where that cannot be saved, the send is refused."""
@@ -134,27 +128,6 @@ class BrokerServicer:
             await self._to.sends.create_topic(
                 request.topic, request.default_topic, request.default_topic_queue_nums
             )
-
-    async def _append_response(self, outcome: Appended) -> broker_pb2.AppendResponse:
-        if isinstance(outcome, BrokerError):
-            return broker_pb2.AppendResponse(status=status.failure(outcome))
-        answer = status.success()
-        try:
-            await self._to.sends.acknowledged(outcome)
-        except FlushTimeoutError as error:
-            # Stored all the same, so the answer says where.
-            answer = status.failure(error)
-        except BrokerError as error:
-            return broker_pb2.AppendResponse(status=status.failure(error))
-        result = outcome.result
-        return broker_pb2.AppendResponse(
-            status=answer,
-            queue_id=outcome.queue_id,
-            queue_offset=result.queue_offset,
-            physical_offset=result.physical_offset,
-            record_count=result.record_count,
-            store_timestamp_ms=result.store_timestamp_ms,
-        )
 
     async def pull(
         self,

@@ -41,13 +41,17 @@ class GroupCommit:
         self._wanted = asyncio.Event()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def is_acknowledged(self, end_offset: int) -> bool:
+        """Whether an append that ends at `end_offset` may be acknowledged now."""
+        return not self._sync or self._store.flushed_end >= end_offset
+
     async def wait(self, end_offset: int) -> None:
         """Return once an append that ends at `end_offset` may be acknowledged.
 
         Raises StoreClosedError when the flush failed: the append may or may not survive; and
         FlushTimeoutError when it takes too long: the append is stored and may get to the disk yet.
         """
-        if not self._sync or self._store.flushed_end >= end_offset:
+        if self.is_acknowledged(end_offset):
             return
         if self._store.refusal is not None:
             raise StoreClosedError(self._store.refusal)

@@ -59,7 +59,8 @@ class SendService:
             return await self._append_retry(topic, queue_id, records, record_sizes)
         if appends.is_large(records):
             return await appends.append_large(topic, queue_id, records, record_sizes)
-        await appends.room()
+        if appends.is_busy:
+            await appends.room()
         if not appends.is_busy and self._gathering.is_for(queue_id, records, record_sizes):
             stored = await self._gathering.append(topic, queue_id, records, record_sizes)
             if stored is not None:
@@ -102,6 +103,10 @@ class SendService:
     async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
         """Make an unknown topic from a template, as SendGate does."""
         await self._appends.gate.create_topic(topic, default_topic, queue_nums_max)
+
+    def acknowledges(self, stored: Stored) -> bool:
+        """Acknowledge a block, if that waits for nothing; else that is for `acknowledged`."""
+        return self._appends.acknowledges(stored)
 
     async def acknowledged(self, stored: Stored) -> None:
         """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""

@@ -299,12 +299,17 @@ class AppendService:
             while self._store.is_busy:
                 await self._group_commit.wait(self._store.positions().log_end)
 
+    def acknowledges(self, stored: Stored) -> bool:
+        """Acknowledge a block, if that waits for nothing; else that is for `acknowledged`."""
+        if stored.waits:
+            return self._group_commit.is_acknowledged(stored.result.end_offset)
+        self._group_commit.flush_soon()
+        return True
+
     async def acknowledged(self, stored: Stored) -> None:
         """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
-        if stored.waits:
+        if not self.acknowledges(stored):
             await self._group_commit.wait(stored.result.end_offset)
-        else:
-            self._group_commit.flush_soon()
 
 
 @contextmanager
