@@ -23,7 +23,7 @@ WAITING = (
     Sabotage(
         "a gathered message waits for the disk although it declines to",
         SERVICES + "sending/gathering.py",
-        "        if any(mark in send.record for send in sends for mark in ALONE):\n",
+        "        if any(mark in records for mark in ALONE):\n",
         "        if False:\n",
         (IN_GATHERING + "p01_a_message_that_does_not_wait_for_the_disk_says_so",),
     ),

@@ -102,8 +102,7 @@ class PutCause(Enum):
     OWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """Where a block lies in the log and in its queue. Positions in bytes, times in ms."""
 
     queue: QueueKey

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.sending.gate import SendGate
 from rocketpy_broker.services.sending.in_flight import SMALL_BYTES_MAX, BytesInFlight
 from rocketpy_broker.services.sending.placing import Placed, Placing
+from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.appending import AppendUnderWay
 from rocketpy_broker.store.message_store import MessageStore
@@ -57,8 +57,7 @@ BULK_UNFLUSHED_BYTES_MAX = 8 << 20
 BULK_UNDISPATCHED_MAX = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A block that is stored, the queue it was sent to, and whether its sender waits for the disk.
 
     A message that has to wait is stored in another queue first.
@@ -276,10 +275,23 @@ class AppendService:
         self.gate.check(topic)
         is_own = queue_id == OWN_QUEUES
         config = self._topics.check_writable(topic, ANY_QUEUE if is_own else queue_id)
-        if queue_id == ANY_QUEUE:
-            self._turn += 1
-            queue_id = self._turn % config.write_queue_nums
-        return QueueKey(topic, queue_id)
+        return QueueKey(topic, self._chosen(queue_id, config))
+
+    def queue_ids_of(self, topic: str, queue_ids: Sequence[int]) -> list[int]:
+        """As `queue_of` for single messages of one topic; where it refuses one, none has its turn.
+
+        Raises what `queue_of` does.
+        """
+        self.gate.check(topic)
+        self._topics.check_writable(topic, min(queue_ids))
+        config = self._topics.check_writable(topic, max(queue_ids))
+        return [self._chosen(queue_id, config) for queue_id in queue_ids]
+
+    def _chosen(self, queue_id: int, config: TopicConfig) -> int:
+        if queue_id != ANY_QUEUE:
+            return queue_id
+        self._turn += 1
+        return self._turn % config.write_queue_nums
 
     @property
     def is_busy(self) -> bool:

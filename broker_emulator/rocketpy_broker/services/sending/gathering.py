@@ -17,6 +17,7 @@ import asyncio
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import attrgetter
 
 from rocketpy_broker.errors import (
     BrokerError,
@@ -129,13 +130,14 @@ class Gathering:
 
     def _store_together(self, topic: str, sends: list[Send]) -> bool:
         """Whether they are stored; if not, or if it raises BrokerError, nothing is."""
-        if any(mark in send.record for send in sends for mark in ALONE):
-            return False
-        for send in sends:
+        queue_ids = self._appends.queue_ids_of(topic, [send.queue_id for send in sends])
+        for send, queue_id in zip(sends, queue_ids, strict=True):
             # Once: if they are stored apart after all, each keeps the queue that was its turn.
-            send.queue_id = self._appends.queue_of(topic, send.queue_id).queue_id
-        sends = sorted(sends, key=lambda send: send.queue_id)
+            send.queue_id = queue_id
+        sends = sorted(sends, key=attrgetter("queue_id"))
         records = b"".join([send.record for send in sends])
+        if any(mark in records for mark in ALONE):
+            return False
         sizes = b"".join([send.record_sizes for send in sends])
         block = self._appends.checked_records(topic, records, sizes)
         block.header["queue_id"] = [send.queue_id for send in sends]
@@ -148,7 +150,7 @@ class Gathering:
 
 def _count_of_block(sends: list[Send]) -> int:
     """How many of the first make a block, which is a small one unless it is a single message."""
-    ends = list(accumulate(len(send.record) for send in sends[:GATHERED_MAX]))
+    ends = list(accumulate([len(send.record) for send in sends[:GATHERED_MAX]]))
     return max(bisect_right(ends, SMALL_BYTES_MAX), 1)
 
 
