@@ -199,8 +199,8 @@ class TopicNotExistError(BrokerError):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"topic {topic!r} does not exist; create it first, for instance with "
-            f"`rocketpy topic create {topic}`"
+            f"topic {topic!r:.200} does not exist; create it first, for instance with "
+            f"`rocketpy topic create {topic:.200}`"
         )
         self.topic = topic
 
@@ -212,7 +212,7 @@ class SubscriptionGroupNotExistError(BrokerError):
 
     def __init__(self, group: str) -> None:
         super().__init__(
-            f"consumer group {group!r} does not exist; create it first, or let the broker "
+            f"consumer group {group!r:.200} does not exist; create it first, or let the broker "
             "make groups at their first use (auto_create_subscription_group)"
         )
         self.group = group
@@ -283,8 +283,8 @@ class MessageNotExistError(BrokerError):
 
     def __init__(self, message_id: str) -> None:
         super().__init__(
-            f"no message has the id {message_id!r}; it may be cleaned, or be another broker's; "
-            "a msgId is found by a query of its topic"
+            f"no message has the id {message_id!r:.200}; it may be cleaned, or be of another "
+            "broker; a msgId is found by a query of its topic"
         )
         self.message_id = message_id
 
@@ -345,7 +345,7 @@ class ParameterIllegalError(BrokerError):
     code = ResponseCode.INVALID_PARAMETER
 
     def __init__(self, name: str, value: object, accepted: str) -> None:
-        super().__init__(f"{name} is {value!r}, accepted is {accepted}")
+        super().__init__(f"{name} is {value!r:.200}, accepted is {accepted}")
         self.name = name
         self.value = value
 

@@ -78,10 +78,13 @@ class RecallService:
         except MalformedHandleError as error:
             raise RecallIllegalError(str(error)) from error
         if handle.topic != topic:
-            raise RecallIllegalError(f"it is of topic {handle.topic!r}, and not of {topic!r}")
+            raise RecallIllegalError(
+                f"it is of topic {handle.topic!r:.200}, and not of {topic!r:.200}"
+            )
         if handle.broker_name != self._config.broker_name:
             raise RecallIllegalError(
-                f"it is of broker {handle.broker_name!r}, and this is {self._config.broker_name!r}"
+                f"it is of broker {handle.broker_name!r:.200}, and this is "
+                f"{self._config.broker_name!r}"
             )
         left_ms = handle.deliver_ms - self._clock.now_ms()
         if not 0 < left_ms < self._config.timer_delay_ms_max:

@@ -19,6 +19,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.statistics import PutTotal, StoreStatistics
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.record import decode_offset_message_id
+from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 
 QUERY_COUNT_DEFAULT = 32
 QUERY_COUNT_MAX = 64
@@ -70,6 +71,8 @@ class StoreAdminService:
         self._topics.get(topic)
         if not key:
             raise ParameterIllegalError("key", key, "a key, or the unique id of a message")
+        if len(key) > PROPERTIES_BYTES_MAX:
+            raise ParameterIllegalError("key", key, f"up to {PROPERTIES_BYTES_MAX} characters")
         if begin_ms < 0 or end_ms < 0 or (end_ms and end_ms < begin_ms):
             accepted = f"0 for no end, or {begin_ms} and more"
             raise ParameterIllegalError("end_timestamp_ms", end_ms, accepted)

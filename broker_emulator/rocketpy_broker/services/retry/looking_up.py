@@ -113,9 +113,11 @@ def _reasons(wanted: Sequence[SendBack], origins: Origins) -> list[str | None]:
         if topic in SEND_FORBIDDEN or topic.startswith(RESERVED_PREFIX):
             reason = f"there lies a record of the broker's own topic {topic!r}"
         elif message.origin_topic and message.origin_topic not in (topic, first_topic):
-            reason = f"there lies a message of topic {topic!r}, not of {message.origin_topic!r}"
+            reason = (
+                f"there lies a message of topic {topic!r}, not of {message.origin_topic!r:.200}"
+            )
         elif message.origin_msg_id and message.origin_msg_id not in ids:
-            reason = f"the message there has not the id {message.origin_msg_id!r}"
+            reason = f"the message there has not the id {message.origin_msg_id!r:.200}"
         reasons.append(reason)
     return reasons
 

@@ -97,7 +97,8 @@ class TransactionService:
                 )
         if half.producer_group != command.producer_group:
             raise TransactionEndError(
-                f"The producer group wrong: {command.producer_group!r} did not send this message"
+                f"The producer group wrong: {command.producer_group!r:.200} did not send this "
+                "message"
             )
         if record.queue_offset != command.queue_offset:
             raise TransactionEndError(
@@ -105,7 +106,7 @@ class TransactionService:
             )
         if command.transaction_id and command.transaction_id != half.transaction_id:
             raise TransactionEndError(
-                f"The transaction id wrong: {command.transaction_id!r} is another message's"
+                f"The transaction id wrong: {command.transaction_id!r:.200} is another message's"
             )
 
     def _is_repeated(self, half: HalfMessage, decision: Operation) -> bool:
@@ -121,7 +122,7 @@ class TransactionService:
         if found is Operation.DISCARDED:
             past = "was given up, for its producer did not say how it ended"
         raise TransactionEndError(
-            f"transaction {half.transaction_id!r} {past} before; nothing has changed",
+            f"transaction {half.transaction_id!r:.200} {past} before; nothing has changed",
             ResponseCode.ILLEGAL_OPERATION,
         )
 
