@@ -166,5 +166,5 @@ def check_index(store: MessageStore, whole: list[Placed], lost: list[Placed]) ->
     for record in whole + lost:
         if record.queue is not None:
             key = record.body.decode()
-            found = store._index.query(record.queue.topic, key, 0, FAR_MS, 64).tolist()
+            found = store.index.query(record.queue.topic, key, 0, FAR_MS, 64).tolist()
             assert found == ([record.begin] if record in whole else [])

@@ -179,7 +179,7 @@ def test_s05_many_keys_are_entered_without_being_asked_for(
     behind = []
     for number in range(4):
         put_keyed(store, f"k{number}")
-        behind.append(store._index.is_behind)
+        behind.append(store.index.is_behind)
     assert behind == [True, True, False, True]
 
 

@@ -7,7 +7,7 @@ from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.queues.dispatch import NO_KEYS
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import BLANK_BYTES, Host, RecordBlock
-from rocketpy_proto.record.index_keys import TagsAndKeys, tags_codes_and_index_keys
+from rocketpy_proto.record.index_keys import KeyLimits, TagsAndKeys, tags_codes_and_index_keys
 from rocketpy_proto.record.sys_flag import STORE_HOST_V6
 
 
@@ -25,8 +25,13 @@ def check_fits(block: RecordBlock, config: StoreConfig, store_host: Host) -> Non
         )
 
 
-def tags_and_keys(queue: QueueKey, block: RecordBlock, config: StoreConfig) -> TagsAndKeys:
-    """What consume queue and index need of the records' properties."""
+def tags_and_keys(
+    queue: QueueKey, block: RecordBlock, config: StoreConfig, limits: KeyLimits | None = None
+) -> TagsAndKeys:
+    """What consume queue and index need of the records' properties.
+
+    Raises MalformedRecordError for a block with more keys than `limits`.
+    """
     if config.index_enable:
-        return tags_codes_and_index_keys(block, queue.topic)
+        return tags_codes_and_index_keys(block, queue.topic, limits)
     return TagsAndKeys(block.tags_codes(), NO_KEYS)

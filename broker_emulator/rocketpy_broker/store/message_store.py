@@ -70,15 +70,15 @@ class MessageStore:
         self.statistics = StoreStatistics()
         self._directory = StoreDirectory(config.folder)
         parts = self._parts = make_parts(config, clock)
-        self._log, self._queues, self._index = parts.log, parts.queues, parts.index
-        self._dispatcher = Dispatcher(self._queues, self._index)
+        self._log, self._queues, self.index = parts.log, parts.queues, parts.index
+        self._dispatcher = Dispatcher(self._queues, self.index)
         self._appending = Appending(
             config, clock, self._log, self._queues, self._dispatcher, self.statistics
         )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, 0, config.hot_bytes, self._keep_apart)
-        self.messages = MessageLookup(self._log, self._index)
+        self.messages = MessageLookup(self._log, self.index)
         self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
         self.scattered = ScatteredReader(self._log, self._queues, self._keep_apart)
         self.prepared = PreparedRecords(self._log, self._queues)
@@ -131,9 +131,9 @@ class MessageStore:
 
     def plan_manifest(self) -> ManifestPlan:
         """Spare the next start what has been dispatched until now: see `save_manifest`."""
-        self._index.drain()
+        self.index.drain()
         # Keys of a block come with the last of its queues.
-        end = self._index.entered_end(self._dispatcher.whole_end)
+        end = self.index.entered_end(self._dispatcher.whole_end)
         self._manifest_end = end
         times = self._dispatcher.timestamp_ms, self._appending.times.falls_below(end)
         return ManifestPlan.of(self.config, self._parts, end, *times)
@@ -163,12 +163,10 @@ class MessageStore:
                 plan = self.plan_flush()
                 plan.run()
                 self.flushed(plan)
-                self._index.drain()
+                self.index.drain()
                 self.flush_derived()
                 # With a backlog the queues are incomplete, so the next start has to read the log.
-                if not (
-                    self._dispatcher.is_behind or self._index.is_behind or self._derived_sealed
-                ):
+                if not (self._dispatcher.is_behind or self.index.is_behind or self._derived_sealed):
                     self._log.drop_ahead()
                     self._directory.stopped(self.plan_manifest().make())
         finally:
@@ -176,7 +174,7 @@ class MessageStore:
 
     def _release(self) -> None:
         self._queues.close()
-        self._index.close()
+        self.index.close()
         self._log.close()
         self._directory.release()
 
@@ -292,7 +290,7 @@ class MessageStore:
         """Dispatch what waits: index keys, and what a full disk held up."""
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._dispatcher.dispatch(self._log.flushed if is_sync else self._log.end)
-        self._index.drain()
+        self.index.drain()
 
     def is_dispatched(self, end: int) -> bool:
         """Whether readers see everything that was appended below physical offset `end`."""
@@ -314,13 +312,13 @@ class MessageStore:
         logics_ms = self._dispatcher.timestamp_ms
         try:
             self._queues.flush()
-            self._index.flush()
+            self.index.flush()
             self._log.checksums.flush()
         except OSError:
             self._derived_sealed = True
             raise
         self._checkpoint.logics_msg_timestamp_ms = logics_ms
-        self._checkpoint.index_msg_timestamp_ms = self._index.end_timestamp_of_full_ms
+        self._checkpoint.index_msg_timestamp_ms = self.index.end_timestamp_of_full_ms
         self._checkpoint.save()
         self._directory.flush()
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketpy_proto.record.block import RecordBlock
+from rocketpy_proto.record.errors import MalformedRecordError
 from rocketpy_proto.record.java_hash import java_hash, java_hash_ranges, java_hashes
 from rocketpy_proto.record.properties import (
     KEY_SEPARATOR,
@@ -33,6 +34,7 @@ from rocketpy_proto.record.tags import tags_codes
 TOPIC_END = "#"
 # Up to so many records of one topic are taken one by one.
 FEW_RECORDS = 4
+_FEW_BYTES_MAX = 2_048
 _BLANK = ord(KEY_SEPARATOR)
 _WAITING_LENGTHS = sorted({len(name) for name in WAITING_NAMES - {TRAN_MSG}})
 _LENGTHS_MAX = _WAITING_LENGTHS[-1] + 1
@@ -64,6 +66,26 @@ class TagsAndKeys:
     may_wait: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """How many keys a block may have: in one record, and for the block as a whole."""
+
+    per_record: int
+    per_block: int
+
+    def check(self, records: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        """Raises MalformedRecordError for too many; each record has so many words in KEYS."""
+        too_many = np.flatnonzero(counts > self.per_record)
+        if len(too_many):
+            which = int(too_many[0])
+            reason = f"{counts[which]} keys, accepted are {self.per_record} or fewer in a message"
+            raise MalformedRecordError(reason, index=int(records[which]))
+        if (total := int(counts.sum())) > self.per_block:
+            raise MalformedRecordError(
+                f"{total} keys, accepted are {self.per_block} or fewer; send smaller blocks"
+            )
+
+
 def index_hash(topic: str, key: str) -> int:
     """The hash of one key (7.2)."""
     value = abs(java_hash(f"{topic}{TOPIC_END}{key}"))
@@ -76,8 +98,13 @@ def index_keys(block: RecordBlock, topics: str | pa.Array) -> IndexKeys:
     return _concatenated([_keys_of(block, part, some, seeds) for part, some in block.entries()])
 
 
-def tags_codes_and_index_keys(block: RecordBlock, topics: str | pa.Array) -> TagsAndKeys:
-    """`block.tags_codes()` and `index_keys(block, topics)` in one go."""
+def tags_codes_and_index_keys(
+    block: RecordBlock, topics: str | pa.Array, limits: KeyLimits | None = None
+) -> TagsAndKeys:
+    """`block.tags_codes()` and `index_keys(block, topics)` in one go.
+
+    Raises MalformedRecordError for a block with more keys than `limits`.
+    """
     if len(block) <= FEW_RECORDS and isinstance(topics, str):
         found = _of_few(block, topics)
         if found is not None:
@@ -88,7 +115,7 @@ def tags_codes_and_index_keys(block: RecordBlock, topics: str | pa.Array) -> Tag
     may_wait = False
     for part, entries in block.entries():
         codes[part] = tags_codes(entries, len(codes[part]))
-        keys.append(_keys_of(block, part, entries, seeds))
+        keys.append(_keys_of(block, part, entries, seeds, limits))
         may_wait = may_wait or _may_wait(entries)
     return TagsAndKeys(codes, _concatenated(keys), may_wait)
 
@@ -100,7 +127,12 @@ def _may_wait(entries: Entries) -> bool:
 
 
 def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
-    """The same record by record, as whole arrays cost more than they save; None if not ASCII."""
+    """The same record by record, as whole arrays cost more than they save.
+
+    None where something is not ASCII, or so long that it may have a thousand keys.
+    """
+    if int(block.properties_length.max(initial=0)) > _FEW_BYTES_MAX:
+        return None
     codes, hashes, rows = [], [], []
     may_wait = False
     for row in range(len(block)):
@@ -153,12 +185,16 @@ class _Words:
 
 
 def _keys_of(
-    block: RecordBlock, part: slice, entries: Entries, seeds: NDArray[np.uint32]
+    block: RecordBlock,
+    part: slice,
+    entries: Entries,
+    seeds: NDArray[np.uint32],
+    limits: KeyLimits | None = None,
 ) -> IndexKeys:
     """The keys of some records, of which `entries` are the properties."""
     if len(seeds) > 1:
         seeds = seeds[part]
-    kinds = [_values(entries, UNIQ_KEY), _split(entries, _values(entries, KEYS))]
+    kinds = [_values(entries, UNIQ_KEY), _split(entries, _values(entries, KEYS), limits)]
     hashes = np.concatenate([_hashes(entries.octets, words, seeds) for words in kinds])
     record = np.concatenate([words.record for words in kinds])
     # One number holds the record and the place among the keys so far: unique keys come first.
@@ -183,13 +219,15 @@ def _values(entries: Entries, name: str) -> _Words:
     return _Words(record, entries.middle[named] + 1, entries.end[named])
 
 
-def _split(entries: Entries, values: _Words) -> _Words:
+def _split(entries: Entries, values: _Words, limits: KeyLimits | None) -> _Words:
     """The words of each value: what lies between blanks and is not empty."""
     blanks = np.flatnonzero(entries.octets == _BLANK)
     place = np.searchsorted(blanks, values.begin) if len(blanks) else blanks
     per_value = np.searchsorted(blanks, values.end) - place if len(blanks) else blanks
     if not per_value.any():
         return values
+    if limits is not None:
+        limits.check(values.record, per_value + 1)
     # Blanks of a value are neighbours, but others may lie between values.
     first = np.repeat(place - np.cumsum(per_value) + per_value, per_value)
     inside = blanks[first + np.arange(len(first))]

@@ -169,7 +169,7 @@ def test_s05_keys_that_wait_for_room_on_the_disk_survive_a_manifest_and_a_crash(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store._index._service, "put", full)
+        patched.setattr(store.index._service, "put", full)
         put_runs(store, (0, [b"a"]))
         flush_log(store)
         save_manifest(store)

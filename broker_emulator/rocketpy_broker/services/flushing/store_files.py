@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from rocketpy_broker.clock import Clock, sleep
+from rocketpy_broker.clock import Clock, give_way, sleep
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.tasks import to_end
 
@@ -34,6 +34,8 @@ class StoreFiles:
         """Make derived files durable every interval; they can be rebuilt, so late is no harm."""
         while True:
             await sleep(self._clock, self._interval_ms)
+            while self._store.index.drain_some():
+                await give_way("index")
             self._store.dispatch()
             async with self._one_at_a_time:
                 await self._try(self._store.flush_derived, "derived files could not be flushed")

@@ -212,12 +212,19 @@ class AppendService:
         async with self._in_flight.room(turns.connection.get(), len(records)):
             await self.room(BULK_UNFLUSHED_BYTES_MAX)
             await turns.next_turn("append")
+            await self._keys_entered()
             context = SendContext(topic, queue_id, len(record_sizes) // 4, len(records))
             with self._telling(context):
                 queue = self.queue_of(topic, queue_id)
                 stored = await self._append_in_threads(queue, records, record_sizes)
             self._tell(context, stored)
             return stored
+
+    async def _keys_entered(self) -> None:
+        """Those of large blocks before, so that not ever more wait."""
+        index = self._store.index
+        while index.has_many and index.drain_some():
+            await turns.next_turn("index")
 
     async def _append_in_threads(
         self, queue: QueueKey, records: bytes, record_sizes: bytes
@@ -360,7 +367,7 @@ def checked_block(
     except MalformedRecordError as error:
         raise RecordIllegalError(f"the block is malformed: {error}") from error
     if block.single_topic() != topic:
-        raise RecordIllegalError(f"the block holds records of other topics than {topic!r}")
+        raise RecordIllegalError(f"the block holds records of other topics than {topic!r:.200}")
     longest = int(block.body_length.max())
     if longest > body_bytes_max:
         raise RecordIllegalError(

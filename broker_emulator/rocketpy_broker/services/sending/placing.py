@@ -15,8 +15,13 @@ from rocketpy_broker.services.sending.message_types import MessageTypes
 from rocketpy_broker.store.blocks import tags_and_keys
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.record import RecordBlock
-from rocketpy_proto.record.index_keys import TagsAndKeys
+from rocketpy_proto.record import MalformedRecordError, RecordBlock
+from rocketpy_proto.record.index_keys import KeyLimits, TagsAndKeys
+
+# Two bytes make a key. A key takes 80 bytes of memory, and a third of a microsecond, meanwhile.
+KEYS_PER_MESSAGE_MAX = 1_024
+# A block may have so many, and for each message some more.
+KEYS_MAX, KEYS_OF_EACH = 65_536, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,11 @@ class Placing:
 
     def found(self, queue: QueueKey, block: RecordBlock) -> TagsAndKeys:
         """What the properties say, if the topic is for such messages. Raises RecordIllegalError."""
-        found = tags_and_keys(queue, block, self._config)
+        limits = KeyLimits(KEYS_PER_MESSAGE_MAX, KEYS_MAX + KEYS_OF_EACH * len(block))
+        try:
+            found = tags_and_keys(queue, block, self._config, limits)
+        except MalformedRecordError as error:
+            raise RecordIllegalError(str(error)) from error
         self._message_types.check(queue.topic, block, may_wait=found.may_wait)
         return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,44 @@ from rocketpy_proto.record.index_keys import IndexKeys
 
 logger = logging.getLogger(__name__)
 WAITING_KEYS_MAX = 8192
+# To enter so many takes 4 ms; the others of a block wait for a turn of their own.
+SLICE_KEYS = 32_768
 # Joining the keys of so many blocks takes a few milliseconds.
 WAITING_BLOCKS_MAX = 1024
 
 Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Keys of a block whose records lie at `offsets`."""
+
+    keys: IndexKeys
+    offsets: Numbers
+    times_ms: Numbers
+
+    def cut(self, count: int) -> tuple[_Waiting, _Waiting]:
+        """The keys of the first records, at least so many, and those of the others."""
+        rows = self.keys.row
+        # A record's keys stay together: the index looks at its last record as a whole.
+        count = int(np.searchsorted(rows, rows[count - 1], "right"))
+        record = int(rows[count]) if count < len(rows) else len(self.offsets)
+        head = IndexKeys(self.keys.hash[:count], rows[:count])
+        tail = IndexKeys(self.keys.hash[count:], rows[count:] - record)
+        return (
+            _Waiting(head, self.offsets[:record], self.times_ms[:record]),
+            _Waiting(tail, self.offsets[record:], self.times_ms[record:]),
+        )
+
+
+def _slice_end(waiting: list[_Waiting]) -> int:
+    """How many of the blocks that wait make up a slice; one whatever its keys."""
+    total = 0
+    for count, each in enumerate(waiting):
+        total += len(each.keys)
+        if total > SLICE_KEYS:
+            return max(count, 1)
+    return len(waiting)
 
 
 class IndexDispatch:
@@ -42,7 +77,7 @@ class IndexDispatch:
         self._service = IndexService(folder, clock, index_format)
         self._enabled = config.index_enable
         self._store_time_of = store_time_of
-        self._waiting: list[tuple[IndexKeys, Numbers, Numbers]] = []
+        self._waiting: list[_Waiting] = []
         self._waiting_count = 0
 
     def load(self) -> list[str]:
@@ -67,31 +102,49 @@ class IndexDispatch:
         if not self._enabled or len(keys) == 0:
             return
         times = np.full(len(offsets), store_timestamp_ms)
-        self._waiting.append((keys, offsets, times))
+        self._waiting.append(_Waiting(keys, offsets, times))
         self._waiting_count += len(keys)
         if self._waiting_count >= WAITING_KEYS_MAX or len(self._waiting) % WAITING_BLOCKS_MAX == 0:
-            self.drain()
+            self.drain_some()
+
+    @property
+    def has_many(self) -> bool:
+        """Whether more keys wait than go into one slice."""
+        return self._waiting_count > SLICE_KEYS
 
     def drain(self) -> None:
         """Enter the keys that wait."""
-        if not self._waiting:
-            return
-        bases = np.cumsum([0] + [len(offsets) for _, offsets, _ in self._waiting])
-        rows = [keys.row + base for (keys, _, _), base in zip(self._waiting, bases, strict=False)]
-        keys = IndexKeys(
-            np.concatenate([keys.hash for keys, _, _ in self._waiting]), np.concatenate(rows)
-        )
+        while self.drain_some():
+            pass
+
+    def drain_some(self) -> bool:
+        """Enter a slice of them; return whether others wait that can be entered."""
+        count = _slice_end(self._waiting)
+        first, others = self._waiting[:count], self._waiting[count:]
+        if len(first) == 1 and len(first[0].keys) > SLICE_KEYS:
+            head, tail = first[0].cut(SLICE_KEYS)
+            first, others = [head], [tail, *others] if len(tail.keys) else others
+        if not first or not self._enter(first):
+            return False
+        self._waiting = others
+        self._waiting_count -= sum(len(each.keys) for each in first)
+        return bool(others)
+
+    def _enter(self, blocks: list[_Waiting]) -> bool:
+        """Enter the keys of some blocks; return whether it was possible."""
+        bases = np.cumsum([0] + [len(each.offsets) for each in blocks])
+        rows = [each.keys.row + base for each, base in zip(blocks, bases, strict=False)]
+        keys = IndexKeys(np.concatenate([each.keys.hash for each in blocks]), np.concatenate(rows))
         try:
             self._service.put(
                 keys,
-                np.concatenate([offsets for _, offsets, _ in self._waiting]),
-                np.concatenate([times for _, _, times in self._waiting]),
+                np.concatenate([each.offsets for each in blocks]),
+                np.concatenate([each.times_ms for each in blocks]),
             )
         except OSError as error:
             logger.warning("the index cannot grow, %d keys wait: %s", self._waiting_count, error)
-            return
-        self._waiting.clear()
-        self._waiting_count = 0
+            return False
+        return True
 
     @property
     def is_behind(self) -> bool:
@@ -100,7 +153,7 @@ class IndexDispatch:
 
     def entered_end(self, log_end: int) -> int:
         """`log_end`, or where the first record lies whose keys wait."""
-        return min(log_end, int(self._waiting[0][1][0])) if self._waiting else log_end
+        return min(log_end, int(self._waiting[0].offsets[0])) if self._waiting else log_end
 
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int

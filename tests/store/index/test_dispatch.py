@@ -1,0 +1,81 @@
+"""Keys that wait enter the index in slices, and the index is the same as if they came at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.index import dispatch
+from rocketpy_broker.store.index.dispatch import IndexDispatch
+from rocketpy_proto.record import IndexKeys
+
+RECORD_BYTES = 100
+BEGIN_MS = 1_700_000_000_000
+# How many keys the records of each block have.
+BLOCKS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=8), max_size=6)
+
+
+def index_of(folder: Path) -> IndexDispatch:
+    config = StoreConfig(
+        folder,
+        1 << 20,
+        6_000,
+        FlushDiskType.ASYNC_FLUSH,
+        index_slot_count=1_009,
+        index_entry_count_max=200_000,
+    )
+    return IndexDispatch(folder, ManualClock(), config, lambda _offset: BEGIN_MS)
+
+
+def put(index: IndexDispatch, blocks: list[list[int]]) -> int:
+    """Enter the blocks one after the other; return how many keys they have."""
+    record = key = 0
+    for counts in blocks:
+        rows = np.repeat(np.arange(len(counts)), counts)
+        hashes = np.arange(key, key + len(rows), dtype=np.int32)
+        offsets = (record + np.arange(len(counts))) * RECORD_BYTES
+        index.put_later(IndexKeys(hashes, rows), offsets, BEGIN_MS + record)
+        record, key = record + len(counts), key + len(rows)
+    return key
+
+
+def entries(folder: Path) -> list[bytes]:
+    return [file.read_bytes() for file in sorted(folder.glob("*"))]
+
+
+@settings(max_examples=40, deadline=None)
+@given(BLOCKS, st.integers(1, 12))
+def test_n12_slices_make_the_same_index(blocks: list[list[int]], slice_keys: int) -> None:
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        whole, sliced = index_of(Path(name) / "whole"), index_of(Path(name) / "sliced")
+        patch.setattr(dispatch, "WAITING_KEYS_MAX", 1_000)
+        put(whole, blocks)
+        whole.drain()
+        patch.setattr(dispatch, "SLICE_KEYS", slice_keys)
+        count = put(sliced, blocks)
+        steps = 0
+        while sliced.drain_some():
+            steps += 1
+            assert sliced.entered_end(1 << 40) % RECORD_BYTES == 0
+        assert not sliced.is_behind
+        # A record's keys stay together.
+        assert steps <= count // slice_keys + len(blocks)
+        whole.close()
+        sliced.close()
+        assert entries(Path(name) / "whole") == entries(Path(name) / "sliced")
+
+
+def test_n12_a_large_block_enters_the_index_a_slice_at_a_time(tmp_path: Path) -> None:
+    index = index_of(tmp_path / "index")
+    put(index, [[1] * 3 * dispatch.SLICE_KEYS])
+    assert index.has_many
+    assert index.entered_end(1 << 40) == dispatch.SLICE_KEYS * RECORD_BYTES
+    assert [index.drain_some(), index.drain_some(), index.is_behind] == [True, False, False]
+    index.close()
