@@ -120,7 +120,7 @@ def test_f05_a_scan_of_the_log_detects_every_flipped_bit_of_a_flushed_record(kin
         with opened(folder, segment_bytes=SEGMENT_BYTES) as store:
             for bit in meaningful_bits(target):
                 with flipped_in_place(folder / target.file, bit):
-                    scanner = LogScanner(store._log, Trust(end, 0, Checksummed.ALL))
+                    scanner = LogScanner(store._log, Trust(end, Checksummed.ALL))
                     items = list(scanner.scan(0))
                 found = [item for item in items if isinstance(item, Damage)]
                 path = folder / target.file

@@ -79,7 +79,7 @@ class NumberedRecords:
             yield ~fields[fields < 0]
 
     def _fields_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
-        trust = Trust(self._log.end, 0, Checksummed.ALL)
+        trust = Trust(self._log.end, Checksummed.ALL)
         for item in LogScanner(self._log, trust).scan(begin):
             if isinstance(item, Stretch):
                 header = item.block.header

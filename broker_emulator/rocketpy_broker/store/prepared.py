@@ -113,7 +113,7 @@ class PreparedRecords:
 
     @staticmethod
     def _trust(trusted_end: int) -> Trust:
-        return Trust(trusted_end, 0, Checksummed.ALL)
+        return Trust(trusted_end, Checksummed.ALL)
 
     def _is_deleted(self, wanted: PreparedRange) -> bool:
         return wanted.offset < self._queues.deleted_below(wanted.queue.topic)

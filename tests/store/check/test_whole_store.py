@@ -221,7 +221,7 @@ def test_what_another_broker_added_after_a_clean_stop_is_a_note(
     shutil.rmtree(folder / "rocketpy")
     before.rename(folder / "rocketpy")
     found = check(folder)
-    assert "another broker went on" in "".join(one.text for one in found)
+    assert "another broker wrote them" in "".join(one.text for one in found)
     assert not [one for one in found if isinstance(one, Fault)], found
 
 

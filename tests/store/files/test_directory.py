@@ -19,8 +19,9 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.checkpoint import FILE_BYTES, StoreCheckpoint
 from rocketpy_broker.store.log.checksums import ENTRY_BYTES
 from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.recovery.foreign import CHECKPOINT_MARGIN_MS
 from rocketpy_broker.store.values import QueueRange, ReadLimits
-from tests.store.conftest import OpenStore, crash
+from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
 from tests.store.messages import NO_END, QUEUE, flush_log, numbered, put, put_all, read_all
 
 SEGMENT = "0".zfill(20)
@@ -162,7 +163,7 @@ def rocketmqs(folder: Path, change: Callable[[Path], None]) -> None:
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
-def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_damage_from_a_torn_tail(
+def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_where_the_scan_begins(
     new_store: OpenStore, clock: ManualClock, tmp_path: Path, is_flushed: bool
 ) -> None:
     store = new_store()
@@ -170,6 +171,7 @@ def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_damage_from_a_tor
     put(store, numbered(1))
     bad = put(store, [b"x" * 30])
     put(store, numbered(2, 1))
+    put(store, [bytes(SEGMENT_BYTES - 500)])  # in the next segment
     store.close()
 
     def break_record(folder: Path) -> None:
@@ -178,7 +180,8 @@ def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_damage_from_a_tor
         data[bad + 95] ^= 1
         path.write_bytes(data)
         checkpoint = StoreCheckpoint(folder / "checkpoint")
-        checkpoint.physic_msg_timestamp_ms = clock.now_ms() + (1 if is_flushed else 0)
+        checkpoint.physic_msg_timestamp_ms = clock.now_ms() + CHECKPOINT_MARGIN_MS
+        checkpoint.logics_msg_timestamp_ms = checkpoint.physic_msg_timestamp_ms - (not is_flushed)
         checkpoint.save()
 
     rocketmqs(tmp_path, break_record)
@@ -187,7 +190,7 @@ def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_damage_from_a_tor
     assert result.abnormal
     if is_flushed:
         assert [damage.offset for damage in result.damages] == [bad]
-        assert again.range_of(QUEUE) == QueueRange(0, 4)
+        assert again.range_of(QUEUE) == QueueRange(0, 5)
         # The damaged record's place in the queue is passed over.
         found = again.get_message(QUEUE, 2, NO_END, ReadLimits())
         assert found.next_offset == 4

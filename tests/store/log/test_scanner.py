@@ -26,7 +26,7 @@ def store(new_store: OpenStore) -> MessageStore:
 
 
 def scanner_of(store: MessageStore, bytes_max: int = SEGMENT_BYTES) -> LogScanner:
-    return LogScanner(store._log, Trust(store._log.end, 0, Checksummed.ALL), bytes_max)
+    return LogScanner(store._log, Trust(store._log.end, Checksummed.ALL), bytes_max)
 
 
 def test_a_scan_begins_at_the_record_that_it_was_asked_for(store: MessageStore) -> None:

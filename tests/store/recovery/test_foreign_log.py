@@ -51,16 +51,42 @@ def test_s09_a_long_log_without_checksums_is_walked_in_parts(
 
 
 @pytest.mark.parametrize("body", [b"plain", b"with " + MAGIC + b" inside, as if one began"])
-def test_f05_damage_before_the_checkpoint_is_passed_over(
+def test_f05_damage_before_the_segment_where_rocketmq_would_begin_is_passed_over(
     new_store: OpenStore, tmp_path: Path, body: bytes
 ) -> None:
-    left_by_rocketmq(new_store, tmp_path, [*numbered(5), body * 4, *numbered(5, 6)])
+    left_by_rocketmq(new_store, tmp_path, [*numbered(5), body * 4, *numbered(50, 6)])
     offset, size = unit_of(tmp_path, 5)
     flip(tmp_path / "commitlog" / FIRST, offset + 90)
     store = new_store()
     (damage,) = store.open().damages
     assert (damage.offset, damage.length) == (offset, size)
-    assert store.range_of(QUEUE) == QueueRange(0, 11)
+    assert store.range_of(QUEUE) == QueueRange(0, 56)
+    store.close()
+    assert len(bodies_read(new_store)) == 55
+
+
+@pytest.mark.parametrize("place", [2, 90], ids=["size", "body"])
+def test_f16_damage_where_rocketmq_would_find_it_ends_the_log(
+    new_store: OpenStore, tmp_path: Path, place: int
+) -> None:
+    left_by_rocketmq(new_store, tmp_path, numbered(11))
+    offset, _ = unit_of(tmp_path, 5)
+    flip(tmp_path / "commitlog" / FIRST, offset + place)
+    store = new_store()
+    result = store.open()
+    assert (result.end, result.damages) == (offset, [])
+    assert read_all(store) == numbered(5)
+
+
+def test_f16_what_rocketmqs_check_lets_pass_does_not_end_the_log(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    left_by_rocketmq(new_store, tmp_path, numbered(11))
+    offset, size = unit_of(tmp_path, 5)
+    flip(tmp_path / "commitlog" / FIRST, offset + 35)  # the place that the record names
+    store = new_store()
+    (damage,) = store.open().damages
+    assert (damage.offset, damage.length) == (offset, size)
     store.close()
     assert len(bodies_read(new_store)) == 10
 
@@ -138,7 +164,8 @@ def test_f05_the_offset_of_a_queues_damaged_last_record_is_not_given_again(
     store = new_store()
     store.open()
     put(store, numbered(3))
-    put(store, [b"other"], OTHER)
+    for _ in range(2):
+        put(store, [bytes(SEGMENT_BYTES // 2)], OTHER)
     store.close()
     shutil.rmtree(tmp_path / "rocketpy")
     flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, 2)[0] + place)

@@ -103,10 +103,10 @@ class StoreExport:
         """
         with ExitStack() as stack:
             stack.enter_context(StoreReadLock(self._folder))
-            traces = Traces.read(self._folder)
-            self.is_crashed = traces.abnormal
             self._log = load_log(self._folder, self._sizes.segment_bytes).log
             stack.callback(self._log.close)
+            traces = Traces.read(self._folder).compared(self._log)
+            self.is_crashed = traces.abnormal
             if not traces.ours:
                 # Another broker wrote since: the checksums are of records that may be gone.
                 self._log.checksums.close()

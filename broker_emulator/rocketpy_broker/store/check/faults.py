@@ -81,9 +81,8 @@ class CheckContext:
 
     @property
     def went_on(self) -> bool:
-        """Whether another broker wrote here since, as far as is known once the log was read."""
-        mark = self.traces.mark
-        return not self.traces.ours or mark is None or (mark.clean and mark.flushed < self.log_end)
+        """Whether another broker wrote here since."""
+        return not self.traces.ours
 
     def is_damaged(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these lie in what is known to be damaged; of them nothing is said again."""

@@ -190,9 +190,6 @@ def mark(context: CheckContext) -> Iterator[Finding]:
     if found.flushed > context.log_end:
         text = f"the log was on disk up to {found.flushed}, but it ends at {context.log_end}"
         yield Fault(path, _MARK_FLUSHED_OFFSET, text)
-    elif found.clean and found.flushed < context.log_end:
-        text = f"another broker went on from {found.flushed}, where this one stopped cleanly"
-        yield Note(path, _MARK_FLUSHED_OFFSET, text)
 
 
 def manifest(context: CheckContext, index: list[IndexView]) -> Iterator[Finding]:

@@ -229,3 +229,4 @@ class ReadOnlyQueue(ConsumeQueue):
 
     def _set_end(self, max_offset: int) -> None:
         self.max_offset = max_offset
+        self._set_physical_end()

@@ -7,12 +7,14 @@ mends, is told as a note. Holds no state on disk. Used by `rocketpy store check`
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.check import files
 from rocketpy_broker.store.check.faults import (
     Advance,
@@ -25,12 +27,20 @@ from rocketpy_broker.store.check.faults import (
 from rocketpy_broker.store.check.index import IndexCheck
 from rocketpy_broker.store.check.log import LogCheck
 from rocketpy_broker.store.check.queues import QueuesCheck
-from rocketpy_broker.store.check.read_only import LoadedLog, StoreReadLock, StoreSizes, load_log
+from rocketpy_broker.store.check.read_only import (
+    LoadedLog,
+    ReadOnlyQueue,
+    StoreReadLock,
+    StoreSizes,
+    load_log,
+    queue_folders,
+)
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.log.scanner import Stretch
 from rocketpy_broker.store.queues.dispatch import requests_of, topics_of
+from rocketpy_broker.store.recovery.foreign import scan_start
 from rocketpy_broker.store.recovery.plan import Traces
 from rocketpy_broker.store.values import Damage
 from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
@@ -108,19 +118,33 @@ class StoreCheck:
             self.summary = CheckSummary(log.record_count, len(keys), len(topics), log_bytes)
 
     def _context(self, loaded: LoadedLog) -> CheckContext:
-        traces = Traces.read(self._folder)
+        traces = Traces.read(self._folder).compared(loaded.log)
         checkpoint = StoreCheckpoint(self._folder / "checkpoint")
         checkpoint.load()
+        their_start = scan_start(
+            loaded.log, self._queues_end(loaded.log.begin), checkpoint, abnormal=traces.abnormal
+        )
         mended_from = traces.manifest.log_end if traces.ours and traces.manifest else 0
         return CheckContext(
             self._folder,
             self._sizes,
             traces,
-            traces.trust(checkpoint),
+            traces.trust(their_start),
             loaded.log,
             files.read_deleted_topics(self._folder),
             mended_from if traces.abnormal else _FOREVER,
         )
+
+    def _queues_end(self, log_begin: int) -> int:
+        """Where the last record ends that a queue knows of; -1 for none."""
+        end = -1
+        for folder in queue_folders(self._folder):
+            with contextlib.suppress(StoreDirectoryError):
+                file_bytes = self._sizes.queue_file_bytes
+                queue = ReadOnlyQueue.load(folder.path, file_bytes, log_begin)
+                end = max(end, queue.physical_end)
+                queue.close()
+        return end
 
 
 # A waiting message's due time is that of the broker's levels, which the store does not tell.

@@ -1,10 +1,13 @@
 """The files that say who uses a store and how it was left: `lock`, `abort`, mark and manifest.
 
-`lock` is held by the running process alone; `abort` holds its pid and goes at a clean stop; the
-mark and the manifest, below `rocketpy/`, say what had been flushed and what derived files held, and
-`storeId` which store it is. The
-order of a clean stop is manifest, mark, abort, so that a crash in between still counts as one.
-Source: spec/storage.md sections 8.2 to 8.4; rows B04, F12.
+`lock` is held by the running process alone, and its first bytes say who started last: RocketMQ's
+brokers of any version write `lock` there with each start, we write our own word once recovery is
+done. `abort` holds the pid and goes at a clean stop; the mark and the manifest, below `rocketpy/`,
+say what had been flushed and what derived files held, and `storeId` which store it is. Mark and
+manifest count only while no other broker has started since. The order of a start is manifest,
+abort, mark, lock; that of a clean stop is manifest, mark, abort. A crash in between leaves what the
+next start can tell.
+Source: spec/storage.md sections 8.2 to 8.4; rows B04, F12, F16.
 """
 
 from __future__ import annotations
@@ -18,6 +21,17 @@ from rocketpy_broker.store.files import durable, store_id
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, abort_text
 from rocketpy_broker.store.files.links import FOLDERS, refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
+
+LOCK_WORD = b"rkpy"
+
+
+def started_last_by_us(folder: Path) -> bool:
+    """Whether no other broker has started on `folder` since we did. Raises OSError.
+
+    A copy may lack the file; any other broker would have made it.
+    """
+    path = folder / "lock"
+    return not path.exists() or path.read_bytes()[: len(LOCK_WORD)] in (LOCK_WORD, b"")
 
 
 class StoreDirectory:
@@ -52,7 +66,6 @@ class StoreDirectory:
         except OSError as error:
             os.close(descriptor)
             raise StoreLockedError(path) from error
-        os.pwrite(descriptor, b"lock", 0)
         self._lock_descriptor = descriptor
 
     def identify(self) -> str:
@@ -71,6 +84,10 @@ class StoreDirectory:
         self._mark.open()
         self._mark.write(Mark(flushed, os.getpid(), clean=False))
         self._mark.flush()
+        # Last: while it is another broker's, nothing else of ours is believed.
+        assert self._lock_descriptor is not None
+        durable.write_whole(self._lock_descriptor, memoryview(LOCK_WORD), 0)
+        os.fsync(self._lock_descriptor)
 
     def flushed(self, offset: int) -> None:
         """The log is on disk up to `offset`; known after a kill, durable with `flush`."""

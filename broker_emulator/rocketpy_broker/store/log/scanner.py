@@ -3,8 +3,8 @@
 Three kinds of bytes are told apart. *Whole* records have the right form, lie where they say they
 lie, and agree with their checksum, or with their body's CRC where none is known. *Damage* is what
 is not whole although it had been flushed: it is passed over, and what follows it is served. The
-*end* is the first thing that is not whole and had not been flushed: the torn tail of a crash. A
-scan begins where it was asked to, or not at all.
+*end* is the first thing that is not whole and had not been flushed: the torn tail of a crash, or
+where RocketMQ ended its log. A scan begins where it was asked to, or not at all.
 
 Reads only, so a crash has nothing to do with it. Used by recovery and by `rocketpy store check`.
 Source: CommitLog#checkMessageAndReturnSize, spec/storage.md sections 2.6 and 10; the three kinds
@@ -50,7 +50,6 @@ class Checksummed(Enum):
     """Which records have a checksum that is about what was written."""
 
     ALL = "all"
-    SOME = "some"
     NONE = "none"
 
 
@@ -58,12 +57,11 @@ class Checksummed(Enum):
 class Trust:
     """What is known of the log beforehand.
 
-    Everything below physical offset `flushed`, or stored before `flushed_timestamp_ms`, has been on
-    disk.
+    Everything below physical offset `flushed` has been on disk, and nobody has ended the log there.
+    Without checksums a record is whole as RocketMQ's own check says.
     """
 
     flushed: int
-    flushed_timestamp_ms: int
     checksums: Checksummed
 
 
@@ -112,7 +110,7 @@ class LogScanner:
                 yield Stretch(segment.base + position, block)
                 position += len(block.data)
             if len(block) < len(sizes) or len(sizes) == 0:
-                if _is_blank(segment, position):
+                if is_blank(segment, position):
                     break
                 behind = self._behind_damage(segment, position)
                 if behind is None:
@@ -185,11 +183,9 @@ class LogScanner:
             stop = min(self._trust.flushed, segment.end) - segment.base
             found = self._next_record(segment, position, stop)
             return stop if found is None else found
-        if self._trust.flushed_timestamp_ms == 0:
-            return None
-        found = self._next_record(segment, position, segment.used_end(position))
-        if found is not None and self._was_flushed(segment, found):
-            return found
+        if self._trust.checksums is Checksummed.NONE:
+            # What passes RocketMQ's own check ends no log of it, though it is no record for us.
+            return _end_of_form(segment, position)
         return None
 
     def _next_record(self, segment: Segment, position: int, stop: int) -> int | None:
@@ -201,20 +197,9 @@ class LogScanner:
                 return int(candidate) if candidate < stop else None
         for match in _MAGICS.finditer(segment.view, position + 1 + _MAGIC_OFFSET, stop):
             candidate = match.start() - _MAGIC_OFFSET
-            if _is_blank(segment, candidate) or _record_at(segment, candidate) is not None:
+            if is_blank(segment, candidate) or _record_at(segment, candidate) is not None:
                 return candidate
         return None
-
-    def _was_flushed(self, segment: Segment, position: int) -> bool:
-        """Whether the record at `position`, or behind a blank one there, is one of the flushed."""
-        record = _record_at(segment, position)
-        if record is None:
-            following = self._log.files.find(segment.end)
-            record = _record_at(following, 0) if following is not None else None
-        return (
-            record is not None
-            and record.record.store_timestamp_ms < self._trust.flushed_timestamp_ms
-        )
 
 
 def _walk(segment: Segment, position: int, bytes_max: int) -> NDArray[np.int32]:
@@ -233,13 +218,21 @@ def _walk(segment: Segment, position: int, bytes_max: int) -> NDArray[np.int32]:
     return np.array(sizes, np.int32)
 
 
-def _is_blank(segment: Segment, position: int) -> bool:
+def is_blank(segment: Segment, position: int) -> bool:
     """Whether a blank record lies here and fills the rest of the segment, or has no room to."""
     left = segment.size_bytes - position
     if left < _SIZE_AND_MAGIC.size:
         return True
     fields: tuple[int, int] = _SIZE_AND_MAGIC.unpack_from(segment.view, position)
     return fields == (left, END_OF_SEGMENT_MAGIC)
+
+
+def _end_of_form(segment: Segment, position: int) -> int | None:
+    """Position behind what is a record by RocketMQ's check, wherever it says that it lies."""
+    try:
+        return position + decode_record(segment.view, position).size
+    except MalformedRecordError:
+        return None
 
 
 def _record_at(segment: Segment, position: int) -> DecodedRecord | None:

@@ -94,7 +94,10 @@ class ConsumeQueue:
         segment = self._files.find(end)
         if segment is not None:
             segment.clear_from(end - segment.base)
-        last = self.units(max_offset - 1, max_offset)
+        self._set_physical_end()
+
+    def _set_physical_end(self) -> None:
+        last = self.units(self.max_offset - 1, self.max_offset)
         has_record = len(last) > 0 and last["size"][0] != BLANK_SIZE
         self.physical_end = int(last["physical_offset"][0] + last["size"][0]) if has_record else -1
 

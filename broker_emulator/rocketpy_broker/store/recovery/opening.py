@@ -19,6 +19,7 @@ from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.recovery.foreign import scan_start
 from rocketpy_broker.store.recovery.passes import Recovery, RecoveryResult, StoreParts
 from rocketpy_broker.store.recovery.plan import Traces
 from rocketpy_broker.store.recovery.quarantine import Quarantine
@@ -50,6 +51,7 @@ def recover(config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint)
         config.folder, config.commit_log_segment_bytes, config.consume_queue_file_bytes
     )
     parts.log.load()
+    traces = traces.compared(parts.log)
     traces.check_log(config.folder / "commitlog", parts.log.files.end)
     in_doubt = []
     for fault in parts.queues.load(own_sizes=traces.manifest is not None):
@@ -58,9 +60,16 @@ def recover(config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint)
         in_doubt.append(f"consume queue {fault.name}")
     in_doubt += parts.index.load()
     checkpoint.load()
-    manifest = traces.manifest if traces.ours else None
-    trust = traces.trust(checkpoint)
-    result = Recovery(parts, trust, manifest, abnormal=traces.abnormal, in_doubt=in_doubt).run()
+    queues_end = max((queue.physical_end for queue in parts.queues), default=-1)
+    their_start = scan_start(parts.log, queues_end, checkpoint, abnormal=traces.abnormal)
+    result = Recovery(
+        parts,
+        traces.trust(their_start),
+        traces.manifest if traces.ours else None,
+        abnormal=traces.abnormal,
+        in_doubt=in_doubt,
+        queues_end=queues_end,
+    ).run()
     if traces.abnormal or result.records_scanned > 0:
         # A killed run, or a killed start, has left files and names that nobody has flushed, and
         # that look as good as any: what is cleaned from now on relies on them.

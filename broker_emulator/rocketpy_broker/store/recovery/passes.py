@@ -3,9 +3,10 @@
 Passes, each of which may be interrupted and run again with the same outcome:
 
 1. *Vouch*: what the manifest says of queues and index is compared with the files. What fits is
-   cut back to the manifest's end; if anything does not fit, the whole log is read.
-2. *Scan*: records are read from there on and checked; see `log_scanner`. Damage is copied into
-   quarantine and passed over.
+   cut back to the manifest's end; if anything does not fit, the whole log is read. After another
+   broker nothing is vouched for: checksums and marks behind the first byte that changed go.
+2. *Scan*: records are read from there on and checked; see `scanner`. Damage is copied into
+   quarantine and passed over. What RocketMQ has cut ends the log; see `foreign`.
 3. *Dispatch*, along with the scan: every record gets its unit, its index entries and its checksum,
    where they are missing or wrong.
 4. *Cut*: what lies behind the end is copied into quarantine and zeroed, so that it can never pass
@@ -13,7 +14,7 @@ Passes, each of which may be interrupted and run again with the same outcome:
 5. *Settle*: queues begin with the first record that the log still has, offsets of damaged records
    stay taken, and what had not been flushed is written again and flushed.
 
-Source: spec/storage.md section 10; row S09; F3, F5, F6 and F10 of the fault tests.
+Source: spec/storage.md section 10; row S09; F3, F5, F6, F10 and F16 of the fault tests.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, 
 from rocketpy_broker.store.queues.consume_queue import UNIT, ConsumeQueue
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.recovery.foreign import StaleRecords, part, unchanged_end
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.times import TimesSeen
 from rocketpy_broker.store.values import Damage, QueueKey
@@ -81,8 +83,10 @@ class Recovery:
         *,
         abnormal: bool,
         in_doubt: list[str],
+        queues_end: int,
     ) -> None:
         self._store = store
+        self._stale = StaleRecords(trust.flushed, queues_end, abnormal)
         self._scanner = LogScanner(store.log, trust)
         self._trust = trust
         self._manifest = manifest
@@ -97,23 +101,17 @@ class Recovery:
 
     def run(self) -> RecoveryResult:
         """Bring everything into agreement. Raises OSError; may then be run again."""
-        if self._trust.checksums is Checksummed.NONE:
-            self._store.log.checksums.truncate(0)
         begin = self._vouch()
         if self._manifest is not None:
             last_ms, falls = self._manifest.last_store_timestamp_ms, self._manifest.store_time_falls
             self._times.go_on(last_ms, falls, begin, self._manifest.log_end)
-        for item in self._scanner.scan(begin):
-            if isinstance(item, Stretch):
-                self._dispatch(item)
-            else:
-                self._keep_apart(item)
-        bytes_dropped = self._cut(self._scanner.end, whole=begin <= self._store.log.begin)
+        end = self._scan(begin)
+        bytes_dropped = self._cut(end, whole=begin <= self._store.log.begin)
         self._settle()
         return RecoveryResult(
             self._abnormal,
             begin,
-            self._scanner.end,
+            end,
             self._records_scanned,
             self._units_dispatched,
             bytes_dropped,
@@ -132,6 +130,10 @@ class Recovery:
         if manifest is None:
             store.log.checksums.vouch({})
             store.index.reset()
+            if not self._is_ours:
+                unchanged = unchanged_end(store.log)
+                store.log.checksums.truncate(unchanged)
+                store.queues.cut_marks(unchanged)
             return store.log.begin
         for path in store.log.checksums.vouch(manifest.checksums):
             self._in_doubt.append(f"checksums {path.name}")
@@ -156,6 +158,35 @@ class Recovery:
         return self._store.queues.deleted_below(key.topic) >= self._manifest.log_end
 
     # --- Scan and dispatch ---
+
+    @property
+    def _is_ours(self) -> bool:
+        return self._trust.checksums is Checksummed.ALL
+
+    def _scan(self, begin: int) -> int:
+        """Read from `begin` on; give where the log ends."""
+        for item in self._scanner.scan(begin):
+            if not isinstance(item, Stretch):
+                self._keep_apart(item)
+            elif self._is_ours:
+                self._dispatch(item)
+            else:
+                stale = self._dispatch_foreign(item)
+                if stale is not None:
+                    return stale
+        return self._scanner.end
+
+    def _dispatch_foreign(self, stretch: Stretch) -> int | None:
+        """Dispatch up to the first stale record; give where it lies, None where there is none."""
+        begin = 0
+        for row in self._stale.candidates(stretch).tolist():
+            if row > begin:
+                self._dispatch(part(stretch, begin, row))
+                begin = row
+            if self._stale.is_stale(stretch, row, self._next_offsets):
+                return stretch.offset + int(stretch.block.positions[row])
+        self._dispatch(part(stretch, begin, len(stretch.block)) if begin else stretch)
+        return None
 
     def _dispatch(self, stretch: Stretch) -> None:
         block, offset = stretch.block, stretch.offset
@@ -231,8 +262,7 @@ class Recovery:
         for damage in self._damages:
             self._reserve_offset(damage)
         store.queues.correct_min_offsets(store.log.begin)
-        is_ours = self._trust.checksums is Checksummed.ALL
-        store.log.make_durable(self._trust.flushed if is_ours else store.log.end)
+        store.log.make_durable(self._trust.flushed if self._is_ours else store.log.end)
         store.log.checksums.flush()
         store.queues.flush()
         store.index.flush()

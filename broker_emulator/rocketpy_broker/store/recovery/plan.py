@@ -5,30 +5,33 @@ counts as flushed. Writes nothing.
 
 - A clean stop of ours: the manifest vouches for queues and index, and the scan begins at its end.
 - A crash of ours: the same, from the last manifest on; the mark tells a torn tail from damage.
-- Another broker was here since (its pid in `abort`, or no traces of ours): the whole log is read,
-and checked as RocketMQ would; the checkpoint says what had been flushed.
+- Another broker has started here since, or there are no traces of ours: neither mark nor manifest
+counts, and the log ends where RocketMQ's recovery would end it; see `foreign`.
 
-Source: spec/storage.md sections 8 and 10; row S09.
+Source: spec/storage.md sections 8 and 10; rows S09, F16.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
+from rocketpy_broker.store.files.directory import started_last_by_us
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, is_our_abort_text
 from rocketpy_broker.store.files.manifest import Manifest
+from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import Checksummed, Trust
-
-ALWAYS_MS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What lies in the directory. `aborted`: the marker's text, None where there is none."""
+    """What lies in the directory. `aborted`: the marker's text, None where there is none.
 
+    `started_last`: whether no other broker has started here since we did.
+    """
+
+    started_last: bool
     aborted: str | None
     mark: Mark | None
     manifest: Manifest | None
@@ -39,7 +42,8 @@ class Traces:
         abort = folder / "abort"
         aborted = abort.read_text(encoding="ascii", errors="replace") if abort.exists() else None
         mark = FlushedMark(folder / "rocketpy" / "flushed").load()
-        return cls(aborted, mark, Manifest.load(folder / "rocketpy" / "manifest.json"))
+        manifest = Manifest.load(folder / "rocketpy" / "manifest.json")
+        return cls(started_last_by_us(folder), aborted, mark, manifest)
 
     @property
     def abnormal(self) -> bool:
@@ -48,10 +52,17 @@ class Traces:
 
     @property
     def ours(self) -> bool:
-        """Whether nobody else can have changed what we wrote: only added to it, if anything."""
-        if self.mark is None:
+        """Whether nobody else has written since we did."""
+        if self.mark is None or not self.started_last:
             return False
-        return self.mark.clean or is_our_abort_text(self.aborted)
+        return self.aborted is None or is_our_abort_text(self.aborted)
+
+    def compared(self, log: CommitLog) -> Traces:
+        """With what the log's own bytes say: a record behind our clean stop is not ours."""
+        stopped = self.mark is not None and self.mark.clean
+        if stopped and self.mark and log.store_timestamp_ms_at(self.mark.flushed) > 0:
+            return replace(self, started_last=False)
+        return self
 
     def check_sizes(self, folder: Path, segment_bytes: int, queue_file_bytes: int) -> None:
         """Raises StoreDirectoryError where the store was made with other sizes."""
@@ -75,12 +86,8 @@ class Traces:
                 f"{folder.parent / 'rocketpy'}",
             )
 
-    def trust(self, checkpoint: StoreCheckpoint) -> Trust:
-        """What counts as flushed."""
-        if self.ours and self.mark is not None and not self.mark.clean:
-            return Trust(self.mark.flushed, 0, Checksummed.ALL)
-        timestamp_ms = checkpoint.physic_msg_timestamp_ms if self.abnormal else ALWAYS_MS
+    def trust(self, their_start: int) -> Trust:
+        """What counts as flushed; `their_start` is where RocketMQ's recovery would begin."""
         if self.ours and self.mark is not None:
-            # RocketMQ may have gone on behind the end of our clean stop.
-            return Trust(self.mark.flushed, timestamp_ms, Checksummed.SOME)
-        return Trust(0, timestamp_ms, Checksummed.NONE)
+            return Trust(self.mark.flushed, Checksummed.ALL)
+        return Trust(their_start, Checksummed.NONE)

@@ -1,0 +1,127 @@
+"""A log that another broker has had since: where it ends, and what of ours is still about it.
+
+RocketMQ ends its log at the first bad record that its recovery scans, goes on there, and leaves
+what lies behind as it is. So nothing behind that place counts, whatever marks of ours say; only
+damage before the segment where RocketMQ begins to scan is passed over, for RocketMQ does not see
+it. Stale records may even follow the last new one without a gap; they are told by values that run
+backwards. Holds no state on disk; a crash changes nothing of what is found out here.
+
+Source: CommitLog#recoverNormally, #recoverAbnormally, spec/storage.md sections 2.6 and 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
+from rocketpy_broker.store.log.checksums import is_sound
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.scanner import Stretch, is_blank
+from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import RecordBlock, decode_record, has_queue_offset
+
+# What StoreCheckpoint#getMinTimestamp takes off.
+CHECKPOINT_MARGIN_MS = 3_000
+_ENTRIES_AT_ONCE = 1 << 16
+
+
+def scan_start(
+    log: CommitLog, queues_end: int, checkpoint: StoreCheckpoint, *, abnormal: bool
+) -> int:
+    """Physical offset from which RocketMQ's next recovery would look at records.
+
+    `queues_end` is the end of the last record that has a unit, -1 for none.
+    """
+    segments = log.files.segments
+    if abnormal:
+        logics_ms = checkpoint.logics_msg_timestamp_ms
+        on_disk_ms = min(checkpoint.physic_msg_timestamp_ms, logics_ms) - CHECKPOINT_MARGIN_MS
+        for segment in reversed(segments):
+            if 0 < log.store_timestamp_ms_at(segment.base) <= on_disk_ms:
+                return segment.base
+        return log.begin
+    return max((one.base for one in segments if one.base <= queues_end), default=log.begin)
+
+
+def unchanged_end(log: CommitLog) -> int:
+    """Physical offset up to which every record is, without a gap, as its checksum says.
+
+    Reads that much of the log. Entries are in order.
+    """
+    for segment in log.files.segments:
+        position = _unchanged_in(log, segment)
+        if not is_blank(segment, position):
+            return segment.base + position
+    return log.files.end
+
+
+def _unchanged_in(log: CommitLog, segment: Segment) -> int:
+    checksums = log.checksums.find(segment)
+    position = 0
+    while checksums is not None:
+        entries = checksums.entries_from(position)[:_ENTRIES_AT_ONCE]
+        sizes = entries["size"].astype(np.int64)
+        positions = position + np.cumsum(sizes) - sizes
+        good = is_sound(entries) & (entries["position"] == positions)
+        good &= (sizes > 0) & (positions + sizes <= segment.size_bytes)
+        count = _leading(good)
+        starts, lengths = positions[:count], sizes[:count].astype(np.int32)
+        same = _leading(~log.compare(segment, starts, lengths).damaged)
+        if same > 0:
+            position = int(positions[same - 1] + sizes[same - 1])
+        if same < len(entries) or same == 0:
+            break
+    return position
+
+
+def _leading(good: NDArray[np.bool_]) -> int:
+    return len(good) if good.all() else int(np.argmin(good))
+
+
+@dataclass(slots=True)
+class StaleRecords:
+    """Looks for the first record that RocketMQ has cut before, among those that it would scan.
+
+    They begin at `begin`. A record that was stored before the one in front of it is stale if its
+    queue does not go on with it, or if no unit of a cleanly stopped store reaches so far. A clock
+    that steps back alone makes none stale.
+    """
+
+    begin: int
+    queues_end: int
+    abnormal: bool
+    _last_ms: int = 0
+
+    def candidates(self, stretch: Stretch) -> NDArray[np.int64]:
+        """Which records of the stretch were stored before the one in front of them."""
+        times = stretch.block.header["store_timestamp"].astype(np.int64)
+        before = np.concatenate(([self._last_ms], times[:-1]))
+        self._last_ms = int(times[-1])
+        offsets = stretch.block.positions + stretch.offset
+        return np.flatnonzero((times < before) & (offsets >= self.begin))
+
+    def is_stale(self, stretch: Stretch, row: int, next_offsets: Mapping[QueueKey, int]) -> bool:
+        """Whether record `row` is; `next_offsets` is what the queues' records before it say."""
+        position = int(stretch.block.positions[row])
+        record = decode_record(stretch.block.data.data, position).record
+        if not has_queue_offset(record.sys_flag):
+            return False
+        if not self.abnormal and stretch.offset + position == self.queues_end:
+            return True
+        expected = next_offsets.get(QueueKey(record.topic, record.queue_id))
+        # A topic that was deleted and made again begins at 0.
+        return expected is not None and record.queue_offset not in (0, expected)
+
+
+def part(stretch: Stretch, begin: int, end: int) -> Stretch:
+    """The records [begin, end) of a stretch, at least one."""
+    block = stretch.block
+    first = int(block.positions[begin])
+    last = int(block.positions[end - 1] + block.sizes[end - 1])
+    data = block.data.data[first:last]
+    return Stretch(stretch.offset + first, RecordBlock.parse(data, block.sizes[begin:end]))

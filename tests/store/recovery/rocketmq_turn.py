@@ -1,0 +1,77 @@
+"""What a RocketMQ broker does to a directory during its turn, with files alone.
+
+It ends its log where it met a bad record, goes on there, and leaves what lies behind as it is:
+neither zeroed nor named by any unit. Its start writes `lock`. Facts: spec/storage.md sections 6.5,
+8 and 10; the same is done with RocketMQ's own code in tests/interop.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocketpy_broker.store.files.checkpoint import FILE_BYTES
+from rocketpy_broker.store.queues.consume_queue import UNIT_BYTES
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import Record, encode_record
+from tests.store.check.planted_faults import FIRST, write_at
+
+_UNIT = struct.Struct(">qiq")
+_CHECKPOINT = struct.Struct(">qqqqq")
+LATER_MS = 60_000
+
+
+@dataclass
+class RocketMQTurn:
+    """One turn of RocketMQ over the only log segment of `folder`; `end` is its log's end."""
+
+    folder: Path
+    end: int = 0
+    last_ms: int = 0
+    units: dict[QueueKey, int] = field(default_factory=dict)
+
+    def start(self, cut: int) -> None:
+        """Recover: the log ends at byte `cut`, and so do the queues."""
+        write_at(self.folder / "lock", 0, b"lock")
+        self.end = cut
+        for path in self.folder.glob(f"consumequeue/*/*/{FIRST}"):
+            data = path.read_bytes()
+            kept = 0
+            for position in range(0, len(data), UNIT_BYTES):
+                offset, size, _ = _UNIT.unpack_from(data, position)
+                if size <= 0 or offset + size > cut:
+                    break
+                kept = position + UNIT_BYTES
+            path.write_bytes(data[:kept].ljust(len(data), b"\0"))
+            key = QueueKey(path.parents[1].name, int(path.parent.name))
+            self.units[key] = kept // UNIT_BYTES
+
+    def put(self, key: QueueKey, body: bytes, stored_ms: int, tail: bytes = b"") -> None:
+        """Store a message, and its unit. `tail` takes the place of its last bytes."""
+        number = self.units.get(key, 0)
+        record = encode_record(
+            Record(
+                key.topic,
+                key.queue_id,
+                body,
+                queue_offset=number,
+                physical_offset=self.end,
+                store_timestamp_ms=stored_ms,
+            )
+        )
+        write_at(self.folder / "commitlog" / FIRST, self.end, record)
+        unit = _UNIT.pack(self.end, len(record), 0)
+        path = self.folder / "consumequeue" / key.topic / str(key.queue_id) / FIRST
+        write_at(path, number * UNIT_BYTES, unit)
+        self.units[key] = number + 1
+        self.end += len(record)
+        self.last_ms = stored_ms
+
+    def leave(self, *, abort: str | None) -> None:
+        """Stop cleanly, or be killed and leave `abort` with that text."""
+        packed = _CHECKPOINT.pack(self.last_ms, self.last_ms, 0, 0, self.end)
+        (self.folder / "checkpoint").write_bytes(packed.ljust(FILE_BYTES, b"\0"))
+        (self.folder / "abort").unlink(missing_ok=True)
+        if abort is not None:
+            (self.folder / "abort").write_text(abort, encoding="ascii")
