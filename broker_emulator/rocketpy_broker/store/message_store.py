@@ -27,6 +27,7 @@ from rocketpy_broker.store.dispatching import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import StoreDirectory
 from rocketpy_broker.store.files.store_id import OtherStoreError
+from rocketpy_broker.store.log.filler import fill_damaged
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.numbered import NumberedRecords
 from rocketpy_broker.store.prepared import PreparedRecords
@@ -97,7 +98,7 @@ class MessageStore:
         self._manifest_end = 0
         self._refusal: str | None = "the store is not open"
         self._derived_sealed = self._disk_full = False
-        self._damaged: set[int] = set()
+        self._damaged: dict[int, Damage] = {}
 
     # --- Start and stop ---
 
@@ -168,6 +169,8 @@ class MessageStore:
                 # With a backlog the queues are incomplete, so the next start has to read the log.
                 if not (self._dispatcher.is_behind or self.index.is_behind or self._derived_sealed):
                     self._log.drop_ahead()
+                    # Only now: what a read met may have been an error of memory, and pass.
+                    fill_damaged(self._log, self._damaged.values(), plan.store_timestamp_ms)
                     self._directory.stopped(self.plan_manifest().make())
         finally:
             self._release()
@@ -360,7 +363,7 @@ class MessageStore:
     def _keep_apart(self, damage: Damage) -> None:
         """A read met a damaged record: say so once, and keep a copy."""
         if damage.offset not in self._damaged:
-            self._damaged.add(damage.offset)
+            self._damaged[damage.offset] = damage
             self.statistics.corrupt_record_count += 1
             self._parts.quarantine.keep_damage(
                 damage, self._log.files.view(damage.offset, damage.length)

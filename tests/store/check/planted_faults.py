@@ -36,6 +36,9 @@ def unit_of(folder: Path, number: int) -> tuple[int, int]:
     return offset, size
 
 
+BODY_LENGTH_OFFSET = 84
+
+
 # The path below the folder, the byte, and a part of the text.
 Plant = Callable[[Path], tuple[str, int, str]]
 

@@ -13,7 +13,7 @@ import pytest
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
 from rocketpy_broker.store.check.read_only import StoreSizes
-from rocketpy_broker.store.check.whole_store import Fault, Finding, StoreCheck
+from rocketpy_broker.store.check.whole_store import Fault, Finding, Note, StoreCheck
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
@@ -203,10 +203,10 @@ def test_after_a_recovery_only_the_damage_itself_is_left(
     (damage,) = again.open().damages
     again.close()
     assert damage.offset == record
-    found = faults(tmp_path)
-    assert [one[:2] for one in found] == [
-        (str(log_file.relative_to(tmp_path)), record % SEGMENT_BYTES)
-    ], found
+    (found,) = check(tmp_path)
+    assert (found.path, found.offset) == (log_file, record % SEGMENT_BYTES)
+    assert isinstance(found, Note)
+    assert "stand for a damaged record" in found.text
 
 
 def test_what_another_broker_added_after_a_clean_stop_is_a_note(

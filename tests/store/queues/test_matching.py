@@ -11,7 +11,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, ReadLimits
 from rocketpy_proto.record import RecordBlock
 from tests.blocks import bodies_of, wire_block
-from tests.store.check.planted_faults import FIRST, flip, unit_of
+from tests.store.check.planted_faults import BODY_LENGTH_OFFSET, FIRST, flip, unit_of
 from tests.store.conftest import OpenStore, crash
 from tests.store.messages import NO_END, QUEUE
 
@@ -87,7 +87,7 @@ def test_c04_what_went_bad_in_memory_is_left_to_its_reader(
     store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     store.open()
     put(store, b"a", b"b", b"b", b"a")
-    flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, 2)[0] + 1)
+    flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, 2)[0] + BODY_LENGTH_OFFSET)
     first = read(store, 0)
     assert (bodies(first), first.next_offset) == ([b"a"], 2)
     bad = read(store, 2)

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.check.whole_store import StoreCheck
+from rocketpy_broker.store.log.filler import FILLER_BYTES_MAX, fill, is_filler
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey
-from tests.store.check.planted_faults import FIRST, flip
-from tests.store.conftest import OpenStore, crash
-from tests.store.messages import QUEUE, delete_topic, put, read_all
+from rocketpy_broker.store.values import (
+    Damage,
+    GetMessageStatus,
+    QueueKey,
+    QueueRange,
+    ReadLimits,
+)
+from rocketpy_proto.record import decode_record, encode_blank
+from tests.blocks import bodies_of
+from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, write_at
+from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
+from tests.store.messages import NO_END, QUEUE, delete_topic, flush_log, put, read_all
 from tests.store.recovery.rocketmq_turn import LATER_MS, RocketMQTurn
 
 OTHER = QueueKey(QUEUE.topic, 3)
 QUEUES = (QUEUE, OTHER)
 SIZES = {"segment_bytes": 65_536, "queue_file_bytes": 6_000}
 COUNT, DAMAGED = 200, 50
+RECORD_BYTES = 137
 LEFT = {"stopped": None, "killed": "4711", "killed, 4.9 over ours": "rocketpy 1"}
 Bodies = dict[QueueKey, list[bytes]]
 Filled = Callable[[], list[int]]
@@ -153,3 +168,169 @@ def test_f16_a_clock_that_steps_back_while_rocketmq_writes_loses_nothing(
     for number in range(9):
         expected[QUEUES[number % 2]].append(body("new", number))
     assert shown(store) == expected
+
+
+@pytest.fixture
+def damaged(new_store: OpenStore, tmp_path: Path, filled: Filled) -> int:
+    """Our store, killed, with record 50 of 200 flipped below the mark; where that lies."""
+    filled()
+    store = new_store(**SIZES)
+    store.open()
+    crash(store)
+    (tmp_path / "rocketpy" / "manifest.json").unlink()
+    offset = DAMAGED * RECORD_BYTES
+    flip(tmp_path / "commitlog" / FIRST, offset + 90)
+    return offset
+
+
+def test_f16_a_damaged_record_of_ours_is_filled_so_that_rocketmq_reads_on(
+    new_store: OpenStore, tmp_path: Path, damaged: int
+) -> None:
+    store = new_store(**SIZES)
+    (damage,) = store.open().damages
+    assert (damage.offset, damage.length) == (damaged, RECORD_BYTES)
+    store.close()
+    log = (tmp_path / "commitlog" / FIRST).read_bytes()
+    decoded = decode_record(log, damaged)
+    assert (decoded.size, is_filler(decoded.record)) == (RECORD_BYTES, True)
+    assert (decoded.record.topic, decoded.record.queue_offset) == (QUEUE.topic, DAMAGED // 2)
+    assert decoded.record.physical_offset == damaged
+    found = list(StoreCheck(tmp_path, StoreSizes.of(tmp_path)).run())
+    assert ["stand for a damaged record" in one.text for one in found] == [True, False], found
+    # RocketMQ finds a sound log, of the same length.
+    (tmp_path / "abort").write_text("4711")
+    again = new_store(**SIZES)
+    result = again.open()
+    assert (result.end, result.damages) == (COUNT * RECORD_BYTES, [])
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["queues as they were", "queues rebuilt"])
+def test_f16_a_filler_is_shown_to_nobody_and_its_offset_stays_taken(
+    new_store: OpenStore, tmp_path: Path, damaged: int, lost: bool
+) -> None:
+    new_store(**SIZES).open()
+    again = new_store(**SIZES)
+    (tmp_path / "lock").unlink()
+    if lost:
+        shutil.rmtree(tmp_path / "consumequeue")
+    again.open()
+    half = COUNT // 2
+    assert again.range_of(QUEUE) == QueueRange(0, half)
+    number = DAMAGED // 2
+    found = again.get_message(QUEUE, number, NO_END, ReadLimits())
+    assert (found.status, found.next_offset) == (GetMessageStatus.MESSAGE_WAS_REMOVING, number + 1)
+    before = again.get_message(QUEUE, 0, NO_END, ReadLimits.of_bytes(1 << 20))
+    assert (len(before.sizes), before.next_offset) == (number, number)
+    after = again.get_message(QUEUE, number + 1, NO_END, ReadLimits.of_bytes(1 << 20))
+    assert len(after.sizes) == half - number - 1
+    assert again.messages.at(damaged) is None
+    assert again.statistics.corrupt_record_count == 0
+    scattered = again.scattered.read(QUEUE, np.arange(half), 1 << 20)
+    assert (scattered.count, len(scattered.block)) == (half, half - 1)
+
+
+def test_f16_a_filler_of_a_queues_last_record_keeps_its_offset_when_queues_are_rebuilt(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store(**SIZES)
+    store.open()
+    offset = [put(store, [body("old", n)]) for n in range(4)][-1]
+    put(store, [b"other"], OTHER)
+    flush_log(store)
+    crash(store)
+    flip(tmp_path / "commitlog" / FIRST, offset + 90)
+    store = new_store(**SIZES)
+    assert len(store.open().damages) == 1
+    store.close()
+    shutil.rmtree(tmp_path / "consumequeue")
+    again = new_store(**SIZES)
+    assert again.open().damages == []
+    assert again.range_of(QUEUE) == QueueRange(0, 4)
+
+
+def test_f16_damage_that_a_read_met_is_filled_by_a_clean_stop(
+    new_store: OpenStore, tmp_path: Path, filled: Filled
+) -> None:
+    offset = filled()[DAMAGED]
+    store = new_store(**SIZES)
+    store.open()
+    flip(tmp_path / "commitlog" / FIRST, offset + 90)
+    for _ in range(2):
+        found = store.get_message(QUEUE, DAMAGED // 2, NO_END, ReadLimits())
+        assert found.status is GetMessageStatus.MESSAGE_WAS_REMOVING
+    assert store.statistics.corrupt_record_count == 1
+    store.close()
+    log = (tmp_path / "commitlog" / FIRST).read_bytes()
+    assert is_filler(decode_record(log, offset).record)
+    (kept,) = (tmp_path / "rocketpy" / "quarantine").iterdir()
+    assert len(kept.read_bytes()) == RECORD_BYTES
+
+
+def test_f16_damage_up_to_a_segments_end_becomes_a_blank_record(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store(segment_bytes=SEGMENT_BYTES)
+    store.open()
+    offsets = [put(store, [body("old", n, 900)]) for n in range(8)]
+    last = max(offset for offset in offsets if offset < SEGMENT_BYTES)
+    flush_log(store)
+    crash(store)
+    for path in (tmp_path / "rocketpy" / "checksums").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    write_at(tmp_path / "commitlog" / FIRST, last, b"\xff" * (SEGMENT_BYTES - last))
+    again = new_store(segment_bytes=SEGMENT_BYTES)
+    (damage,) = again.open().damages
+    assert damage.length == SEGMENT_BYTES - last
+    log = (tmp_path / "commitlog" / FIRST).read_bytes()
+    assert log[last:] == encode_blank(SEGMENT_BYTES - last).ljust(SEGMENT_BYTES - last, b"\0")
+
+
+@pytest.mark.parametrize(
+    "length", [91, 92, 96, 97, 98, FILLER_BYTES_MAX, FILLER_BYTES_MAX + 1, 2 * FILLER_BYTES_MAX + 7]
+)
+def test_f16_fillers_take_exactly_the_place_of_what_is_damaged(
+    new_store: OpenStore, tmp_path: Path, length: int
+) -> None:
+    sizes = {"segment_bytes": 4 * FILLER_BYTES_MAX, "queue_file_bytes": 6_000}
+    store = new_store(**sizes)
+    store.open()
+    put(store, [b"before"])
+    begin = put(store, [bytes(length - 91 - len(QUEUE.topic))]) if length > 97 else 0
+    if not begin:
+        begin = put(store, [bytes(200)])
+    end = put(store, [b"after"])
+    damage = Damage(tmp_path / "commitlog" / FIRST, begin, length, "planted")
+    assert fill(store._log, damage, 7)
+    log = (tmp_path / "commitlog" / FIRST).read_bytes()
+    position = begin
+    while position < begin + length:
+        decoded = decode_record(log, position)
+        assert is_filler(decoded.record)
+        assert decoded.record.physical_offset == position
+        position += decoded.size
+    assert position == begin + length
+    assert decode_record(log, end).record.body == b"after"
+    assert not fill(store._log, replace(damage, length=90), 7)
+
+
+def test_s11_a_pull_believes_no_unit_that_names_the_middle_of_a_record(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store(**SIZES)
+    store.open()
+    offsets = [put(store, [body("old", n)]) for n in range(10)]
+    path = tmp_path / "consumequeue" / QUEUE.topic / str(QUEUE.queue_id) / FIRST
+    write_at(path, 4 * UNIT_BYTES, struct.pack(">qi", offsets[4] + 3, RECORD_BYTES))
+    write_at(path, 6 * UNIT_BYTES, struct.pack(">qi", offsets[5], RECORD_BYTES + 1))
+    write_at(path, 8 * UNIT_BYTES, struct.pack(">qi", SIZES["segment_bytes"] - 9, RECORD_BYTES))
+    found = []
+    offset = 0
+    while offset < 10:
+        result = store.get_message(QUEUE, offset, NO_END, ReadLimits())
+        found += bodies_of(result.data, result.sizes)
+        offset = result.next_offset
+    assert found == [body("old", n) for n in range(10) if n not in (4, 6, 8)]
+    log = (tmp_path / "commitlog" / FIRST).read_bytes()
+    assert [decode_record(log, offset).record.body for offset in offsets] == [
+        body("old", n) for n in range(10)
+    ]

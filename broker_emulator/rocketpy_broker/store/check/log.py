@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.store.check.faults import Advance, CheckContext, Fault, Finding, finding, runs
 from rocketpy_broker.store.log.checksums import ENTRY_BYTES, SegmentChecksums, is_sound
+from rocketpy_broker.store.log.filler import fillers_of
 from rocketpy_broker.store.log.scanner import LogScanner, Stretch
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import Damage
@@ -93,6 +94,16 @@ class LogCheck:
                 "checksum",
                 is_fault=int(positions[run.begin]) + segment.base < self._context.checksums_end,
             )
+
+    def fillers(self, stretch: Stretch) -> Iterator[Finding]:
+        """Records that stand for damaged ones; their units are of no record any more."""
+        for filler in fillers_of(stretch.block):
+            segment = self._log.files.find(stretch.offset)
+            assert segment is not None
+            offset, size = filler.physical_offset, filler.size
+            self._context.damages.append(Damage(segment.path, offset, size, "filled"))
+            text = f"{size} bytes stand for a damaged record, which a start has put into quarantine"
+            yield finding(segment.path, offset - segment.base, text, is_fault=False)
 
     def _known_positions(
         self, segment: Segment, checksums: SegmentChecksums

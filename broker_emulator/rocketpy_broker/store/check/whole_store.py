@@ -103,6 +103,7 @@ class StoreCheck:
                     yield log.damage(item)
                 else:
                     yield from log.stretch(item)
+                    yield from log.fillers(item)
                     yield from _derived(item, queues, index)
             yield from log.behind_records()
             yield from log.checksums()

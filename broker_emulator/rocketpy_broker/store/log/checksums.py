@@ -77,6 +77,13 @@ def is_sound(entries: Entries) -> NDArray[np.bool_]:
     return sound
 
 
+def _entries_of(positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> Entries:
+    entries = np.empty(len(positions), ENTRY)
+    entries["position"], entries["size"], entries["crc"] = positions, sizes, crcs
+    entries["check"] = _checks(positions, sizes, crcs)
+    return entries
+
+
 class SegmentChecksums:
     """The entries of one segment."""
 
@@ -119,9 +126,7 @@ class SegmentChecksums:
 
     def append(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
         """Add entries of records behind those that are there. Raises OSError."""
-        entries = np.empty(len(positions), ENTRY)
-        entries["position"], entries["size"], entries["crc"] = positions, sizes, crcs
-        entries["check"] = _checks(positions, sizes, crcs)
+        entries = _entries_of(positions, sizes, crcs)
         self.reserve(len(entries))
         self.file.write(self.count * ENTRY_BYTES, entries.view(np.uint8).data)
         self.count += len(entries)
@@ -133,6 +138,18 @@ class SegmentChecksums:
         self.truncate(int(positions[0]))
         self.append(positions, sizes, crcs)
         self.append(later["position"], later["size"], later["crc"])
+
+    def replace(self, position: int, size: int, crc: int) -> None:
+        """Change the entry of one record, or add it. Raises OSError."""
+        place = self._place(position)
+        positions, sizes = np.array([position], np.int64), np.array([size], np.int32)
+        entry = _entries_of(positions, sizes, np.array([crc], np.int32))
+        known = self._entries[place : min(place + 1, self.count)]
+        if (known["position"] == position).any() and (known["size"] == size).any():
+            self._prefix = FilePrefix(0, 0)
+            self.file.write(place * ENTRY_BYTES, entry.view(np.uint8).data)
+        else:
+            self.insert(positions, sizes, np.array([crc], np.int32))
 
     def entries_from(self, position: int) -> Entries:
         """The entries of records at or behind `position` of the segment."""

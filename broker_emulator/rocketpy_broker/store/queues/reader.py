@@ -3,10 +3,11 @@
 Nothing is decoded. Ranges that lie together are handed out as views of the mapped log; scattered
 ones are gathered by one Arrow `take`, without a loop over messages.
 
-What this process has written or scanned, and what is recent enough to be in memory, is given as it
-is. Anything else comes from a disk and is compared with its checksums first; a damaged record is
-reported and passed over. Holds no state.
-Source: spec/storage.md section 6.6 (statuses and next offsets); rows C03, S11, S12, F5.
+A unit is believed only where a record of its size says that it lies there. What this process has
+written or scanned, and what is recent enough to be in memory, is then given as it is. Anything else
+comes from a disk and is compared with its checksums first; a damaged record is reported and passed
+over, a filler that stands for one is passed over. Holds no state.
+Source: spec/storage.md section 6.6 (statuses and next offsets); rows C03, S11, S12, F5, F16.
 """
 
 from __future__ import annotations
@@ -29,8 +30,17 @@ from rocketpy_broker.store.values import (
     QueueRange,
     ReadLimits,
 )
-from rocketpy_proto.record import MalformedRecordError, RecordBlock
+from rocketpy_proto.record import MalformedRecordError, RecordBlock, has_queue_offset
+from rocketpy_proto.record.layout import FIXED_BYTES, MAGIC_V1, MAGIC_V2
 
+_HEAD = np.dtype(
+    {
+        "names": ["total_size", "magic", "physical_offset", "sys_flag"],
+        "formats": [">i4", ">u4", ">i8", ">i4"],
+        "offsets": [0, 4, 28, 36],
+        "itemsize": 40,
+    }
+)
 # Below this many records per run of adjacent ones, gathering beats handing out views.
 RECORDS_PER_RUN_MIN = 16
 
@@ -156,19 +166,43 @@ class Reader:
     def _whole(self, segment: Segment, units: Units, *, is_cold: bool) -> Units:
         """The units before the first damaged record; that is reported if nothing is before it."""
         offsets = units["physical_offset"].astype(np.int64)
-        if not is_cold and int(offsets.min()) >= self.checked_from:
-            return units
         starts, sizes = offsets - segment.base, units["size"].astype(np.int32)
-        inside = (sizes > 0) & (starts >= 0) & (starts + sizes <= segment.size_bytes)
+        inside = (sizes >= FIXED_BYTES) & (starts >= 0) & (starts + sizes <= segment.size_bytes)
         if not inside.all():
             units = units[: int(np.argmin(inside))]
             starts, sizes = starts[: len(units)], sizes[: len(units)]
-        bad = first_damaged(self.log, segment, starts, sizes) if len(units) else 0
-        if bad == 0:
+        heads = _heads(segment, starts)
+        here = (heads["total_size"] == sizes) & (heads["physical_offset"] == offsets[: len(units)])
+        here &= (heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2)
+        shown = here & has_queue_offset(heads["sys_flag"])
+        here = here[: 1 + int(np.argmin(shown))] if not shown.all() else here
+        good = _leading(here)
+        if good > 0 and (is_cold or int(offsets.min()) < self.checked_from):
+            damaged = first_damaged(self.log, segment, starts[:good], sizes[:good])
+            good = good if damaged is None else damaged
+        if good == 0:
             length = int(sizes[0]) if len(sizes) else 0
             reason = "the record differs from its checksum"
+            if length and not here[0]:
+                reason = "no record begins where its unit says"
             self.on_damage(Damage(segment.path, int(offsets[0]), length, reason))
-        return units if bad is None else units[:bad]
+        return units[: min(good, _leading(shown))]
+
+
+def _leading(good: NDArray[np.bool_]) -> int:
+    """How many of the first are true."""
+    return len(good) if good.all() else int(np.argmin(good))
+
+
+def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
+    """The first fields of the records at `starts`, each of which has room for them."""
+    items: NDArray[np.void] = np.ndarray(
+        (max(segment.size_bytes - _HEAD.itemsize + 1, 0),),
+        f"V{_HEAD.itemsize}",
+        segment.view,
+        strides=(1,),
+    )
+    return items[starts].view(_HEAD)
 
 
 def first_damaged(

@@ -20,7 +20,7 @@ from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, UNIT, Consume
 from rocketpy_broker.store.queues.reader import first_damaged, gather
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import Damage, QueueKey
-from rocketpy_proto.record import RecordBlock
+from rocketpy_proto.record import RecordBlock, has_queue_offset
 
 # Units that lie no further apart are looked up together.
 UNIT_GAP_MAX = 4_096
@@ -61,6 +61,7 @@ class ScatteredReader:
         octets = memoryview(records.buffers()[2] or b"")[: int(sizes[rows].sum())]
         block = RecordBlock.parse(octets, sizes[rows].astype(np.int32))
         is_right = block.header["queue_offset"].astype(np.int64) == offsets[rows]
+        is_right &= has_queue_offset(block.header["sys_flag"])
         return Scattered(count, block.filter(is_right))
 
     def _gathered(

@@ -6,7 +6,8 @@ Passes, each of which may be interrupted and run again with the same outcome:
    cut back to the manifest's end; if anything does not fit, the whole log is read. After another
    broker nothing is vouched for: checksums and marks behind the first byte that changed go.
 2. *Scan*: records are read from there on and checked; see `scanner`. Damage is copied into
-   quarantine and passed over. What RocketMQ has cut ends the log; see `foreign`.
+   quarantine, passed over, and replaced by a filler, so that RocketMQ passes over it too; see
+   `filler`. What RocketMQ has cut ends the log; see `foreign`.
 3. *Dispatch*, along with the scan: every record gets its unit, its index entries and its checksum,
    where they are missing or wrong.
 4. *Cut*: what lies behind the end is copied into quarantine and zeroed, so that it can never pass
@@ -19,6 +20,7 @@ Source: spec/storage.md section 10; row S09; F3, F5, F6, F10 and F16 of the faul
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.filler import Lost, fill, fillers_of, has_filler, is_filler
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
 from rocketpy_broker.store.queues.consume_queue import UNIT, ConsumeQueue
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
@@ -36,7 +39,11 @@ from rocketpy_broker.store.recovery.foreign import StaleRecords, part, unchanged
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.times import TimesSeen
 from rocketpy_broker.store.values import Damage, QueueKey
-from rocketpy_proto.record import MalformedRecordError, decode_record, has_queue_offset
+from rocketpy_proto.record import (
+    MalformedRecordError,
+    decode_record,
+    has_queue_offset,
+)
 from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
 
 
@@ -93,6 +100,7 @@ class Recovery:
         self._abnormal = abnormal
         self._in_doubt = in_doubt
         self._damages: list[Damage] = []
+        self._lost: list[Lost] = []
         self._quarantined: list[Path] = []
         self._records_scanned = 0
         self._units_dispatched = 0
@@ -192,6 +200,7 @@ class Recovery:
         block, offset = stretch.block, stretch.offset
         self._records_scanned += len(block)
         self._store.log.complete_checksums(offset, block)
+        self._lost.extend(fillers_of(block))
         topics = topics_of(block)
         found = tags_codes_and_index_keys(block, topics)
         store_timestamps_ms = block.header["store_timestamp"].astype(np.int64)
@@ -213,9 +222,16 @@ class Recovery:
         self._units_dispatched += len(alive) - first
 
     def _keep_apart(self, damage: Damage) -> None:
-        view = self._store.log.files.view(damage.offset, damage.length)
+        log = self._store.log
+        view = log.files.view(damage.offset, damage.length)
         self._damages.append(damage)
-        self._quarantined.append(self._store.quarantine.keep_damage(damage, view))
+        if not has_filler(log, damage):
+            self._quarantined.append(self._store.quarantine.keep_damage(damage, view))
+        with contextlib.suppress(MalformedRecordError):
+            record = decode_record(view, check_crc=False).record
+            if has_queue_offset(record.sys_flag) or is_filler(record):
+                self._lost.append(Lost.of(record, damage.offset, damage.length))
+        fill(log, damage, self._last_store_timestamp_ms)
 
     # --- Cut ---
 
@@ -251,6 +267,7 @@ class Recovery:
             return
         offset = self._next_offsets[key]
         damaged = {damage.offset for damage in self._damages}
+        damaged.update(lost.physical_offset for lost in self._lost)
         while damaged.intersection(queue.units(offset, offset + 1)["physical_offset"].tolist()):
             offset += 1
         queue.truncate_from(offset)
@@ -259,26 +276,21 @@ class Recovery:
 
     def _settle(self) -> None:
         store = self._store
-        for damage in self._damages:
-            self._reserve_offset(damage)
+        for lost in self._lost:
+            self._reserve_offset(lost)
         store.queues.correct_min_offsets(store.log.begin)
         store.log.make_durable(self._trust.flushed if self._is_ours else store.log.end)
         store.log.checksums.flush()
         store.queues.flush()
         store.index.flush()
 
-    def _reserve_offset(self, damage: Damage) -> None:
+    def _reserve_offset(self, lost: Lost) -> None:
         """Keep the queue offset of a damaged record taken, should it be the last of its queue.
 
         The next message of the queue would get it otherwise, and be missed by who is beyond it.
         What the damaged record says of its queue counts only where it fits what is known.
         """
-        view = self._store.log.files.view(damage.offset, damage.length)
-        try:
-            record = decode_record(view, check_crc=False).record
-        except MalformedRecordError:
-            return
-        queue = self._store.queues.get(QueueKey(record.topic, record.queue_id))
-        listed = bool(has_queue_offset(np.array(record.sys_flag)))
-        if queue is not None and listed and queue.max_offset == record.queue_offset:
-            queue.append(record.queue_offset, np.array([(damage.offset, damage.length, 0)], UNIT))
+        queue = self._store.queues.get(lost.queue)
+        if queue is not None and queue.max_offset == lost.queue_offset:
+            unit = np.array([(lost.physical_offset, lost.size, 0)], UNIT)
+            queue.append(lost.queue_offset, unit)
