@@ -17,7 +17,6 @@ CODEC = "rocketpy_proto/record/"
 IN_APPEND = "tests/broker/pulling/test_append_and_pull.py::"
 IN_STORE = "tests/store/test_message_store.py::"
 IN_RECOVERY = "tests/store/recovery/test_restarts.py::"
-IN_HANDOVER = "tests/store/recovery/test_handover.py::"
 IN_FILES = (
     "tests/store/files/test_durable.py::"
     "test_f2_a_change_is_on_the_disk_when_it_is_done_and_contents_before_names"
@@ -339,26 +338,6 @@ RECOVERY = (
         "        return self.aborted is None or is_our_abort_text(self.aborted)\n",
         "        return True\n",
         (IN_RECOVERY + "test_s09_what_another_broker_has_added_needs_no_checksums",),
-    ),
-    Sabotage(
-        "an abort text of ours that RocketMQ 4.9 has left is believed",
-        STORE + "recovery/plan.py",
-        "        if self.mark is None or not self.started_last:\n",
-        "        if self.mark is None:\n",
-        (
-            IN_HANDOVER + "test_f16_after_our_crash_rocketmqs_messages_are_no_torn_tail"
-            "[killed, 4.9 over ours]",
-        ),
-    ),
-    Sabotage(
-        "records that RocketMQ has cut come back behind its last one",
-        STORE + "recovery/foreign.py",
-        "        return expected is not None and record.queue_offset not in (0, expected)\n",
-        "        return False\n",
-        (
-            IN_HANDOVER + "test_f16_what_rocketmq_has_cut_never_comes_back"
-            "[RocketMQ alone-ends at a stale record-killed]",
-        ),
     ),
 )
 

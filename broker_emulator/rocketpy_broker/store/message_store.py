@@ -27,7 +27,6 @@ from rocketpy_broker.store.dispatching import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import StoreDirectory
 from rocketpy_broker.store.files.store_id import OtherStoreError
-from rocketpy_broker.store.log.filler import fill_damaged
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.numbered import NumberedRecords
 from rocketpy_broker.store.prepared import PreparedRecords
@@ -36,6 +35,7 @@ from rocketpy_broker.store.queues.lookup import QueueLookup
 from rocketpy_broker.store.queues.messages import MessageLookup
 from rocketpy_broker.store.queues.reader import Reader
 from rocketpy_broker.store.queues.scattered import ScatteredReader
+from rocketpy_broker.store.recovery.filling import fill_met
 from rocketpy_broker.store.recovery.opening import ManifestPlan, make_parts, recover
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions
@@ -170,7 +170,8 @@ class MessageStore:
                 if not (self._dispatcher.is_behind or self.index.is_behind or self._derived_sealed):
                     self._log.drop_ahead()
                     # Only now: what a read met may have been an error of memory, and pass.
-                    fill_damaged(self._log, self._damaged.values(), plan.store_timestamp_ms)
+                    met, at_ms = self._damaged.values(), plan.store_timestamp_ms
+                    fill_met(self._log, self._queues, met, at_ms)
                     self._directory.stopped(self.plan_manifest().make())
         finally:
             self._release()

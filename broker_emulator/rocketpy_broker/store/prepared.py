@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import LogOffsetError
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.filler import fillers_of
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import Damage, QueueKey
@@ -83,6 +84,13 @@ class PreparedRecords:
             reason = "they are gone" if found is None else found.reason
             logger.critical("decided records at %d to %d are lost: %s", offset, end, reason)
             return Part(None, end)
+        filler = next(fillers_of(found.block), None)
+        if filler is not None and filler.physical_offset > offset:
+            before = filler.physical_offset - wanted.offset
+            return self.committed_part(replace(wanted, length=before), offset)
+        if filler is not None:
+            logger.critical("decided records at %d were damaged: they are lost", offset)
+            return Part(None, offset + filler.size)
         block = RecordBlock.parse(bytearray(found.block.data), found.block.sizes)
         flags = block.header["sys_flag"] & ~TRANSACTION_MASK
         block.header["sys_flag"] = flags | TRANSACTION_COMMIT

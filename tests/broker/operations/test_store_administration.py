@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.operations.store_administration import UNUSED_NAMED_MAX
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import Host, Record, decode_record, encode_offset_message_id
@@ -239,3 +240,20 @@ async def test_s12_cold_data_suggests_the_slave_where_slaves_serve(
                 [answer] = await running.pull(topic="T", queue_id=1)
                 suggested.append(answer.suggested_broker_id)
     assert suggested == [0, 0, 0, 1]
+
+
+async def test_f16_queues_without_a_topic_in_the_configuration_are_named_at_the_start(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker() as running:
+        await filled(running)
+        for number in range(UNUSED_NAMED_MAX + 1):
+            topic = f"Gone{number:02d}"
+            running.broker.store.append(QueueKey(topic, 0), wire_block(topic, [b"x"]).parsed())
+    assert "no entry in topics.json" not in caplog.text
+    async with start_broker():
+        pass
+    sentence = f"{UNUSED_NAMED_MAX + 1} topics have queues but no entry in topics.json: 'Gone00'"
+    assert sentence in caplog.text
+    assert "'Gone19', ...;" in caplog.text
+    assert "'T'" not in caplog.text

@@ -8,8 +8,10 @@ neither zeroed nor named by any unit. Its start writes `lock`. Facts: spec/stora
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from rocketpy_broker.store.files.checkpoint import FILE_BYTES
 from rocketpy_broker.store.queues.consume_queue import UNIT_BYTES
@@ -47,14 +49,21 @@ class RocketMQTurn:
             key = QueueKey(path.parents[1].name, int(path.parent.name))
             self.units[key] = kept // UNIT_BYTES
 
-    def put(self, key: QueueKey, body: bytes, stored_ms: int, tail: bytes = b"") -> None:
-        """Store a message, and its unit. `tail` takes the place of its last bytes."""
+    def put(
+        self,
+        key: QueueKey,
+        body: bytes,
+        stored_ms: int,
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Store a message, and its unit."""
         number = self.units.get(key, 0)
         record = encode_record(
             Record(
                 key.topic,
                 key.queue_id,
                 body,
+                properties,
                 queue_offset=number,
                 physical_offset=self.end,
                 store_timestamp_ms=stored_ms,

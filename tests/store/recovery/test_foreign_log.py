@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from rocketpy_proto.record.layout import MAGIC_V1
 from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
 from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
 from tests.store.messages import NO_END, OTHER, QUEUE, numbered, put, put_all, read_all
+from tests.store.recovery.rocketmq_turn import RocketMQTurn
 
 MAGIC = struct.pack(">I", MAGIC_V1)
 
@@ -155,6 +157,37 @@ def test_s09_units_of_no_record_behind_the_last_one_are_dropped(
     put(again, numbered(1, 3))
     assert read_all(again) == numbered(4)
     assert again.get_message(QUEUE, 3, NO_END, ReadLimits()).next_offset == 4
+
+
+def with_property_crc(folder: Path, turn: RocketMQTurn, number: int) -> int:
+    """RocketMQ stores a message with a CRC of the whole record; give where that lies."""
+    begin = turn.end
+    key = "__CRC32#"
+    turn.put(QUEUE, b"sealed %d" % number, 1_800_000_000_000, {"a": "b", key: "0" * 10})
+    path = folder / "commitlog" / FIRST
+    record = path.read_bytes()[begin : turn.end]
+    digits = f"{zlib.crc32(record[:-20]) & 0x7FFFFFFF:010d}"[::-1]
+    write_at(path, turn.end - 11, digits.encode())
+    return begin
+
+
+@pytest.mark.parametrize("place", [None, 16, 97, -3], ids=["none", "flag", "topic", "digit"])
+def test_f16_rocketmqs_crc_of_the_whole_record_is_verified(
+    new_store: OpenStore, tmp_path: Path, place: int | None
+) -> None:
+    left_by_rocketmq(new_store, tmp_path, numbered(3))
+    turn = RocketMQTurn(tmp_path)
+    turn.start(sum(unit_of(tmp_path, 2)))
+    begins = [with_property_crc(tmp_path, turn, number) for number in range(3)]
+    turn.leave(abort=None)
+    if place is not None:
+        flip(tmp_path / "commitlog" / FIRST, (begins[1] if place > 0 else begins[2]) + place)
+    store = new_store()
+    result = store.open()
+    assert result.end == turn.end
+    assert [damage.offset for damage in result.damages] == ([] if place is None else [begins[1]])
+    store.close()
+    assert len(bodies_read(new_store)) == (6 if place is None else 5)
 
 
 @pytest.mark.parametrize("place", [3, 90], ids=["size", "body"])

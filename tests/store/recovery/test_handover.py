@@ -300,7 +300,7 @@ def test_f16_fillers_take_exactly_the_place_of_what_is_damaged(
         begin = put(store, [bytes(200)])
     end = put(store, [b"after"])
     damage = Damage(tmp_path / "commitlog" / FIRST, begin, length, "planted")
-    assert fill(store._log, damage, 7)
+    assert fill(store._log, damage, 7, None)
     log = (tmp_path / "commitlog" / FIRST).read_bytes()
     position = begin
     while position < begin + length:
@@ -310,7 +310,7 @@ def test_f16_fillers_take_exactly_the_place_of_what_is_damaged(
         position += decoded.size
     assert position == begin + length
     assert decode_record(log, end).record.body == b"after"
-    assert not fill(store._log, replace(damage, length=90), 7)
+    assert not fill(store._log, replace(damage, length=90), 7, None)
 
 
 def test_s11_a_pull_believes_no_unit_that_names_the_middle_of_a_record(

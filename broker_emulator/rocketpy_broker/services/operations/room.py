@@ -34,11 +34,16 @@ def build(
     config, store, store_files = ground.config, ground.store, flushing.store_files
     cleaning = CleaningService(store, store_files, ground.clock, config)
 
+    large_writes = flushing.group_commit.large_writes
+    store_admin = StoreAdminService(
+        store, store_files, large_writes, topics, cleaning, ground.tasks
+    )
+
     async def start(scope: TaskScope) -> None:
+        store_admin.name_unused_topics()
         scope.start(cleaning.run())
 
     ground.lifecycle.starts.append(start)
-    large_writes = flushing.group_commit.large_writes
     return Operations(
         AdminService(
             config,
@@ -50,5 +55,5 @@ def build(
             statistics,
             ground.tasks,
         ),
-        StoreAdminService(store, store_files, large_writes, topics, cleaning, ground.tasks),
+        store_admin,
     )

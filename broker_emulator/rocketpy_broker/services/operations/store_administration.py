@@ -7,6 +7,7 @@ Rows S05, S10, S13, B07.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
@@ -21,9 +22,12 @@ from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.record import decode_offset_message_id
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 
+logger = logging.getLogger(__name__)
 QUERY_COUNT_DEFAULT = 32
 QUERY_COUNT_MAX = 64
 NO_END_MS = 1 << 60
+# By name in the log, of those that nobody can read.
+UNUSED_NAMED_MAX = 20
 # Of the records in one answer; a client takes twice as much.
 ANSWER_BYTES_MAX = 32 << 20
 
@@ -124,6 +128,24 @@ class StoreAdminService:
         except OSError as error:
             raise BrokerError(f"cleaning failed ({error.strerror}); try again") from error
 
+    def _unused_topics(self) -> list[str]:
+        stored = {queue.topic for queue in self._store.queues()}
+        return sorted(topic for topic in stored if not self._topics.exists(topic))
+
+    def name_unused_topics(self) -> None:
+        """Say in the program's log whose messages nobody can read, as topics.json lacks them."""
+        unused = self._unused_topics()
+        if unused:
+            names = ", ".join(repr(topic) for topic in unused[:UNUSED_NAMED_MAX])
+            more = ", ..." if len(unused) > UNUSED_NAMED_MAX else ""
+            logger.warning(
+                "%d topics have queues but no entry in topics.json: %s%s; create them to read "
+                "their messages, or remove these with `rocketpy clean --unused-topics`",
+                len(unused),
+                names,
+                more,
+            )
+
     async def clean_unused_topics(self) -> list[str]:
         """Remove the queues of topics that are not configured; return their names.
 
@@ -132,8 +154,7 @@ class StoreAdminService:
         return await self._tasks.finish(self._clean_unused_topics())
 
     async def _clean_unused_topics(self) -> list[str]:
-        stored = {queue.topic for queue in self._store.queues()}
-        unused = sorted(topic for topic in stored if not self._topics.exists(topic))
+        unused = self._unused_topics()
         for topic in unused:
             await self._large_writes.over()
             try:

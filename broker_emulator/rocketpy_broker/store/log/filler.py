@@ -1,22 +1,25 @@
 """Fillers: well-formed records in place of damaged bytes, where RocketMQ's log would end.
 
 RocketMQ takes a bad record for the end of its log and cuts what follows. A filler has the size of
-what it replaces, and the type of a rolled back message: RocketMQ's recovery finds it sound, gives
-it neither unit nor index entry, and no reader of ours shows it. Where the damaged record still
-tells its topic, queue and queue offset, the filler tells them too, so that the offset stays taken.
-What reaches to a segment's end becomes a blank record.
+what it replaces, a body of zeros, a flag of ours, and a store host that no broker has. Where the
+queue offset of the damaged record is known, the filler has it too, and keeps its unit: a blank
+unit would make RocketMQ pass over the rest of a segment, and a missing one move all later ones.
+So RocketMQ's consumers get an empty message there; ours get none. Elsewhere it has the type of a
+rolled back message, which has neither unit nor index entry. What reaches to a segment's end becomes
+a blank record.
 
 Written after a copy of the damaged bytes is in quarantine, record first and checksum second: a
 crash in between leaves damage, which the next recovery fills again.
-Source: CommitLog#checkMessageAndReturnSize, spec/storage.md sections 2.2, 2.6, 6.1 and 7.4.
+Source: CommitLog#checkMessageAndReturnSize, spec/storage.md sections 2.2, 2.6, 6.1, 6.2 and 6.6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.values import Damage, QueueKey
@@ -30,8 +33,9 @@ from rocketpy_proto.record import (
     encode_record,
 )
 from rocketpy_proto.record.crc import body_crc
+from rocketpy_proto.record.hosts import UNKNOWN_HOST
 from rocketpy_proto.record.layout import FIXED_BYTES
-from rocketpy_proto.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_ROLLBACK
 
 # No larger than a record of RocketMQ may be.
 FILLER_BYTES_MAX = 4 << 20
@@ -55,22 +59,32 @@ class Lost:
 
 
 def is_filler(record: Record) -> bool:
-    """Whether the record stands for damaged bytes."""
-    kind = record.sys_flag & TRANSACTION_MASK
-    return kind == TRANSACTION_ROLLBACK and record.flag == FILLER_FLAG
+    """Whether the record stands for damaged bytes. A client sets its flag, but not its host."""
+    return record.flag == FILLER_FLAG and record.store_host == UNKNOWN_HOST
+
+
+def fillers_among(header: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which of the records with these headers are fillers."""
+    found: NDArray[np.bool_] = header["flag"] == FILLER_FLAG
+    if found.any():
+        hosts = header["store_host"]
+        found &= hosts == np.void(bytes(hosts.dtype.itemsize))
+        found &= header["sys_flag"] & (BORN_HOST_V6 | STORE_HOST_V6) == 0
+    return found
 
 
 def fillers_of(block: RecordBlock) -> Iterator[Lost]:
     """What the fillers among these records stand for."""
-    kinds = block.header["sys_flag"] & TRANSACTION_MASK
-    rows = np.flatnonzero((block.header["flag"] == FILLER_FLAG) & (kinds == TRANSACTION_ROLLBACK))
-    for row in rows.tolist():
+    for row in np.flatnonzero(fillers_among(block.header)).tolist():
         record = decode_record(block.data.data, int(block.positions[row])).record
         yield Lost.of(record, record.physical_offset, int(block.sizes[row]))
 
 
-def fill(log: CommitLog, damage: Damage, store_timestamp_ms: int) -> bool:
-    """Put fillers in place of `damage`; False where they have no room. Raises OSError."""
+def fill(log: CommitLog, damage: Damage, store_timestamp_ms: int, known: Record | None) -> bool:
+    """Put fillers in place of `damage`; False where they have no room. Raises OSError.
+
+    `known` is the damaged record, where its place in its queue is known.
+    """
     segment = log.files.find(damage.offset)
     assert segment is not None
     position, left = damage.offset - segment.base, damage.length
@@ -84,33 +98,14 @@ def fill(log: CommitLog, damage: Damage, store_timestamp_ms: int) -> bool:
         return True
     if left < FIXED_BYTES:
         return False
-    told = _told(segment.view[position : position + left])
     while left > 0:
         # What stays has room for one more.
         size = left if left <= FILLER_BYTES_MAX else FILLER_BYTES_MAX - FIXED_BYTES
-        data = _encoded(told, size, segment.base + position, store_timestamp_ms)
+        data = _encoded(known, size, segment.base + position, store_timestamp_ms)
         segment.write(position, memoryview(data))
         checksums.replace(position, size, body_crc(data))
         position, left = position + size, left - size
     return True
-
-
-def fill_damaged(log: CommitLog, damages: Iterable[Damage], store_timestamp_ms: int) -> None:
-    """Fill those places where a record was written that differs from its checksum now.
-
-    Units that name no record's place are no damage of the log. Blocks: it flushes. Raises OSError.
-    """
-    for damage in damages:
-        segment = log.files.find(damage.offset)
-        checksums = log.checksums.find(segment) if segment is not None else None
-        if segment is None or checksums is None:
-            continue
-        place, size = np.array([damage.offset - segment.base]), np.array([damage.length], np.int32)
-        is_record = checksums.lookup(place)["size"][0] == damage.length
-        if is_record and log.compare(segment, place, size).damaged[0]:
-            fill(log, damage, store_timestamp_ms)
-            segment.flush()
-            checksums.flush()
 
 
 def has_filler(log: CommitLog, damage: Damage) -> bool:
@@ -124,26 +119,17 @@ def has_filler(log: CommitLog, damage: Damage) -> bool:
     return [one.physical_offset for one in fillers_of(block)] == [damage.offset]
 
 
-def _told(damaged: memoryview) -> Record:
-    """What the damaged record says of its place in a queue; nothing where it is not its size."""
-    try:
-        decoded = decode_record(damaged, check_crc=False)
-    except MalformedRecordError:
-        return Record("", 0, b"")
-    return decoded.record if decoded.size == len(damaged) else Record("", 0, b"")
-
-
-def _encoded(told: Record, size: int, physical_offset: int, store_timestamp_ms: int) -> bytes:
-    topic = told.topic if len(told.topic.encode()) + FIXED_BYTES + 1 <= size else ""
+def _encoded(
+    known: Record | None, size: int, physical_offset: int, store_timestamp_ms: int
+) -> bytes:
     filler = Record(
-        topic,
-        told.queue_id,
+        known.topic if known else "",
+        known.queue_id if known else 0,
         b"",
         flag=FILLER_FLAG,
-        queue_offset=told.queue_offset,
+        queue_offset=known.queue_offset if known else 0,
         physical_offset=physical_offset,
-        sys_flag=TRANSACTION_ROLLBACK,
+        sys_flag=0 if known else TRANSACTION_ROLLBACK,
         store_timestamp_ms=max(store_timestamp_ms, 1),
     )
-    body = bytes(size - len(encode_record(filler)))
-    return encode_record(replace(filler, body=body))
+    return encode_record(replace(filler, body=bytes(size - len(encode_record(filler)))))

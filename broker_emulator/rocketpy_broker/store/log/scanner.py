@@ -1,10 +1,10 @@
 """Scanning the commit log: whole records, damaged ones, and where the log ends.
 
 Three kinds of bytes are told apart. *Whole* records have the right form, lie where they say they
-lie, and agree with their checksum, or with their body's CRC where none is known. *Damage* is what
-is not whole although it had been flushed: it is passed over, and what follows it is served. The
-*end* is the first thing that is not whole and had not been flushed: the torn tail of a crash, or
-where RocketMQ ended its log. A scan begins where it was asked to, or not at all.
+lie, and agree with their checksum, or with RocketMQ's own CRCs where none is known. *Damage* is
+what is not whole although it had been flushed: it is passed over, and what follows it is served.
+The *end* is the first thing that is not whole and had not been flushed: the torn tail of a crash,
+or where RocketMQ ended its log. A scan begins where it was asked to, or not at all.
 
 Reads only, so a crash has nothing to do with it. Used by recovery and by `rocketpy store check`.
 Source: CommitLog#checkMessageAndReturnSize, spec/storage.md sections 2.6 and 10; the three kinds
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from rocketpy_broker.errors import LogOffsetError
 from rocketpy_broker.store.log.checksums import SegmentChecksums, is_sound
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.property_crc import wrong_property_crcs
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import Damage
 from rocketpy_proto.record import (
@@ -174,6 +175,8 @@ class LogScanner:
             return int(np.argmax(bad))
         if not known.all():
             block.verify_body_crc()
+            wrong = wrong_property_crcs(block) & ~known
+            return int(np.argmax(wrong)) if wrong.any() else None
         return None
 
     def _behind_damage(self, segment: Segment, position: int) -> int | None:

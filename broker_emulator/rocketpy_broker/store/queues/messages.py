@@ -15,6 +15,7 @@ import numpy as np
 
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.filler import is_filler
 from rocketpy_proto.record import (
     DecodedRecord,
     MalformedRecordError,
@@ -59,8 +60,9 @@ class MessageLookup:
     def _decoded(self, physical_offset: int) -> DecodedRecord | None:
         """The message there."""
         found = self._whole(physical_offset)
-        is_message = found is not None and has_queue_offset(found.record.sys_flag)
-        return found if is_message else None
+        if found is None or is_filler(found.record):
+            return None
+        return found if has_queue_offset(found.record.sys_flag) else None
 
     def _whole(self, physical_offset: int) -> DecodedRecord | None:
         """The record there, if it begins there and is as it was written."""
@@ -114,7 +116,7 @@ class MessageLookup:
         places = []
         for offset in physical_offsets:
             decoded = self._whole(offset)
-            if decoded is None:
+            if decoded is None or is_filler(decoded.record):
                 return None
             record = decoded.record
             if has_queue_offset(record.sys_flag) and record.topic == topic:

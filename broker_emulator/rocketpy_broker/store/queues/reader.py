@@ -20,6 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.filler import fillers_among
+from rocketpy_broker.store.log.property_crc import wrong_property_crcs
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.candidates import Candidates, all_units, matching_units
 from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, ConsumeQueue, Units, blank_count
@@ -35,10 +37,10 @@ from rocketpy_proto.record.layout import FIXED_BYTES, MAGIC_V1, MAGIC_V2
 
 _HEAD = np.dtype(
     {
-        "names": ["total_size", "magic", "physical_offset", "sys_flag"],
-        "formats": [">i4", ">u4", ">i8", ">i4"],
-        "offsets": [0, 4, 28, 36],
-        "itemsize": 40,
+        "names": ["total_size", "magic", "flag", "physical_offset", "sys_flag", "store_host"],
+        "formats": [">i4", ">u4", ">i4", ">i8", ">i4", "V8"],
+        "offsets": [0, 4, 16, 28, 36, 64],
+        "itemsize": 72,
     }
 )
 # Below this many records per run of adjacent ones, gathering beats handing out views.
@@ -174,7 +176,7 @@ class Reader:
         heads = _heads(segment, starts)
         here = (heads["total_size"] == sizes) & (heads["physical_offset"] == offsets[: len(units)])
         here &= (heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2)
-        shown = here & has_queue_offset(heads["sys_flag"])
+        shown = here & has_queue_offset(heads["sys_flag"]) & ~fillers_among(heads)
         here = here[: 1 + int(np.argmin(shown))] if not shown.all() else here
         good = _leading(here)
         if good > 0 and (is_cold or int(offsets.min()) < self.checked_from):
@@ -219,6 +221,7 @@ def first_damaged(
         block = RecordBlock.parse(data, sizes[unknown])
         block.verify_body_crc()
         moved = block.header["physical_offset"] != starts[unknown] + segment.base
+        moved |= wrong_property_crcs(block)
         bad = int(np.argmax(moved)) if moved.any() else None
     except MalformedRecordError as error:
         bad = error.index or 0

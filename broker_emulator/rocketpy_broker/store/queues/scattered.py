@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.filler import fillers_among
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue, Units
 from rocketpy_broker.store.queues.reader import first_damaged, gather
@@ -61,7 +62,7 @@ class ScatteredReader:
         octets = memoryview(records.buffers()[2] or b"")[: int(sizes[rows].sum())]
         block = RecordBlock.parse(octets, sizes[rows].astype(np.int32))
         is_right = block.header["queue_offset"].astype(np.int64) == offsets[rows]
-        is_right &= has_queue_offset(block.header["sys_flag"])
+        is_right &= has_queue_offset(block.header["sys_flag"]) & ~fillers_among(block.header)
         return Scattered(count, block.filter(is_right))
 
     def _gathered(

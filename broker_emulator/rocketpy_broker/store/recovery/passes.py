@@ -30,17 +30,19 @@ from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.log.commit_log import CommitLog
-from rocketpy_broker.store.log.filler import Lost, fill, fillers_of, has_filler, is_filler
+from rocketpy_broker.store.log.filler import Lost, fill, has_filler, is_filler
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
 from rocketpy_broker.store.queues.consume_queue import UNIT, ConsumeQueue
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.recovery.filling import known_record
 from rocketpy_broker.store.recovery.foreign import StaleRecords, part, unchanged_end
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.times import TimesSeen
 from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import (
     MalformedRecordError,
+    RecordBlock,
     decode_record,
     has_queue_offset,
 )
@@ -200,7 +202,6 @@ class Recovery:
         block, offset = stretch.block, stretch.offset
         self._records_scanned += len(block)
         self._store.log.complete_checksums(offset, block)
-        self._lost.extend(fillers_of(block))
         topics = topics_of(block)
         found = tags_codes_and_index_keys(block, topics)
         store_timestamps_ms = block.header["store_timestamp"].astype(np.int64)
@@ -227,11 +228,18 @@ class Recovery:
         self._damages.append(damage)
         if not has_filler(log, damage):
             self._quarantined.append(self._store.quarantine.keep_damage(damage, view))
+        known = known_record(log, self._store.queues, damage)
+        if fill(log, damage, self._last_store_timestamp_ms, known) and known is not None:
+            self._dispatch(Stretch(damage.offset, RecordBlock.parse(view)))
+            self._records_scanned -= 1
+        else:
+            self._note_lost(damage, view)
+
+    def _note_lost(self, damage: Damage, view: memoryview) -> None:
         with contextlib.suppress(MalformedRecordError):
             record = decode_record(view, check_crc=False).record
             if has_queue_offset(record.sys_flag) or is_filler(record):
                 self._lost.append(Lost.of(record, damage.offset, damage.length))
-        fill(log, damage, self._last_store_timestamp_ms)
 
     # --- Cut ---
 
