@@ -66,8 +66,7 @@ class MessageStore:
         self._clock = clock
         # The address that new records carry; a server with port 0 knows its own only late.
         self.store_host = store_host
-        # Known when the store is open.
-        self.store_id = ""
+        self.store_id = ""  # Known when the store is open.
         self.statistics = StoreStatistics()
         self._directory = StoreDirectory(config.folder)
         parts = self._parts = make_parts(config, clock)
@@ -142,8 +141,7 @@ class MessageStore:
     @property
     def is_manifest_old(self) -> bool:
         """Whether a segment's worth of records has come since the last manifest."""
-        behind = self._dispatcher.end - self._manifest_end
-        return behind >= self.config.commit_log_segment_bytes
+        return self._dispatcher.end - self._manifest_end >= self.config.commit_log_segment_bytes
 
     def save_manifest(self, plan: ManifestPlan) -> None:
         """Compare all files with what was planned, and save that. Blocks. Raises OSError.
@@ -167,7 +165,8 @@ class MessageStore:
                 self.index.drain()
                 self.flush_derived()
                 # With a backlog the queues are incomplete, so the next start has to read the log.
-                if not (self._dispatcher.is_behind or self.index.is_behind or self._derived_sealed):
+                is_behind = self._dispatcher.is_behind or self.index.is_behind
+                if not (is_behind or self._derived_sealed):
                     self._log.drop_ahead()
                     # Only now: what a read met may have been an error of memory, and pass.
                     met, at_ms = self._damaged.values(), plan.store_timestamp_ms

@@ -229,7 +229,7 @@ class Recovery:
         if not has_filler(log, damage):
             self._quarantined.append(self._store.quarantine.keep_damage(damage, view))
         known = known_record(log, self._store.queues, damage)
-        if fill(log, damage, self._last_store_timestamp_ms, known) and known is not None:
+        if fill(log, damage, self._times.last_ms, known) and known is not None:
             self._dispatch(Stretch(damage.offset, RecordBlock.parse(view)))
             self._records_scanned -= 1
         else:
