@@ -345,8 +345,8 @@ SERVING = (
     Sabotage(
         "a damaged record is delivered",
         STORE + "queues/reader.py",
-        "        return units if bad is None else units[:bad]\n",
-        "        return units\n",
+        "            good = good if damaged is None else damaged\n",
+        "            good = good if damaged is None else good\n",
         (
             IN_F05
             + "test_f05_after_a_clean_restart_reading_detects_every_flipped_bit_of_a_record[plain]",

@@ -113,7 +113,7 @@ BATCHES = (
     Sabotage(
         "a prepared record is found by its key",
         STORE + "queues/messages.py",
-        "        return found if is_message else None\n",
+        "        return found if has_queue_offset(found.record.sys_flag) else None\n",
         "        return found\n",
         ("tests/store/test_prepared.py::test_s08_a_prepared_record_is_found_by_nobody",),
     ),
