@@ -109,7 +109,8 @@ class MessageStore:
         self._directory.acquire()
         try:
             self.store_id = self._directory.identify()
-            result = recover(self.config, self._parts, self._checkpoint)
+            is_last = self._directory.started_last
+            result = recover(self.config, self._parts, self._checkpoint, started_last=is_last)
             self._appending.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
             self._dispatcher.timestamp_ms = result.last_store_timestamp_ms
             self._dispatcher.end = self._dispatcher.whole_end = result.end
@@ -144,10 +145,7 @@ class MessageStore:
         return self._dispatcher.end - self._manifest_end >= self.config.commit_log_segment_bytes
 
     def save_manifest(self, plan: ManifestPlan) -> None:
-        """Compare all files with what was planned, and save that. Blocks. Raises OSError.
-
-        Nothing may be removed meanwhile.
-        """
+        """Compare files with `plan`, and save it; none may go meanwhile. Blocks. Raises OSError."""
         self._directory.save(plan.make())
 
     def close(self) -> None:

@@ -102,10 +102,11 @@ class StoreExport:
         StoreReadLock raises.
         """
         with ExitStack() as stack:
-            stack.enter_context(StoreReadLock(self._folder))
+            lock = stack.enter_context(StoreReadLock(self._folder))
             self._log = load_log(self._folder, self._sizes.segment_bytes).log
             stack.callback(self._log.close)
-            traces = Traces.read(self._folder).compared(self._log)
+            traces = Traces.read(self._folder, started_last=lock.started_last)
+            traces = traces.compared(self._log)
             self.is_crashed = traces.abnormal
             if not traces.ours:
                 # Another broker wrote since: the checksums are of records that may be gone.

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
+from rocketpy_broker.store.files.directory import started_last_by_us
 from rocketpy_broker.store.files.links import refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.checksums import SegmentChecksums, checksums_file_bytes
@@ -77,6 +78,8 @@ class StoreReadLock:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._descriptor: int | None = None
+        # Whether no other broker has started since ours did.
+        self.started_last = True
 
     def __enter__(self) -> StoreReadLock:
         """Raises StoreDirectoryError for what is no store, StoreLockedError, OSError.
@@ -98,6 +101,7 @@ class StoreReadLock:
             os.close(descriptor)
             raise StoreLockedError(path) from error
         self._descriptor = descriptor
+        self.started_last = started_last_by_us(descriptor)
         return self
 
     def __exit__(

@@ -68,6 +68,7 @@ class StoreCheck:
         self._folder = folder
         self._sizes = sizes
         self._format = index_format
+        self._started_last = True
         self.summary = CheckSummary(0, 0, 0, 0)
 
     @property
@@ -81,7 +82,8 @@ class StoreCheck:
 
         Raises StoreDirectoryError, StoreLockedError, OSError.
         """
-        with StoreReadLock(self._folder):
+        with StoreReadLock(self._folder) as lock:
+            self._started_last = lock.started_last
             loaded = load_log(self._folder, self._sizes.segment_bytes)
             try:
                 yield from limited(self._run(loaded, advance))
@@ -119,7 +121,7 @@ class StoreCheck:
             self.summary = CheckSummary(log.record_count, len(keys), len(topics), log_bytes)
 
     def _context(self, loaded: LoadedLog) -> CheckContext:
-        traces = Traces.read(self._folder).compared(loaded.log)
+        traces = Traces.read(self._folder, started_last=self._started_last).compared(loaded.log)
         checkpoint = StoreCheckpoint(self._folder / "checkpoint")
         checkpoint.load()
         their_start = scan_start(

@@ -25,13 +25,12 @@ from rocketpy_broker.store.files.manifest import Manifest
 LOCK_WORD = b"rkpy"
 
 
-def started_last_by_us(folder: Path) -> bool:
-    """Whether no other broker has started on `folder` since we did. Raises OSError.
+def started_last_by_us(lock_descriptor: int) -> bool:
+    """Whether no other broker has started since we did; an empty file is new. Raises OSError.
 
-    A copy may lack the file; any other broker would have made it.
+    Nobody who has the lock may open the file again: closing it would give the lock back.
     """
-    path = folder / "lock"
-    return not path.exists() or path.read_bytes()[: len(LOCK_WORD)] in (LOCK_WORD, b"")
+    return os.pread(lock_descriptor, len(LOCK_WORD), 0) in (LOCK_WORD, b"")
 
 
 class StoreDirectory:
@@ -43,6 +42,8 @@ class StoreDirectory:
         self._abort = folder / "abort"
         self._mark = FlushedMark(self.own_folder / "flushed")
         self._lock_descriptor: int | None = None
+        # Known with the lock.
+        self.started_last = False
 
     @property
     def is_held(self) -> bool:
@@ -67,6 +68,7 @@ class StoreDirectory:
             os.close(descriptor)
             raise StoreLockedError(path) from error
         self._lock_descriptor = descriptor
+        self.started_last = started_last_by_us(descriptor)
 
     def identify(self) -> str:
         """The store's id, drawn at its first start. Raises StoreDirectoryError, OSError."""

@@ -44,9 +44,11 @@ def make_parts(config: StoreConfig, clock: Clock) -> StoreParts:
     return StoreParts(log, queues, index, quarantine, config.delay_levels)
 
 
-def recover(config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint) -> RecoveryResult:
+def recover(
+    config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint, *, started_last: bool
+) -> RecoveryResult:
     """Load the parts and bring them into agreement. Raises StoreDirectoryError, OSError."""
-    traces = Traces.read(config.folder)
+    traces = Traces.read(config.folder, started_last=started_last)
     traces.check_sizes(
         config.folder, config.commit_log_segment_bytes, config.consume_queue_file_bytes
     )

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.store.files.directory import started_last_by_us
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, is_our_abort_text
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.commit_log import CommitLog
@@ -37,13 +36,13 @@ class Traces:
     manifest: Manifest | None
 
     @classmethod
-    def read(cls, folder: Path) -> Traces:
+    def read(cls, folder: Path, *, started_last: bool) -> Traces:
         """Read them. Raises StoreDirectoryError for what a newer version has written."""
         abort = folder / "abort"
         aborted = abort.read_text(encoding="ascii", errors="replace") if abort.exists() else None
         mark = FlushedMark(folder / "rocketpy" / "flushed").load()
         manifest = Manifest.load(folder / "rocketpy" / "manifest.json")
-        return cls(started_last_by_us(folder), aborted, mark, manifest)
+        return cls(started_last, aborted, mark, manifest)
 
     @property
     def abnormal(self) -> bool:
