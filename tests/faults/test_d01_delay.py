@@ -67,7 +67,9 @@ def test_d1_delayed_messages_come_once_and_never_early_over_kills(
     assert outcomes.count(Outcome.ACKED) > len(outcomes) / 2, "next to nothing was acknowledged"
     late_ms = sorted(lateness_ms(history))
     logger.info("%d came while nothing hindered", len(late_ms))
-    logger.info("late by %d ms, p99 %d ms", late_ms[-1], late_ms[len(late_ms) * 99 // 100])
+    # A busy machine may start the broker so late that all was due before.
+    if late_ms:
+        logger.info("late by %d ms, p99 %d ms", late_ms[-1], late_ms[len(late_ms) * 99 // 100])
 
 
 def wait_for_all(messages: DelayedMessages) -> None:
