@@ -5,6 +5,8 @@
     │   ├── StoreDirectoryError       a file or folder of the store cannot be used
     │   ├── StoreLockedError          another broker has the directory
     │   ├── StoreClosedError          not open, stopped, or read-only after a failed write
+    │   │   └── QueueGrowthError      a queue that has no room, or no file
+    │   ├── StoreReadError            the disk does not give what lies on it
     │   ├── StoreBusyError            more waits for the disk than may wait
     │   ├── StagingFullError          staged blocks take all the space that they may
     │   ├── TooManyJobsError          as many jobs stage batches as may
@@ -94,6 +96,25 @@ class StoreClosedError(StoreError):
     """The store takes no writes now."""
 
     code = ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+class QueueGrowthError(StoreClosedError):
+    """A queue has no room for its units: its own messages are refused, others are not."""
+
+    def __init__(self, name: str, error: OSError) -> None:
+        super().__init__(
+            f"queue {name} cannot grow ({error.strerror}); nothing was stored, and other queues go "
+            "on; free space on the broker's disk, or grant it more open files, and send again"
+        )
+        self.name = name
+
+
+class StoreReadError(StoreError):
+    """The disk does not give what lies on it."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(f"{path} cannot be read ({error.strerror}); see to the broker's disk")
+        self.path = path
 
 
 class StoreBusyError(StoreError):

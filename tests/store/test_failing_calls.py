@@ -16,8 +16,8 @@ from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.index.service import IndexService
 from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.log.segment import Segment
-from rocketpy_broker.store.log.segment_queue import SegmentQueue
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.files import QueueFiles
 from tests.blocks import wire_block
 from tests.store.check.planted_faults import FIRST
 from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
@@ -139,22 +139,13 @@ def test_s15_a_stop_with_messages_that_have_no_unit_yet_counts_as_a_crash(
     store = new_store()
     store.open()
     with monkeypatch.context() as patch:
-        patch.setattr(SegmentQueue, "grow", _no_new_queue_file(store))
+        patch.setattr(QueueFiles, "write", no_space)
         put(store, numbered(3))
         store.close()
     assert (tmp_path / "abort").exists()
     again = new_store()
     assert again.open().units_dispatched == 3
     assert read_all(again) == numbered(3)
-
-
-def _no_new_queue_file(store: MessageStore) -> object:
-    grow = SegmentQueue.grow
-
-    def fail(files: SegmentQueue, position: int) -> Segment:
-        return grow(files, position) if files is store._log.files else no_space()
-
-    return fail
 
 
 def test_s05_keys_wait_while_the_index_cannot_grow(

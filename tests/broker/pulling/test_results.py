@@ -88,6 +88,6 @@ async def test_c05_a_lost_message_is_passed_over_by_the_next_pull(
         assert queue is not None
         units = queue.units(1, 2).copy()
         units["size"] = BLANK_SIZE
-        queue._files.segments[0].write(UNIT_BYTES, memoryview(units.tobytes()))
+        queue._files.write(UNIT_BYTES, units.tobytes())
         assert await last(running, 1) == (RETRY, "MESSAGE_WAS_REMOVING", 2)
         assert (await last(running, 2))[:2] == (FOUND, "FOUND")

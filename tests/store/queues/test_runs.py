@@ -103,10 +103,10 @@ def test_s09_a_crash_loses_none_of_the_queues(new_store: OpenStore, flush: Flush
     assert queue(again, 0) == [b"c", b"d"]
 
 
-def test_s06_a_queue_that_cannot_grow_holds_up_what_is_behind_and_nothing_more(
+def test_f17_a_queue_that_cannot_be_written_waits_by_itself(
     new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is visible ends before its first record, and goes on once there is room."""
+    """What counts as dispatched ends before its first record, and goes on once there is room."""
     store = new_store()
     store.open()
     grown = store._queues.grown
@@ -118,11 +118,12 @@ def test_s06_a_queue_that_cannot_grow_holds_up_what_is_behind_and_nothing_more(
 
     monkeypatch.setattr(store._queues, "grown", full)
     result = store.append(OWN, block_of((0, [b"a"]), (1, [b"b"]), (2, [b"c"])).parsed())
-    assert [queue(store, number) for number in range(3)] == [[b"a"], [], []]
+    assert [queue(store, number) for number in range(3)] == [[b"a"], [], [b"c"]]
     first_end = len(block_of((0, [b"a"])).records)
     assert store.positions().dispatched_end == first_end
     assert store.is_dispatched(first_end)
     assert not store.is_dispatched(result.end_offset)
+    assert store.is_dispatched(result.end_offset, begin=result.end_offset - 1)
     monkeypatch.setattr(store._queues, "grown", grown)
     store.dispatch()
     assert [queue(store, number) for number in range(3)] == [[b"a"], [b"b"], [b"c"]]

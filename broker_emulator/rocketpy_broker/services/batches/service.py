@@ -252,7 +252,8 @@ class BatchService:
     async def _make_visible(self, pending: Pending) -> None:
         """Raises StoreError where what is stored cannot be seen yet."""
         await self._group_commit.wait(pending.log_end)
-        if not self._store.is_dispatched(pending.log_end):
+        begin = pending.decision.physical_offset
+        if not self._store.is_dispatched(pending.log_end, begin):
             raise StoreClosedError(
                 "the batch is stored, but its queues cannot grow; free some space on the disk"
             )

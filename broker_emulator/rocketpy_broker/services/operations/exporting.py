@@ -29,6 +29,7 @@ from rocketpy_broker.store.check.read_only import (
 )
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.queues.reader import Reader
 from rocketpy_broker.store.recovery.plan import Traces
 from rocketpy_broker.store.values import Damage, GetMessageStatus, QueueKey, ReadLimits
@@ -111,10 +112,11 @@ class StoreExport:
             if not traces.ours:
                 # Another broker wrote since: the checksums are of records that may be gone.
                 self._log.checksums.close()
+            files = OpenFiles(read_only=True)
             for key in self._wanted():
                 folder = self._folder / "consumequeue" / key.topic / str(key.queue_id)
                 file_bytes = self._sizes.queue_file_bytes
-                queue = ReadOnlyQueue.load(folder, file_bytes, self._log.begin)
+                queue = ReadOnlyQueue.load(folder, file_bytes, self._log.begin, files)
                 stack.callback(queue.close)
                 self._queues[key] = queue
             self._stack = stack.pop_all()

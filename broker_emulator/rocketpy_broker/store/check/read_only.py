@@ -24,6 +24,7 @@ from rocketpy_broker.store.log.checksums import SegmentChecksums, checksums_file
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.segment import NAME_DIGITS, Segment
 from rocketpy_broker.store.queues.consume_queue import UNIT_BYTES, ConsumeQueue
+from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.values import QueueKey
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
@@ -217,11 +218,18 @@ class ReadOnlyQueue(ConsumeQueue):
     """A consume queue that is only looked at: what lies behind its last unit stays."""
 
     @classmethod
-    def load(cls, folder: Path, file_bytes: int, log_begin: int) -> ReadOnlyQueue:
-        """Map the files. Raises StoreDirectoryError where one is misplaced, OSError."""
+    def load(
+        cls, folder: Path, file_bytes: int, log_begin: int, open_files: OpenFiles | None = None
+    ) -> ReadOnlyQueue:
+        """Look at the files. Raises StoreDirectoryError where one is misplaced, OSError."""
         loaded = load_segments(folder, file_bytes)
-        queue = cls(folder, file_bytes)
-        queue._files.segments.extend(loaded.segments)
+        if open_files is None:
+            open_files = OpenFiles(read_only=True)
+        queue = cls(folder, file_bytes, open_files)
+        if loaded.segments:
+            queue._files.adopt(loaded.segments[0].base, loaded.segments[-1].end)
+        for segment in loaded.segments:
+            segment.close()
         for misplaced in loaded.misplaced[:1]:
             queue.close()
             raise StoreDirectoryError(

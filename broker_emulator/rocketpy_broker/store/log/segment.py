@@ -1,4 +1,4 @@
-"""One file of fixed size of the commit log or of a consume queue.
+"""One file of fixed size of the commit log.
 
 Maps: byte positions of a logical file, from `base` on, to this file. Entry size: none of its own.
 Searched: by position only. Checksummed: no, its owner knows how to check what lies in it. After a
@@ -12,11 +12,9 @@ Source of name and size: spec/storage.md section 1.
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,21 +32,12 @@ ZEROS = memoryview(bytes(ZERO_STRIDE_BYTES))
 class Segment:
     """A mapped file; `base` is the logical position of its first byte."""
 
-    def __init__(
-        self,
-        path: Path,
-        base: int,
-        size_bytes: int,
-        descriptor: int,
-        new_folders: list[Path] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, base: int, size_bytes: int, descriptor: int) -> None:
         self.path = path
         self.base = base
         self.size_bytes = size_bytes
         self._descriptor = descriptor
         self._is_closed = False
-        # Of a file that was made without a flush: the folders that its first flush takes along.
-        self._new_folders = new_folders or []
         self._flush_error: OSError | None = None
         # The flush thread must not meet a descriptor that is closed, or somebody else's by now.
         self._in_use = threading.Lock()
@@ -60,15 +49,6 @@ class Segment:
         """Allocate a new file. Raises OSError, for instance when the disk is full."""
         path = folder / f"{base:0{NAME_DIGITS}d}"
         return cls(path, base, size_bytes, durable.create_allocated(path, size_bytes))
-
-    @classmethod
-    def create_unflushed(cls, folder: Path, base: int, size_bytes: int) -> Segment:
-        """As `create`, with the folder; a power cut before the first flush may take the file.
-
-        Raises OSError.
-        """
-        path = folder / f"{base:0{NAME_DIGITS}d}"
-        return cls(path, base, size_bytes, *durable.create_unflushed(path, size_bytes))
 
     @classmethod
     def open(cls, path: Path, size_bytes: int) -> Segment:
@@ -101,11 +81,6 @@ class Segment:
         """Logical position after the last byte."""
         return self.base + self.size_bytes
 
-    @property
-    def is_unflushed(self) -> bool:
-        """Whether a power cut could take the whole file."""
-        return bool(self._new_folders)
-
     def write(self, position: int, data: memoryview) -> None:
         """Write `data` at a position inside this file. Raises OSError."""
         durable.write_whole(self._descriptor, data, position)
@@ -118,27 +93,12 @@ class Segment:
         """Position behind the last byte from `position` on that is not zero; `position` if none."""
         data = np.frombuffer(self.view, np.uint8)
         end = position
-        for begin, stop in self._written_ranges(position):
+        for begin, stop in durable.written_ranges(self._descriptor, position):
             for start in range(begin, stop, ZERO_STRIDE_BYTES):
                 part = data[start : min(start + ZERO_STRIDE_BYTES, stop)]
                 if part.any():
                     end = start + int(np.flatnonzero(part)[-1]) + 1
         return end
-
-    def _written_ranges(self, position: int) -> Iterator[tuple[int, int]]:
-        """Where the file system has something other than zeros, from `position` on.
-
-        What was allocated and never written is not read: a gigabyte of it takes seconds.
-        """
-        while True:
-            try:
-                begin = os.lseek(self._descriptor, position, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return
-                raise
-            position = os.lseek(self._descriptor, begin, os.SEEK_HOLE)
-            yield begin, position
 
     def clear_from(self, position: int) -> int:
         """Zero what is not zero behind `position`; return up to where something was."""
@@ -160,7 +120,6 @@ class Segment:
                 return
             try:
                 os.fdatasync(self._descriptor)
-                durable.sync_new(self._new_folders)
             except OSError as error:
                 self._flush_error = error
                 raise

@@ -2,8 +2,7 @@
 
 Maps: logical byte positions to segments. Searched: by division, since all segments have one size
 and follow each other. Checksummed: no. After a crash there may be one segment too many at the
-end, allocated ahead and empty; the owner's recovery removes it. Used by the commit log and the
-consume queues.
+end, allocated ahead and empty; the owner's recovery removes it. Used by the commit log.
 Source: MappedFileQueue, spec/storage.md section 1 (folder-content rules).
 """
 
@@ -18,16 +17,11 @@ from rocketpy_broker.store.log.segment import Segment
 
 
 class SegmentQueue:
-    """The segments of one folder, in order. One thread uses it; `preallocate` may be another's.
+    """The segments of one folder, in order. One thread uses it; `preallocate` may be another's."""
 
-    What is `derived` can be rebuilt, so a new segment waits for no disk before its first flush.
-    At most the last segment is one that a power cut could take, so no gap comes of it.
-    """
-
-    def __init__(self, folder: Path, segment_bytes: int, *, derived: bool = False) -> None:
+    def __init__(self, folder: Path, segment_bytes: int) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
-        self._derived = derived
         self.segments: list[Segment] = []
         self._ahead: Segment | None = None
         self._creating = threading.Lock()
@@ -85,12 +79,8 @@ class SegmentQueue:
         return segment
 
     def _create(self, base: int) -> Segment:
-        if not self._derived:
-            durable.make_folder(self.folder)
-            return Segment.create(self.folder, base, self.segment_bytes)
-        if self.segments and self.segments[-1].is_unflushed:
-            self.segments[-1].flush()
-        return Segment.create_unflushed(self.folder, base, self.segment_bytes)
+        durable.make_folder(self.folder)
+        return Segment.create(self.folder, base, self.segment_bytes)
 
     def preallocate(self) -> None:
         """Make the next segment ready, unless it is. Blocks. Raises OSError."""

@@ -43,7 +43,7 @@ class Candidates:
 
 
 def all_units(queue: ConsumeQueue, offset: int, offset_end: int) -> Candidates:
-    """The units of [offset, offset_end), up to the end of their file."""
+    """The units of [offset, offset_end), up to the end of their file. Raises StoreReadError."""
     return Candidates(offset, queue.units(offset, offset_end))
 
 

@@ -18,18 +18,19 @@ Source: ConsumeQueue, spec/storage.md section 6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketpy_broker.errors import StoreReadError
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.log.segment import Segment
-from rocketpy_broker.store.log.segment_queue import SegmentQueue
+from rocketpy_broker.store.queues.files import QueueFiles, name_of
+from rocketpy_broker.store.queues.open_files import OpenFiles
+from rocketpy_broker.store.queues.prefixes import Prefixes
 from rocketpy_broker.store.values import FilePrefix
-from rocketpy_proto.record.crc import body_crc
 
 UNIT = np.dtype(
     [
@@ -43,42 +44,98 @@ BLANK_SIZE = 0x7FFFFFFF
 assert UNIT_BYTES == 20
 
 Units = NDArray[np.void]
+NO_UNITS = np.empty(0, UNIT)
+# A look for the end of a queue begins with a block of the file system, and grows from there.
+FIRST_UNITS = 4096 // UNIT_BYTES
+PART_UNITS_MAX = 50_000
 
 
 class ConsumeQueue:
     """One queue. Offsets count units, positions count bytes."""
 
-    def __init__(self, folder: Path, file_bytes: int) -> None:
+    __slots__ = (
+        "_files",
+        "_first_place",
+        "_prefixes",
+        "max_offset",
+        "min_offset",
+        "physical_end",
+    )
+
+    def __init__(
+        self, folder: Path | str, file_bytes: int, open_files: OpenFiles | None = None
+    ) -> None:
         assert file_bytes % UNIT_BYTES == 0
-        self._files = SegmentQueue(folder, file_bytes, derived=True)
+        self._files = QueueFiles(
+            str(folder), file_bytes, OpenFiles() if open_files is None else open_files
+        )
         self.min_offset = 0
         self.max_offset = 0
-        self.flushed_offset = 0
-        self._full_crcs: dict[str, int] = {}
         # End in the log of the last record that has a unit here; -1 before the first.
         self.physical_end = -1
+        # Where the record of the first unit lies in the log; -1 where that is not known.
+        self._first_place = -1
+        self._prefixes = Prefixes()
 
     @classmethod
-    def open(cls, folder: Path, file_bytes: int) -> ConsumeQueue:
-        """Load the files and find the last valid unit. Raises StoreDirectoryError."""
-        queue = cls(folder, file_bytes)
-        queue._files.load()
-        queue._recover()
+    def open(
+        cls,
+        folder: Path | str,
+        file_bytes: int,
+        open_files: OpenFiles | None = None,
+        vouched: Mapping[str, FilePrefix] | None = None,
+    ) -> ConsumeQueue:
+        """Load the files and find the last valid unit.
+
+        What files may be `vouched` for is looked at first: where they hold just that, nothing else
+        is. Raises StoreDirectoryError, OSError.
+        """
+        queue = cls(folder, file_bytes, open_files)
+        if not (vouched and queue._adopt(vouched)):
+            queue._files.load()
+            queue._recover()
         return queue
+
+    def _adopt(self, prefixes: Mapping[str, FilePrefix]) -> bool:
+        """Whether the files hold what `prefixes` says, and nothing behind it."""
+        end = self._prefixes.adopt(self._files, prefixes)
+        if end is None or end % UNIT_BYTES:
+            return False
+        self.max_offset = end // UNIT_BYTES
+        self._set_physical_end()
+        self._prefixes.end_at(end, self.physical_end)
+        self._set_min_offset(self._first_offset_behind(0))
+        return True
 
     def _recover(self) -> None:
         """Set the range of valid units, looked for from the last file backwards (spec 6.3, 6.4)."""
         self.max_offset = self._files.begin // UNIT_BYTES
-        for segment in reversed(self._files.segments):
-            units = np.frombuffer(segment.view, UNIT)
-            valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
-            count = len(units) if valid.all() else int(np.argmin(valid))
+        for base in reversed(self._files.bases):
+            count = self._valid_count(base)
             if count > 0:
-                self.max_offset = segment.base // UNIT_BYTES + count
+                self.max_offset = base // UNIT_BYTES + count
                 break
         self._set_end(self.max_offset)
-        self.min_offset = self._first_offset_behind(0)
-        self.flushed_offset = self.max_offset
+        self._set_min_offset(self._first_offset_behind(0))
+
+    def _valid_count(self, base: int) -> int:
+        """How many valid units the file at `base` begins with."""
+        count = 0
+        for units in self._parts(base // UNIT_BYTES, (base + self._files.file_bytes) // UNIT_BYTES):
+            valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
+            if not valid.all():
+                return count + int(np.argmin(valid))
+            count += len(units)
+        return count
+
+    def _parts(self, offset: int, offset_end: int) -> Iterator[Units]:
+        """Units of one file, few at first, as many is what most queues do not have."""
+        count = FIRST_UNITS
+        while offset < offset_end:
+            units = self._read(offset, min(offset + count, offset_end))
+            yield units
+            offset += len(units)
+            count = min(8 * count, PART_UNITS_MAX)
 
     def _set_end(self, max_offset: int) -> None:
         """Let the queue end at `max_offset`: no valid unit may stay behind it.
@@ -86,14 +143,11 @@ class ConsumeQueue:
         The first file stays, but for one that begins at 0: its name alone says where the queue is.
         """
         self.max_offset = max_offset
-        self._full_crcs.clear()
-        self.flushed_offset = min(self.flushed_offset, max_offset)
+        self._prefixes.forget()
         end = max_offset * UNIT_BYTES
         begin = self._files.begin
         self._files.remove_from(max(end, begin + 1) if begin > 0 else end)
-        segment = self._files.find(end)
-        if segment is not None:
-            segment.clear_from(end - segment.base)
+        self._files.clear_from(end)
         self._set_physical_end()
 
     def _set_physical_end(self) -> None:
@@ -101,36 +155,52 @@ class ConsumeQueue:
         has_record = len(last) > 0 and last["size"][0] != BLANK_SIZE
         self.physical_end = int(last["physical_offset"][0] + last["size"][0]) if has_record else -1
 
+    def _set_min_offset(self, offset: int) -> None:
+        self.min_offset = offset
+        first = self.units(offset, offset + 1)
+        is_there = len(first) > 0 and first["size"][0] != BLANK_SIZE
+        self._first_place = int(first["physical_offset"][0]) if is_there else -1
+
     def _first_offset_behind(self, log_begin: int) -> int:
         """The first offset whose unit is not blank and whose record lies in the log."""
-        for segment in list(self._files.segments):
-            first = segment.base // UNIT_BYTES
-            units = self.units(first, self.max_offset)
-            real = (units["size"] != BLANK_SIZE) & (units["physical_offset"] >= log_begin)
-            if real.any():
-                return first + int(np.argmax(real))
+        for base in self._files.bases:
+            first = offset = base // UNIT_BYTES
+            end = min((base + self._files.file_bytes) // UNIT_BYTES, self.max_offset)
+            for units in self._parts(first, end):
+                real = (units["size"] != BLANK_SIZE) & (units["physical_offset"] >= log_begin)
+                if real.any():
+                    return offset + int(np.argmax(real))
+                offset += len(units)
         return self.max_offset
 
     def correct_min_offset(self, log_begin: int) -> None:
         """Let the queue begin with the first record that the log still has. Raises OSError."""
         expiry = self.expiry(log_begin)
-        expiry.remove_files()
-        self.expire(expiry)
+        if expiry is not None:
+            expiry.remove_files()
+            self.expire(expiry)
 
-    def expiry(self, log_begin: int) -> QueueExpiry:
+    def expiry(self, log_begin: int) -> QueueExpiry | None:
         """What goes when the log begins at `log_begin` (spec 6.3). Any thread may ask.
 
-        Files with units of older records only go, but for the last one (spec 10.5).
+        Files with units of older records only go, but for the last one (spec 10.5). None where
+        nothing goes.
         """
+        files = self._files
+        is_first = files.begin == files.base_of(self.min_offset * UNIT_BYTES)
+        if self._first_place >= log_begin and is_first:
+            return None
         paths = []
-        for segment in self._files.segments[:-1]:
-            last = np.frombuffer(segment.view, UNIT)[-1]
-            if last["size"] != BLANK_SIZE and last["physical_offset"] >= log_begin:
+        for base in files.bases[:-1]:
+            end = (base + files.file_bytes) // UNIT_BYTES
+            last = self.units(end - 1, end)
+            # A file that is not full yet is the last one with units.
+            if len(last) == 0:
                 break
-            paths.append(segment.path)
-        first = self.units(self.min_offset, self.min_offset + 1)
-        is_there = len(first) > 0 and first["size"][0] != BLANK_SIZE
-        if is_there and first["physical_offset"][0] >= log_begin:
+            if last["size"][0] != BLANK_SIZE and last["physical_offset"][0] >= log_begin:
+                break
+            paths.append(Path(files.path_of(base)))
+        if self._first_place >= log_begin:
             return QueueExpiry(self, paths, self.min_offset)
         return QueueExpiry(self, paths, self._first_offset_behind(log_begin))
 
@@ -138,7 +208,14 @@ class ConsumeQueue:
         """Forget what has gone, when its files have been removed."""
         for _ in expiry.paths:
             self._files.drop_first()
-        self.min_offset = max(self.min_offset, expiry.min_offset)
+        self._set_min_offset(max(self.min_offset, expiry.min_offset))
+
+    def reserve(self, max_offset: int) -> None:
+        """See that there is room for all units up to `max_offset`. Raises OSError."""
+        files = self._files
+        if files.begin == files.end:
+            files.begin_at(self.max_offset * UNIT_BYTES)
+        files.reserve(max_offset * UNIT_BYTES)
 
     def append(self, queue_offset: int, units: Units) -> None:
         """Add units for consecutive offsets from `queue_offset` on. Raises OSError.
@@ -173,55 +250,78 @@ class ConsumeQueue:
         For the log is being read in order, and has a record older than all of theirs.
         """
         self._files.remove_from(0)
-        self.min_offset = self.max_offset = self.flushed_offset = 0
-        self.physical_end = -1
+        self.min_offset = self.max_offset = 0
+        self.physical_end = self._first_place = -1
+        self._prefixes.restart(0)
 
     def _put_right(self, offset: int, units: Units) -> None:
-        segment = self._files.find(offset * UNIT_BYTES)
-        assert segment is not None
-        self._full_crcs.clear()
-        segment.write(offset * UNIT_BYTES - segment.base, memoryview(units.tobytes()))
-        segment.flush()
+        self._prefixes.forget()
+        self._files.write(offset * UNIT_BYTES, units.tobytes())
         # A first unit that was garbage has been passed over when the files were loaded.
-        self.min_offset = min(self.min_offset, offset)
+        self._set_min_offset(min(self.min_offset, offset))
 
     def _fill_blank(self, offset: int) -> None:
-        begin = self.max_offset
-        if not self._files.segments:
-            units_per_file = self._files.segment_bytes // UNIT_BYTES
-            begin = self.max_offset = offset - offset % units_per_file
-            self.min_offset = self.flushed_offset = offset
+        files, begin = self._files, self.max_offset
+        if files.begin == files.end:
+            files.begin_at(offset * UNIT_BYTES)
+            begin = self.max_offset = files.begin // UNIT_BYTES
+            self.min_offset, self._first_place = offset, -1
+            self._prefixes.restart(files.begin)
         blank = np.zeros(offset - begin, UNIT)
         blank["size"] = BLANK_SIZE
         self._write(blank)
 
     def _write(self, units: Units) -> None:
+        if self._files.begin == self._files.end:
+            self._files.begin_at(self.max_offset * UNIT_BYTES)
         while len(units) > 0:
             position = self.max_offset * UNIT_BYTES
-            segment = self._files.grow(position)
-            fitting = units[: (segment.end - position) // UNIT_BYTES]
-            segment.write(position - segment.base, memoryview(fitting.tobytes()))
-            self.max_offset += len(fitting)
-            last = fitting[-1]
+            base = self._files.base_of(position)
+            fitting = units[: (base + self._files.file_bytes - position) // UNIT_BYTES]
+            data = fitting.tobytes()
+            self._files.write(position, data)
+            first, last = fitting[0], fitting[-1]
+            if self._first_place < 0 and self.max_offset == self.min_offset:
+                is_real = first["size"] != BLANK_SIZE
+                self._first_place = int(first["physical_offset"]) if is_real else -1
+            physical_end = self.physical_end
             if last["size"] != BLANK_SIZE:
-                self.physical_end = int(last["physical_offset"] + last["size"])
+                physical_end = int(last["physical_offset"] + last["size"])
+            self._prefixes.go_on(self._files, position, data, physical_end)
+            self.physical_end = physical_end
+            self.max_offset += len(fitting)
             units = units[len(fitting) :]
 
     def units(self, offset: int, offset_end: int) -> Units:
-        """Units from `offset` on, up to `offset_end` or the end of their file; may be empty."""
-        position = offset * UNIT_BYTES
-        segment = self._files.find(position)
-        if segment is None or offset < 0:
-            return np.empty(0, UNIT)
-        end = min(offset_end * UNIT_BYTES, segment.end, self.max_offset * UNIT_BYTES)
-        count = max(end - position, 0) // UNIT_BYTES
-        return np.frombuffer(segment.view, UNIT, count, position - segment.base)
+        """Units from `offset` on, up to `offset_end` or the end of their file; may be empty.
+
+        Those of a file that was removed meanwhile are blank. Raises StoreReadError.
+        """
+        files, position = self._files, offset * UNIT_BYTES
+        if not files.has(position):
+            return NO_UNITS
+        file_end = files.base_of(position) + files.file_bytes
+        return self._read(offset, min(offset_end, file_end // UNIT_BYTES, self.max_offset))
+
+    def _read(self, offset: int, offset_end: int) -> Units:
+        """Units of one file that is there."""
+        count = max(offset_end - offset, 0)
+        try:
+            data = self._files.read(offset * UNIT_BYTES, count * UNIT_BYTES)
+        except FileNotFoundError:
+            return _blank(count)
+        except OSError as error:
+            raise StoreReadError(self._files.folder, error) from error
+        return np.frombuffer(data, UNIT)
 
     def truncate(self, physical_end: int) -> None:
         """Drop the first unit of a record that reaches beyond `physical_end`, and what follows."""
+        tail = self._prefixes.tail
+        if tail is not None and tail.physical_end <= physical_end:
+            return
         end = self._files.begin // UNIT_BYTES
-        for segment in reversed(self._files.segments):
-            first = segment.base // UNIT_BYTES
+        for base in reversed(self._files.bases):
+            first = base // UNIT_BYTES
             units = self.units(first, self.max_offset)
             # After a power cut a file may be all zeros, though a later one has units.
             real = (units["size"] != BLANK_SIZE) & (units["size"] > 0)
@@ -245,44 +345,36 @@ class ConsumeQueue:
     def prefix_crcs(self, physical_end: int) -> dict[str, FilePrefix]:
         """Per file the bytes that hold units of records below `physical_end`, and their CRC-32.
 
-        Any thread may ask, while units are added behind them.
+        Any thread may ask, while units are added behind them. Raises StoreReadError.
         """
-        prefixes = {}
-        for segment in list(self._files.segments):
-            first = segment.base // UNIT_BYTES
-            units = self.units(first, self.max_offset)
-            beyond = (units["size"] != BLANK_SIZE) & (_record_ends(units) > physical_end)
-            count = int(np.argmax(beyond)) if beyond.any() else len(units)
-            prefixes[segment.path.name] = self._prefix(segment, count * UNIT_BYTES)
+        files, tail, prefixes = self._files, self._prefixes.tail, {}
+        for base in files.bases:
+            first = base // UNIT_BYTES
+            end = min((base + files.file_bytes) // UNIT_BYTES, self.max_offset)
+            if tail is not None and tail.end > base and tail.physical_end <= physical_end:
+                end = min(end, tail.end // UNIT_BYTES)
+            elif end > first:
+                end = self._end_below(first, end, physical_end)
+            if end <= first:
+                break
+            prefixes[name_of(base)] = self._prefixes.of(files, base, end * UNIT_BYTES, tail)
         return prefixes
 
-    def _prefix(self, segment: Segment, length: int) -> FilePrefix:
-        """Full files do not change any more, so their CRC is computed once."""
-        name = segment.path.name
-        if length == segment.size_bytes and name in self._full_crcs:
-            return FilePrefix(length, self._full_crcs[name])
-        crc = body_crc(segment.view[:length])
-        if length == segment.size_bytes:
-            self._full_crcs[name] = crc
-        return FilePrefix(length, crc)
+    def _end_below(self, first: int, end: int, physical_end: int) -> int:
+        """The offset of [first, end) whose record is the first to reach beyond `physical_end`."""
+        last = self.units(end - 1, end)
+        if len(last) and last["size"][0] != BLANK_SIZE and _record_ends(last)[0] <= physical_end:
+            return end
+        for units in self._parts(first, end):
+            beyond = (units["size"] != BLANK_SIZE) & (_record_ends(units) > physical_end)
+            if beyond.any():
+                return first + int(np.argmax(beyond))
+            first += len(units)
+        return first
 
     def has_prefixes(self, prefixes: Mapping[str, FilePrefix]) -> bool:
         """Whether the files still begin as `prefixes` says, and none is missing."""
-        by_name = {segment.path.name: segment for segment in self._files.segments}
-        return all(
-            name in by_name
-            and prefix.length <= self._files.segment_bytes
-            and body_crc(by_name[name].view[: prefix.length]) == prefix.crc
-            for name, prefix in prefixes.items()
-        )
-
-    def flush(self) -> None:
-        """Make all units durable. Blocks. Raises OSError."""
-        end = self.max_offset
-        dirty = self._files.dirty_segments(self.flushed_offset * UNIT_BYTES, end * UNIT_BYTES)
-        for segment in dirty:
-            segment.flush()
-        self.flushed_offset = end
+        return self._prefixes.has(self._files, prefixes)
 
     def close(self) -> None:
         """Close the files."""
@@ -301,6 +393,12 @@ class QueueExpiry:
         """Remove the files, oldest first. Blocks. Raises OSError; may be called again."""
         for path in self.paths:
             durable.remove_file(path)
+
+
+def _blank(count: int) -> Units:
+    units = np.zeros(count, UNIT)
+    units["size"] = BLANK_SIZE
+    return units
 
 
 def _record_ends(units: Units) -> NDArray[np.int64]:

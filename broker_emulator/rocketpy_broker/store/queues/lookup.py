@@ -144,5 +144,6 @@ class QueueLookup:
 def _first_real(queue: ConsumeQueue, offset: int, offset_end: int) -> int:
     """The first offset of [offset, offset_end) whose unit is not blank; `offset_end` if all are."""
     while offset < offset_end and queue.units(offset, offset + 1)["size"][0] == BLANK_SIZE:
-        offset += blank_count(queue.units(offset, offset_end))
+        end = min(offset_end, offset + STRETCH_UNITS_MAX)
+        offset += blank_count(queue.units(offset, end))
     return offset

@@ -23,7 +23,12 @@ from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import fillers_among
 from rocketpy_broker.store.log.property_crc import wrong_property_crcs
 from rocketpy_broker.store.log.segment import Segment
-from rocketpy_broker.store.queues.candidates import Candidates, all_units, matching_units
+from rocketpy_broker.store.queues.candidates import (
+    SCAN_UNITS_MAX,
+    Candidates,
+    all_units,
+    matching_units,
+)
 from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, ConsumeQueue, Units, blank_count
 from rocketpy_broker.store.values import (
     Damage,
@@ -74,9 +79,11 @@ class Reader:
             return missed
         first = queue.units(offset, offset + 1)
         if first["size"][0] == BLANK_SIZE:
-            return _removed(bounds, offset + blank_count(queue.units(offset, bounds.max_offset)))
+            blank = queue.units(offset, min(bounds.max_offset, offset + SCAN_UNITS_MAX))
+            return _removed(bounds, offset + blank_count(blank))
         if limits.tags_codes is None:
-            return self._read(bounds, all_units(queue, offset, offset_end), limits)
+            end = min(offset_end, offset + _units_wanted(limits, int(first["size"][0])))
+            return self._read(bounds, all_units(queue, offset, end), limits)
         matching = matching_units(queue, offset, offset_end, limits.tags_codes)
         if len(matching) == 0:
             return self._unmatched(bounds, matching, matching.offset_behind(0))
@@ -205,6 +212,13 @@ def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
         strides=(1,),
     )
     return items[starts].view(_HEAD)
+
+
+def _units_wanted(limits: ReadLimits, first_size: int) -> int:
+    """How many units may be needed for a read, going by the size of the first record."""
+    bytes_max = max(limits.bytes_max, limits.cold_bytes_max)
+    count_max = max(limits.count_max, limits.cold_count_max)
+    return max(min(count_max, 1 + 2 * (bytes_max // max(first_size, 1))), 1)
 
 
 def first_damaged(

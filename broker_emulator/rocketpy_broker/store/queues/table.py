@@ -11,8 +11,10 @@ others.
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +22,10 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.queues.open_files import OpenFiles
+from rocketpy_broker.store.values import FilePrefix, QueueKey, QueueRange
+
+Vouched = Mapping[QueueKey, Mapping[str, FilePrefix]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,37 +48,42 @@ class ConsumeQueueTable:
         self._folder = folder
         self._file_bytes = file_bytes
         self._deleted = DeletedTopics(marks_path)
+        self._open_files = OpenFiles()
         self._queues: dict[QueueKey, ConsumeQueue] = {}
+        # With room for a message that was not dispatched yet; nobody sees them.
+        self._reserved: dict[QueueKey, ConsumeQueue] = {}
 
-    def load(self, *, own_sizes: bool) -> list[QueueFault]:
+    def load(self, *, own_sizes: bool, vouched: Vouched) -> list[QueueFault]:
         """Open every queue; return those whose files cannot be used.
 
-        With `own_sizes` the store is known to have been written with these file sizes, so a file
-        of another size is damaged. Otherwise the size that was asked for may be the wrong one:
-        raises StoreDirectoryError.
+        What files are `vouched` for is looked at first. With `own_sizes` the store is known to have
+        been written with these file sizes, so a file of another size is damaged. Otherwise the size
+        that was asked for may be the wrong one: raises StoreDirectoryError.
         """
         self._deleted.load()
         faults = []
-        topics = sorted(self._folder.iterdir()) if self._folder.exists() else []
-        for topic in (path for path in topics if path.is_dir()):
-            for folder in (path for path in sorted(topic.iterdir()) if path.name.isdecimal()):
+        for topic in sorted(_folders(self._folder)):
+            for name in sorted(os.listdir(self._folder / topic)):
+                if not name.isdecimal():
+                    continue
                 try:
-                    self._load_queue(topic.name, folder)
+                    self._load_queue(topic, name, vouched)
                 except StoreDirectoryError as error:
                     if not own_sizes:
                         raise
-                    faults.append(QueueFault(folder, error))
+                    faults.append(QueueFault(self._folder / topic / name, error))
         return faults
 
-    def _load_queue(self, topic: str, folder: Path) -> None:
-        queue = ConsumeQueue.open(folder, self._file_bytes)
+    def _load_queue(self, topic: str, name: str, vouched: Vouched) -> None:
+        key, folder = QueueKey(topic, int(name)), f"{self._folder}/{topic}/{name}"
+        queue = ConsumeQueue.open(folder, self._file_bytes, self._open_files, vouched.get(key))
         # One without units may be of a topic that was made again: it keeps its place.
         is_deleted = 0 < queue.physical_end <= self.deleted_below(topic)
         if is_deleted or queue.max_offset == 0:
             queue.close()
             shutil.rmtree(folder)
         else:
-            self._queues[QueueKey(topic, int(folder.name))] = queue
+            self._queues[key] = queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(self._queues.values())
@@ -95,13 +105,27 @@ class ConsumeQueueTable:
         queue = self._queues.get(key)
         return QueueRange(queue.min_offset, queue.max_offset) if queue else QueueRange(0, 0)
 
+    def reserve(self, key: QueueKey, max_offset: int) -> None:
+        """See that the queue has room for its messages below `max_offset`. Raises OSError."""
+        queue = self._queues.get(key) or self._reserved.get(key)
+        if queue is None:
+            queue = self._new(key)
+            queue.reserve(max_offset)
+            self._reserved[key] = queue
+        else:
+            queue.reserve(max_offset)
+
     def grown(self, key: QueueKey) -> ConsumeQueue:
         """The queue, made if it is new."""
         queue = self._queues.get(key)
         if queue is None:
-            folder = self._folder / key.topic / str(key.queue_id)
-            queue = self._queues[key] = ConsumeQueue(folder, self._file_bytes)
+            queue = self._reserved.pop(key) if key in self._reserved else self._new(key)
+            self._queues[key] = queue
         return queue
+
+    def _new(self, key: QueueKey) -> ConsumeQueue:
+        folder = f"{self._folder}/{key.topic}/{key.queue_id}"
+        return ConsumeQueue(folder, self._file_bytes, self._open_files)
 
     def deleted_below(self, topic: str) -> int:
         """Physical offset below which records of `topic` are deleted ones; -1 for none."""
@@ -113,8 +137,9 @@ class ConsumeQueueTable:
 
     def forget_topic(self, topic: str) -> None:
         """Let a topic that is marked have no queues."""
-        for key in [key for key in self._queues if key.topic == topic]:
-            self._queues.pop(key).close()
+        for queues in (self._queues, self._reserved):
+            for key in [key for key in queues if key.topic == topic]:
+                queues.pop(key).close()
 
     def remove_topic(self, topic: str) -> None:
         """Remove the files of a topic without queues. Blocks. Raises OSError."""
@@ -136,11 +161,16 @@ class ConsumeQueueTable:
 
     def flush(self) -> None:
         """Make every queue durable. Blocks. Raises OSError."""
-        for queue in list(self):
-            queue.flush()
+        self._open_files.flush(self._folder)
 
     def close(self) -> None:
         """Close every queue."""
-        for queue in self:
-            queue.close()
-        self._queues.clear()
+        for queues in (self._queues, self._reserved):
+            for queue in queues.values():
+                queue.close()
+            queues.clear()
+
+
+def _folders(folder: Path) -> list[str]:
+    with os.scandir(folder) if folder.exists() else nullcontext(()) as entries:
+        return [entry.name for entry in entries if entry.is_dir()]

@@ -56,7 +56,9 @@ def recover(
     traces = traces.compared(parts.log)
     traces.check_log(config.folder / "commitlog", parts.log.files.end)
     in_doubt = []
-    for fault in parts.queues.load(own_sizes=traces.manifest is not None):
+    manifest = traces.manifest if traces.ours else None
+    vouched = manifest.queues if manifest else {}
+    for fault in parts.queues.load(own_sizes=traces.manifest is not None, vouched=vouched):
         kept = parts.quarantine.move(fault.folder, f"consumequeue-{fault.name}")
         logger.error("%s; it is rebuilt, the old one lies in %s", fault.error, kept)
         in_doubt.append(f"consume queue {fault.name}")
@@ -67,7 +69,7 @@ def recover(
     result = Recovery(
         parts,
         traces.trust(their_start),
-        traces.manifest if traces.ours else None,
+        manifest,
         abnormal=traces.abnormal,
         in_doubt=in_doubt,
         queues_end=queues_end,

@@ -1,0 +1,97 @@
+"""Queues that cannot grow: why, for those who ask how the broker is, and for the log once a minute.
+
+A queue has room for its units before a message to it is stored. One that gets none refuses its own
+messages; no other queue knows of it. Each is tried again by interval, so that one nobody sends to
+any more is not complained of for ever. Memory only.
+Rows F7, F13 and F17.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.errors import QueueGrowthError
+from rocketpy_broker.store.queues.runs import Run
+from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.values import QueueKey
+
+logger = logging.getLogger(__name__)
+WARNING_INTERVAL_MS = 60_000
+# Of more queues is only known that they are there no more, once they are tried again.
+QUEUES_MAX = 1_000
+# Queues that are tried again at a time.
+RETRIES_MAX = 64
+
+
+class QueueGrowth:
+    """Makes room in the queues of one store."""
+
+    def __init__(self, queues: ConsumeQueueTable, clock: Clock) -> None:
+        self._queues = queues
+        self._clock = clock
+        # Why, and up to which offset there is to be room; first those to be tried first.
+        self._refused: dict[QueueKey, tuple[str, int]] = {}
+        self._warned_at_ms: float | None = None
+
+    def reserve(self, runs: list[Run]) -> None:
+        """See that the queues of some records have room for their units.
+
+        Raises QueueGrowthError; nothing may be stored then.
+        """
+        for run in runs:
+            max_offset = run.queue_offset + run.end - run.begin
+            with self.watched(run.queue, max_offset):
+                try:
+                    self._queues.reserve(run.queue, max_offset)
+                except OSError as error:
+                    raise QueueGrowthError(_name(run.queue), error) from error
+
+    @contextmanager
+    def watched(self, key: QueueKey, max_offset: int) -> Iterator[None]:
+        """In the block the queue grows, or fails to, which is then known."""
+        try:
+            yield
+        except (OSError, QueueGrowthError) as error:
+            cause = error.__cause__ if isinstance(error, QueueGrowthError) else error
+            self._failed(key, max_offset, str(getattr(cause, "strerror", None) or cause))
+            raise
+        self._refused.pop(key, None)
+
+    def _failed(self, key: QueueKey, max_offset: int, reason: str) -> None:
+        if key in self._refused or len(self._refused) < QUEUES_MAX:
+            self._refused[key] = reason, max_offset
+        now_ms = self._clock.monotonic_ms()
+        if self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARNING_INTERVAL_MS:
+            self._warned_at_ms = now_ms
+            logger.warning("%s", self.refusal)
+
+    @property
+    def refusal(self) -> str | None:
+        """Which queues take no messages, and why; None where all do."""
+        if not self._refused:
+            return None
+        key, (reason, _) = next(iter(self._refused.items()))
+        others = len(self._refused) - 1
+        and_others = f", and {others} other{'s' * (others > 1)}" if others else ""
+        return f"queue {_name(key)}{and_others} cannot grow ({reason}): messages to it are refused"
+
+    def retry(self) -> None:
+        """Try again with some of those that had no room."""
+        for key in list(self._refused)[:RETRIES_MAX]:
+            reason, max_offset = self._refused.pop(key)
+            try:
+                self._queues.reserve(key, max_offset)
+            except OSError:
+                self._refused[key] = reason, max_offset
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic's queues are gone."""
+        for key in [key for key in self._refused if key.topic == topic]:
+            del self._refused[key]
+
+
+def _name(key: QueueKey) -> str:
+    return f"{key.topic}-{key.queue_id}"
