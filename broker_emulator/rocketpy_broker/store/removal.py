@@ -20,7 +20,8 @@ from pathlib import Path
 
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.queues.consume_queue import ConsumeQueue, QueueExpiry
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.expiry import QueueExpiry
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.recovery.passes import StoreParts
 
@@ -34,7 +35,7 @@ class SegmentRemoval:
     index_paths: list[Path]
     table: ConsumeQueueTable
     queues: list[ConsumeQueue]
-    expiries: list[QueueExpiry]
+    expiries: list[tuple[ConsumeQueue, QueueExpiry]]
 
     @classmethod
     def of(cls, parts: StoreParts) -> SegmentRemoval:
@@ -55,15 +56,15 @@ class SegmentRemoval:
             expiry = queue.expiry(self.log_begin)
             if expiry is not None:
                 expiry.remove_files()
-                self.expiries.append(expiry)
+                self.expiries.append((queue, expiry))
         for path in self.index_paths:
             durable.remove_file(path)
 
     def forget(self, parts: StoreParts) -> None:
         """Forget what has gone, on the store's thread."""
         parts.log.drop_first()
-        for expiry in self.expiries:
-            expiry.queue.expire(expiry)
+        for queue, expiry in self.expiries:
+            queue.expire(expiry)
         parts.index.drop_first(len(self.index_paths))
 
 

@@ -18,15 +18,15 @@ Source: ConsumeQueue, spec/storage.md section 6.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import StoreReadError
-from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.queues.expiry import QueueExpiry
 from rocketpy_broker.store.queues.files import QueueFiles, name_of
 from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.queues.prefixes import Prefixes
@@ -40,8 +40,9 @@ UNIT = np.dtype(
     ]
 )
 UNIT_BYTES = UNIT.itemsize
+UNIT_FIELDS = struct.Struct(">qiq")
 BLANK_SIZE = 0x7FFFFFFF
-assert UNIT_BYTES == 20
+assert UNIT_BYTES == UNIT_FIELDS.size == 20
 
 Units = NDArray[np.void]
 NO_UNITS = np.empty(0, UNIT)
@@ -73,7 +74,7 @@ class ConsumeQueue:
         self.max_offset = 0
         # End in the log of the last record that has a unit here; -1 before the first.
         self.physical_end = -1
-        # Where the record of the first unit lies in the log; -1 where that is not known.
+        # Where the first unit's record lies in the log; -1 where that is not known.
         self._first_place = -1
         self._prefixes = Prefixes()
 
@@ -87,8 +88,8 @@ class ConsumeQueue:
     ) -> ConsumeQueue:
         """Load the files and find the last valid unit.
 
-        What files may be `vouched` for is looked at first: where they hold just that, nothing else
-        is. Raises StoreDirectoryError, OSError.
+        Where they hold just what they are `vouched` for, that is all. Raises StoreDirectoryError,
+        OSError.
         """
         queue = cls(folder, file_bytes, open_files)
         if not (vouched and queue._adopt(vouched)):
@@ -98,14 +99,23 @@ class ConsumeQueue:
 
     def _adopt(self, prefixes: Mapping[str, FilePrefix]) -> bool:
         """Whether the files hold what `prefixes` says, and nothing behind it."""
-        end = self._prefixes.adopt(self._files, prefixes)
-        if end is None or end % UNIT_BYTES:
+        adopted = self._prefixes.adopt(self._files, prefixes)
+        if adopted is None or adopted.end % UNIT_BYTES:
             return False
-        self.max_offset = end // UNIT_BYTES
-        self._set_physical_end()
-        self._prefixes.end_at(end, self.physical_end)
-        self._set_min_offset(self._first_offset_behind(0))
+        self.max_offset = adopted.end // UNIT_BYTES
+        if not (adopted.content and self._knows_ends(adopted.content)):
+            self._set_physical_end()
+            self._set_min_offset(self._first_offset_behind(0))
+        self._prefixes.end_at(adopted.end, self.physical_end)
         return True
+
+    def _knows_ends(self, content: bytes) -> bool:
+        """Take first and last unit from all that the queue holds; False where one is blank."""
+        place, first_size, _ = UNIT_FIELDS.unpack_from(content)
+        last_place, last_size, _ = UNIT_FIELDS.unpack_from(content, len(content) - UNIT_BYTES)
+        self.min_offset, self._first_place = self._files.begin // UNIT_BYTES, place
+        self.physical_end = last_place + last_size
+        return BLANK_SIZE not in (first_size, last_size)
 
     def _recover(self) -> None:
         """Set the range of valid units, looked for from the last file backwards (spec 6.3, 6.4)."""
@@ -183,8 +193,7 @@ class ConsumeQueue:
     def expiry(self, log_begin: int) -> QueueExpiry | None:
         """What goes when the log begins at `log_begin` (spec 6.3). Any thread may ask.
 
-        Files with units of older records only go, but for the last one (spec 10.5). None where
-        nothing goes.
+        Files with units of older records only, but for the last one (10.5); None for nothing.
         """
         files = self._files
         is_first = files.begin == files.base_of(self.min_offset * UNIT_BYTES)
@@ -201,8 +210,8 @@ class ConsumeQueue:
                 break
             paths.append(Path(files.path_of(base)))
         if self._first_place >= log_begin:
-            return QueueExpiry(self, paths, self.min_offset)
-        return QueueExpiry(self, paths, self._first_offset_behind(log_begin))
+            return QueueExpiry(paths, self.min_offset)
+        return QueueExpiry(paths, self._first_offset_behind(log_begin))
 
     def expire(self, expiry: QueueExpiry) -> None:
         """Forget what has gone, when its files have been removed."""
@@ -379,20 +388,6 @@ class ConsumeQueue:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
-
-
-@dataclass(frozen=True, slots=True)
-class QueueExpiry:
-    """What of a queue is about records that the log has no more: files, and offsets."""
-
-    queue: ConsumeQueue
-    paths: list[Path]
-    min_offset: int
-
-    def remove_files(self) -> None:
-        """Remove the files, oldest first. Blocks. Raises OSError; may be called again."""
-        for path in self.paths:
-            durable.remove_file(path)
 
 
 def _blank(count: int) -> Units:

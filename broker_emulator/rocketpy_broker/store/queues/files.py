@@ -149,7 +149,7 @@ class QueueFiles:
     def _create(self, end: int) -> None:
         if self._new_folders:
             # At most the last file is one that a power cut could take, so no gap comes of it.
-            self.flush()
+            self.open_files.flush_one(self)
         base, path = self.end, Path(self.path_of(self.end))
         room = self._room(base, end)
         descriptor, folders = self.open_files.with_descriptor(

@@ -104,12 +104,13 @@ class OpenFiles:
 
     def with_descriptor(self, make: Callable[[], Made]) -> Made:
         """What `make` opens; files are closed for it where there are too many. Raises OSError."""
-        while True:
+        for _ in range(OPEN_FILES_MAX):
             try:
                 return make()
             except OSError as error:
                 if error.errno not in OUT_OF_DESCRIPTORS or not self._close_one():
                     raise
+        return make()
 
     def _close_one(self) -> bool:
         with self.lock:
@@ -139,15 +140,22 @@ class OpenFiles:
         After a failed flush it raises the same again: the system may have dropped what it could
         not write. Being out of descriptors is no such failure; what is left is of the next flush.
         """
+        if len(self._written) > SINGLE_FLUSHES_MAX:
+            self._flushing(lambda: self._flush_file_system(folder))
+        for owner in list(self._written):
+            # Before its flush: what is written meanwhile is of the next one.
+            self._written.pop(owner, None)
+            self.flush_one(owner)
+
+    def flush_one(self, owner: Owner) -> None:
+        """Make what `owner` has written durable. Blocks. Raises OSError, as `flush` does."""
+        self._flushing(lambda: self.with_descriptor(owner.flush))
+
+    def _flushing(self, flush: Callable[[], None]) -> None:
         if self._flush_error is not None:
             raise self._flush_error
         try:
-            if len(self._written) > SINGLE_FLUSHES_MAX:
-                self._flush_file_system(folder)
-            for owner in list(self._written):
-                # Before its flush: what is written meanwhile is of the next one.
-                self._written.pop(owner, None)
-                self.with_descriptor(owner.flush)
+            flush()
         except OSError as error:
             if error.errno not in OUT_OF_DESCRIPTORS:
                 self._flush_error = error

@@ -12,7 +12,9 @@ import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from rocketpy_broker.store.log.segment import STAT_BLOCK_BYTES
 from rocketpy_broker.store.queues.files import (
+    BLOCK_BYTES,
     STRIDE_BYTES,
     QueueFiles,
     is_file_name,
@@ -24,6 +26,7 @@ from rocketpy_broker.store.values import FilePrefix
 from rocketpy_proto.record.layout import CRC_MASK
 
 NO_RECORD = -1
+ZERO_BLOCK = bytes(BLOCK_BYTES)
 
 
 class Tail(NamedTuple):
@@ -32,6 +35,13 @@ class Tail(NamedTuple):
     end: int
     physical_end: int
     crc: int
+
+
+class Adopted(NamedTuple):
+    """Where the queue ends, in bytes, and all that it holds if that is one short file."""
+
+    end: int
+    content: bytes
 
 
 class Prefixes:
@@ -46,37 +56,41 @@ class Prefixes:
         self._full: dict[int, int] | None = None
         self._vouched: Mapping[str, FilePrefix] | None = None
 
-    def adopt(self, files: QueueFiles, wanted: Mapping[str, FilePrefix]) -> int | None:
-        """Where the queue ends, if its files hold what is `wanted` and nothing else; None if not.
+    def adopt(self, files: QueueFiles, wanted: Mapping[str, FilePrefix]) -> Adopted | None:
+        """Let the files be the queue's if they hold what is `wanted` and nothing else; None if not.
 
         The tail is known once it is given to `end_at`.
         """
         names = sorted(wanted)
-        if not names or not all(is_file_name(name) for name in names):
+        if not names or not all(map(is_file_name, names)):
             return None
-        bases, last = [int(name) for name in names], wanted[names[-1]]
+        bases = [int(name) for name in names]
         files.adopt(bases[0], bases[-1] + files.file_bytes)
-        follow = bases == list(files.bases) and not os.access(files.path_of(files.end), os.F_OK)
         full = all(wanted[name].length == files.file_bytes for name in names[:-1])
-        if follow and full and last.length > 0:
+        if full and bases == list(files.bases) and wanted[names[-1]].length > 0:
             with contextlib.suppress(OSError):
-                crcs = {base: _crc_alone(files, base, wanted[name_of(base)]) for base in bases}
-                found = {base: crc for base, crc in crcs.items() if crc is not None}
-                if len(found) == len(bases):
-                    self._adopted(wanted, found, last.length == files.file_bytes)
-                    return bases[-1] + last.length
+                looks = [
+                    _look(files, base, wanted[name])
+                    for base, name in zip(bases, names, strict=True)
+                ]
+                found = [look for look in looks if look is not None]
+                if len(found) == len(bases) and not os.access(files.path_of(files.end), os.F_OK):
+                    return self._adopted(files, wanted, found)
         files.adopt(0, 0)
         return None
 
     def _adopted(
-        self, wanted: Mapping[str, FilePrefix], crcs: dict[int, int], is_last_full: bool
-    ) -> None:
-        last = max(crcs)
+        self, files: QueueFiles, wanted: Mapping[str, FilePrefix], looks: list[_Look]
+    ) -> Adopted:
         self._vouched = wanted
-        self.tail = Tail(0, NO_RECORD, crcs[last])
-        if not is_last_full:
-            del crcs[last]
-        self._full = crcs or None
+        self.tail = Tail(0, NO_RECORD, looks[-1].crc)
+        last = files.end - files.file_bytes
+        length = wanted[name_of(last)].length
+        count = len(looks) if length == files.file_bytes else len(looks) - 1
+        if count:
+            crcs = zip(files.bases, looks, strict=True)
+            self._full = {base: look.crc for base, look in list(crcs)[:count]}
+        return Adopted(last + length, looks[0].content if len(looks) == 1 else b"")
 
     def end_at(self, end: int, physical_end: int) -> None:
         """The files were adopted, and end there."""
@@ -89,7 +103,7 @@ class Prefixes:
 
     def forget(self) -> None:
         """Something has changed that was there."""
-        self._full = self.tail = None
+        self._full = self.tail = self._vouched = None
 
     def go_on(self, files: QueueFiles, position: int, data: bytes, physical_end: int) -> None:
         """`data` of one file was added at the queue's end."""
@@ -131,13 +145,31 @@ class Prefixes:
         )
 
 
-def _crc_alone(files: QueueFiles, base: int, prefix: FilePrefix) -> int | None:
-    """The CRC of a file that holds these bytes and nothing behind them; None for another."""
+class _Look(NamedTuple):
+    """The CRC of a file's prefix, and the prefix itself if it is short."""
+
+    crc: int
+    content: bytes
+
+
+def _look(files: QueueFiles, base: int, prefix: FilePrefix) -> _Look | None:
+    """What a file holds that begins with these bytes and has nothing behind them; None for another.
+
+    Most have one block: a single call reads that, and its length says that there is no other.
+    """
     file = files.open_once(base)
-    if os.fstat(file.descriptor).st_size != files.file_bytes:
+    status = os.fstat(file.descriptor)
+    if status.st_size != files.file_bytes:
         return None
-    crc = _has_crc(file, prefix)
-    return crc if used_end(file, prefix.length) == prefix.length else None
+    if prefix.length < BLOCK_BYTES and status.st_blocks * STAT_BLOCK_BYTES <= BLOCK_BYTES:
+        data = os.pread(file.descriptor, BLOCK_BYTES, 0)
+        content = data[: prefix.length]
+        crc = zlib.crc32(content)
+        is_alone = data[prefix.length :] == ZERO_BLOCK[prefix.length : len(data)]
+        return _Look(crc, content) if is_alone and crc & CRC_MASK == prefix.crc else None
+    found = _has_crc(file, prefix)
+    is_alone = used_end(file, prefix.length) == prefix.length
+    return _Look(found, b"") if found is not None and is_alone else None
 
 
 def _has_crc(file: OpenFile, prefix: FilePrefix) -> int | None:

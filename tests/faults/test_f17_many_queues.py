@@ -1,0 +1,202 @@
+"""Row F17: many queues with a message each cost what they hold; one without room harms no other."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.errors import QueueGrowthError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.files import BLOCK_BYTES
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import Host
+from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grpc
+from tests.faults.clients import append_request
+from tests.store.conftest import crash
+from tests.store.messages import flush_log, put, read_all
+
+QUEUES_PER_TOPIC = 8
+BYTES_PER_QUEUE_MAX = 25 << 10
+DESCRIPTORS_MAX = 1024
+STAT_BLOCK_BYTES = 512
+# What a start reads of a queue with one message: its block, and its first and last unit.
+READ_BYTES_PER_QUEUE_MAX = 2 * BLOCK_BYTES
+DISK_BYTES = 32 << 20
+FEW_DESCRIPTORS = 256
+SECONDS_MAX = 60.0
+torture = (pytest.mark.torture, pytest.mark.timeout(3600))
+
+
+def store_in(folder: Path) -> MessageStore:
+    """A store whose queue files have RocketMQ's length."""
+    config = StoreConfig(
+        folder,
+        commit_log_segment_bytes=64 << 20,
+        flush_disk_type=FlushDiskType.ASYNC_FLUSH,
+        index_slot_count=100,
+        index_entry_count_max=400,
+    )
+    return MessageStore(config, ManualClock(), Host.parse("10.0.0.2:10911"))
+
+
+def keys_of(topic_count: int) -> Iterator[QueueKey]:
+    for topic in range(topic_count):
+        for queue_id in range(QUEUES_PER_TOPIC):
+            yield QueueKey(f"topic{topic:05d}", queue_id)
+
+
+def allocated_bytes(folder: Path) -> int:
+    """What a folder takes of its disk, as du counts it."""
+    return sum(path.lstat().st_blocks * STAT_BLOCK_BYTES for path in folder.rglob("*"))
+
+
+def descriptor_count() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+class CountedReads:
+    """Counts the bytes that positional reads ask for."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.bytes = 0
+        self._pread = os.pread
+        patch.setattr(os, "pread", self._read)
+
+    def _read(self, descriptor: int, length: int, position: int) -> bytes:
+        self.bytes += length
+        return self._pread(descriptor, length, position)
+
+
+def check_reopened(store: MessageStore, keys: list[QueueKey], reads: CountedReads) -> None:
+    """It has all of the queues, and looked at little to know."""
+    before = descriptor_count()
+    reads.bytes = 0
+    result = store.open()
+    assert (result.in_doubt, result.records_scanned) == ([], 0)
+    assert reads.bytes <= READ_BYTES_PER_QUEUE_MAX * len(keys)
+    assert sorted(store.queues()) == keys
+    for key in keys[:: len(keys) // 500]:
+        assert read_all(store, key) == [str(key).encode()]
+    assert descriptor_count() - before <= DESCRIPTORS_MAX
+
+
+@pytest.mark.parametrize("topic_count", [250, pytest.param(10_000, marks=torture)])
+def test_f17_queues_with_a_message_each_cost_what_they_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic_count: int
+) -> None:
+    keys = list(keys_of(topic_count))
+    before = descriptor_count()
+    store = store_in(tmp_path)
+    store.open()
+    for key in keys:
+        put(store, [str(key).encode()], key)
+    assert descriptor_count() - before <= DESCRIPTORS_MAX
+    assert allocated_bytes(tmp_path / "consumequeue") <= BYTES_PER_QUEUE_MAX * len(keys)
+    store.close()
+    reads = CountedReads(monkeypatch)
+    stopped = store_in(tmp_path)
+    check_reopened(stopped, keys, reads)
+    crash(stopped)
+    killed = store_in(tmp_path)
+    check_reopened(killed, keys, reads)
+    killed.close()
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A small disk in memory."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "rocketpy-test", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no small disk can be mounted: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Take all that is left of a disk."""
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (1 << 20, BLOCK_BYTES):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return ballast
+
+
+def test_f17_a_full_disk_stops_the_queues_that_need_room_and_no_others(full_disk: Path) -> None:
+    config = StoreConfig(
+        full_disk / "store",
+        commit_log_segment_bytes=4 << 20,
+        index_enable=False,
+    )
+    store = MessageStore(config, ManualClock(), Host.parse("10.0.0.2:10911"))
+    store.open()
+    old, new = QueueKey("Old", 0), QueueKey("New", 0)
+    put(store, [b"first"], old)
+    flush_log(store)
+    ballast = fill(full_disk)
+    units_left = BLOCK_BYTES // 20 - 1
+    for number in range(units_left):
+        with pytest.raises(QueueGrowthError, match="No space left on device"):
+            put(store, [b"refused"], new)
+        put(store, [b"%d" % number], old)
+        flush_log(store)
+        assert store.range_of(old).max_offset == number + 2
+    with pytest.raises(QueueGrowthError, match="queue Old-0 cannot grow"):
+        put(store, [b"refused"], old)
+    ballast.unlink()
+    for key in (old, new):
+        put(store, [b"last"], key)
+    flush_log(store)
+    assert read_all(store, new) == [b"last"]
+    assert read_all(store, old) == [b"first", *(b"%d" % one for one in range(units_left)), b"last"]
+    store.dispatch()
+    assert store.growth.refusal is None
+    store.close()
+
+
+def test_f17_a_broker_with_few_descriptors_serves_more_queues_than_it_may_open(
+    tmp_path: Path,
+) -> None:
+    queues = list(keys_of(60))
+    broker = LocalBroker(tmp_path / "store", flush=FlushDiskType.ASYNC_FLUSH)
+    try:
+        broker.start()
+        limit = (FEW_DESCRIPTORS, FEW_DESCRIPTORS)
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, limit)
+        for topic in sorted({key.topic for key in queues}):
+            broker.create_topic(topic, QUEUES_PER_TOPIC)
+        with grpc.insecure_channel(broker.endpoint) as channel:
+            stub = broker_pb2_grpc.BrokerStub(channel)
+            requests = [append_request(key, [str(key).encode()]) for key in queues]
+            answers = list(stub.Append(iter(requests), timeout=SECONDS_MAX))
+            assert {answer.status.code for answer in answers} == {ResponseCode.SUCCESS}
+            admin = admin_pb2_grpc.AdminStub(channel)
+            info = admin.GetBrokerInfo(admin_pb2.GetBrokerInfoRequest(), timeout=SECONDS_MAX)
+            assert info.refusal == ""
+        opened = len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))
+        assert opened < FEW_DESCRIPTORS * 3 // 4
+    finally:
+        broker.stop()
+    again = store_in(tmp_path / "store")
+    assert again.open().in_doubt == []
+    for key in queues:
+        assert read_all(again, key) == [str(key).encode()]
+    again.close()
