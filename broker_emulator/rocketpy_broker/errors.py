@@ -99,14 +99,7 @@ class StoreClosedError(StoreError):
 
 
 class QueueGrowthError(StoreClosedError):
-    """A queue has no room for its units: its own messages are refused, others are not."""
-
-    def __init__(self, name: str, error: OSError) -> None:
-        super().__init__(
-            f"queue {name} cannot grow ({error.strerror}); nothing was stored, and other queues go "
-            "on; free space on the broker's disk, or grant it more open files, and send again"
-        )
-        self.name = name
+    """A queue has no room for its units: its own messages are refused."""
 
 
 class StoreReadError(StoreError):
@@ -114,7 +107,6 @@ class StoreReadError(StoreError):
 
     def __init__(self, path: str, error: OSError) -> None:
         super().__init__(f"{path} cannot be read ({error.strerror}); see to the broker's disk")
-        self.path = path
 
 
 class StoreBusyError(StoreError):

@@ -102,10 +102,11 @@ class Dispatcher:
             return True
         max_offset = request.queue_offset + len(request.units)
         try:
-            with self._growth.watched(request.queue, max_offset):
-                self._queues.grown(request.queue).append(request.queue_offset, request.units)
-        except OSError:
+            self._queues.grown(request.queue).append(request.queue_offset, request.units)
+        except OSError as error:
+            self._growth.failed(request.queue, max_offset, error)
             return False
+        self._growth.grew(request.queue)
         self.listener(request.queue)
         return True
 

@@ -76,13 +76,7 @@ class MessageStore:
         self.growth = QueueGrowth(self._queues, clock)
         self._dispatcher = Dispatcher(self._queues, self.index, self.growth)
         self._appending = Appending(
-            config,
-            clock,
-            self._log,
-            self._queues,
-            self.growth,
-            self._dispatcher,
-            self.statistics,
+            config, clock, self._log, self._queues, self.growth, self._dispatcher, self.statistics
         )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))

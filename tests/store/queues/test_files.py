@@ -73,7 +73,8 @@ def test_f17_few_files_are_open_however_many_queues_there_are(
     for queue in queues:
         assert queue.units(0, 3)["physical_offset"].tolist() == [0, 100, 200]
         queue.close()
-    assert (len(few_open), descriptor_count()) == (0, before)
+    assert len(few_open) == 0
+    assert descriptor_count() <= before
 
 
 def test_f17_without_descriptors_another_file_is_closed_for_the_one_in_use(

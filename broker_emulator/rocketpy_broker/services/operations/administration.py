@@ -135,7 +135,7 @@ class AdminService:
             config.limits.body_bytes_max,
             config.limits.request_bytes_max,
             config.flush_disk_type.value,
-            self._store.refusal or "",
+            self._store.refusal or self._store.growth.refusal or "",
             config.commit_log_segment_bytes,
             self._store.store_id,
         )

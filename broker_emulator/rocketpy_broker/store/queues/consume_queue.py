@@ -139,7 +139,7 @@ class ConsumeQueue:
         return count
 
     def _parts(self, offset: int, offset_end: int) -> Iterator[Units]:
-        """Units of one file, few at first, as many is what most queues do not have."""
+        """Units of one file, few at first: most queues have no more."""
         count = FIRST_UNITS
         while offset < offset_end:
             units = self._read(offset, min(offset + count, offset_end))
@@ -154,6 +154,7 @@ class ConsumeQueue:
         """
         self.max_offset = max_offset
         self._prefixes.forget()
+        self._first_place = -1
         end = max_offset * UNIT_BYTES
         begin = self._files.begin
         self._files.remove_from(max(end, begin + 1) if begin > 0 else end)
@@ -276,9 +277,7 @@ class ConsumeQueue:
             begin = self.max_offset = files.begin // UNIT_BYTES
             self.min_offset, self._first_place = offset, -1
             self._prefixes.restart(files.begin)
-        blank = np.zeros(offset - begin, UNIT)
-        blank["size"] = BLANK_SIZE
-        self._write(blank)
+        self._write(_blank(offset - begin))
 
     def _write(self, units: Units) -> None:
         if self._files.begin == self._files.end:

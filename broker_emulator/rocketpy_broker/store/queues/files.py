@@ -96,7 +96,7 @@ class QueueFiles:
     def adopt(self, begin: int, end: int) -> None:
         """The files from `begin` to `end` are there."""
         self.begin, self.end = begin, end
-        self._allocated_end = begin
+        self._allocated_end = max(begin, end - self.file_bytes)
 
     @property
     def bases(self) -> range:

@@ -9,8 +9,6 @@ Rows F7, F13 and F17.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import QueueGrowthError
@@ -43,24 +41,25 @@ class QueueGrowth:
         """
         for run in runs:
             max_offset = run.queue_offset + run.end - run.begin
-            with self.watched(run.queue, max_offset):
-                try:
-                    self._queues.reserve(run.queue, max_offset)
-                except OSError as error:
-                    raise QueueGrowthError(_name(run.queue), error) from error
+            try:
+                self._queues.reserve(run.queue, max_offset)
+            except OSError as error:
+                self.failed(run.queue, max_offset, error)
+                raise QueueGrowthError(
+                    f"queue {_name(run.queue)} cannot grow ({error.strerror}); nothing was stored, "
+                    "and other queues go on; free space on the broker's disk, or grant it more "
+                    "open files, and send again"
+                ) from error
+            self.grew(run.queue)
 
-    @contextmanager
-    def watched(self, key: QueueKey, max_offset: int) -> Iterator[None]:
-        """In the block the queue grows, or fails to, which is then known."""
-        try:
-            yield
-        except (OSError, QueueGrowthError) as error:
-            cause = error.__cause__ if isinstance(error, QueueGrowthError) else error
-            self._failed(key, max_offset, str(getattr(cause, "strerror", None) or cause))
-            raise
-        self._refused.pop(key, None)
+    def grew(self, key: QueueKey) -> None:
+        """The queue has got room."""
+        if self._refused:
+            self._refused.pop(key, None)
 
-    def _failed(self, key: QueueKey, max_offset: int, reason: str) -> None:
+    def failed(self, key: QueueKey, max_offset: int, error: OSError) -> None:
+        """The queue has got none, and is to have it up to `max_offset`."""
+        reason = error.strerror or str(error)
         if key in self._refused or len(self._refused) < QUEUES_MAX:
             self._refused[key] = reason, max_offset
         now_ms = self._clock.monotonic_ms()

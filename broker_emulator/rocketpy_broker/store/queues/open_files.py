@@ -28,7 +28,7 @@ OPEN_FILES_MIN = 8
 SHARE_OF_DESCRIPTORS = 4
 # From so many written queues on, the whole file system is flushed at once: each wait for the disk
 # takes as long as that.
-SINGLE_FLUSHES_MAX = 32
+SINGLE_FLUSHES_MAX = 16
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 

@@ -166,7 +166,7 @@ def _look(files: QueueFiles, base: int, prefix: FilePrefix) -> _Look | None:
         content = data[: prefix.length]
         crc = zlib.crc32(content)
         is_alone = data[prefix.length :] == ZERO_BLOCK[prefix.length : len(data)]
-        return _Look(crc, content) if is_alone and crc & CRC_MASK == prefix.crc else None
+        return _Look(crc, content) if is_alone and _is_of(crc, prefix) else None
     found = _has_crc(file, prefix)
     is_alone = used_end(file, prefix.length) == prefix.length
     return _Look(found, b"") if found is not None and is_alone else None
@@ -175,7 +175,11 @@ def _look(files: QueueFiles, base: int, prefix: FilePrefix) -> _Look | None:
 def _has_crc(file: OpenFile, prefix: FilePrefix) -> int | None:
     """The CRC of a file that begins with these bytes; None for another."""
     crc = _crc_of(file, prefix.length)
-    return crc if crc & CRC_MASK == prefix.crc else None
+    return crc if _is_of(crc, prefix) else None
+
+
+def _is_of(crc: int, prefix: FilePrefix) -> bool:
+    return crc & CRC_MASK == prefix.crc
 
 
 def _crc_of(file: OpenFile, length: int) -> int:
