@@ -98,17 +98,6 @@ class StoreClosedError(StoreError):
     code = ResponseCode.SERVICE_NOT_AVAILABLE
 
 
-class QueueGrowthError(StoreClosedError):
-    """A queue has no room for its units: its own messages are refused."""
-
-
-class StoreReadError(StoreError):
-    """The disk does not give what lies on it."""
-
-    def __init__(self, path: str, error: OSError) -> None:
-        super().__init__(f"{path} cannot be read ({error.strerror}); see to the broker's disk")
-
-
 class StoreBusyError(StoreError):
     """The disk is too slow for what is sent; nothing of the block was stored."""
 

@@ -13,10 +13,10 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.errors import QueueGrowthError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.files import BLOCK_BYTES
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import Host

@@ -10,9 +10,9 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from rocketpy_broker.errors import StoreReadError
 from rocketpy_broker.store.queues import open_files as module
 from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue, Units
+from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_broker.store.queues.files import AHEAD_BYTES_MAX, BLOCK_BYTES, QueueFiles
 from rocketpy_broker.store.queues.open_files import SINGLE_FLUSHES_MAX, OpenFiles
 

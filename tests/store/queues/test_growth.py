@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.errors import QueueGrowthError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.files import QueueFiles
 from rocketpy_broker.store.queues.growth import RETRIES_MAX, WARNING_INTERVAL_MS
 from rocketpy_broker.store.values import QueueKey, QueueRange

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.errors import StoreReadError
+from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_broker.store.queues.expiry import QueueExpiry
 from rocketpy_broker.store.queues.files import QueueFiles, name_of
 from rocketpy_broker.store.queues.open_files import OpenFiles

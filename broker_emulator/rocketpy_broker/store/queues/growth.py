@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 
 from rocketpy_broker.clock import Clock
-from rocketpy_broker.errors import QueueGrowthError
+from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.runs import Run
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
