@@ -153,9 +153,9 @@ FLUSHING = (
     ),
     Sabotage(
         "derived files are flushed again after a failure",
-        STORE + "message_store.py",
-        "            self._derived_sealed = error.errno not in OUT_OF_DESCRIPTORS\n",
-        "",
+        STORE + "derived.py",
+        "            self.is_sealed = error.errno not in OUT_OF_DESCRIPTORS\n",
+        "            assert error\n",
         (IN_STORE + "test_f8_derived_files_are_never_flushed_again_after_a_failure",),
     ),
 )

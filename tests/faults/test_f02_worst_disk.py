@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.queues.consume_queue import UNIT_BYTES
+from rocketpy_broker.store.queues.units import UNIT_BYTES
 from rocketpy_broker.store.values import QueueRange
 from tests.faults.images import image_of
 from tests.faults.simulated_disk import SimulatedDisk

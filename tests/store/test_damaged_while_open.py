@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE
+from rocketpy_broker.store.queues.units import BLANK_SIZE
 from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
 from tests.store.check.planted_faults import (
     CHECKSUM_BYTES,

@@ -23,6 +23,7 @@ from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
 from rocketpy_broker.store.appending import Appending, AppendUnderWay
 from rocketpy_broker.store.cleaning import Cleaner, used_ratio
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.derived import DerivedFiles
 from rocketpy_broker.store.dispatching import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import StoreDirectory
@@ -34,7 +35,6 @@ from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
 from rocketpy_broker.store.queues.growth import QueueGrowth
 from rocketpy_broker.store.queues.lookup import QueueLookup
 from rocketpy_broker.store.queues.messages import MessageLookup
-from rocketpy_broker.store.queues.open_files import OUT_OF_DESCRIPTORS
 from rocketpy_broker.store.queues.reader import Reader
 from rocketpy_broker.store.queues.scattered import ScatteredReader
 from rocketpy_broker.store.recovery.filling import fill_met
@@ -79,6 +79,7 @@ class MessageStore:
             config, clock, self._log, self._queues, self.growth, self._dispatcher, self.statistics
         )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
+        self._derived = DerivedFiles(parts, self._dispatcher, self._checkpoint, self._directory)
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, 0, config.hot_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self.index)
@@ -99,7 +100,7 @@ class MessageStore:
         self.deletion_counts: Counter[str] = Counter()
         self._manifest_end = 0
         self._refusal: str | None = "the store is not open"
-        self._derived_sealed = self._disk_full = False
+        self._disk_full = False
         self._damaged: dict[int, Damage] = {}
 
     # --- Start and stop ---
@@ -166,7 +167,7 @@ class MessageStore:
                 self.flush_derived()
                 # With a backlog the queues are incomplete, so the next start has to read the log.
                 is_behind = self._dispatcher.is_behind or self.index.is_behind
-                if not (is_behind or self._derived_sealed):
+                if not (is_behind or self._derived.is_sealed):
                     self._log.drop_ahead()
                     # Only now: what a read met may have been an error of memory, and pass.
                     met, at_ms = self._damaged.values(), plan.store_timestamp_ms
@@ -307,25 +308,8 @@ class MessageStore:
         return self._dispatcher.waiting_count
 
     def flush_derived(self) -> None:
-        """Make queues, index and checksums durable, and the checkpoint after them. Blocks.
-
-        Raises OSError, and then does nothing any more: they can all be rebuilt from the log, and
-        the next start does so. But where descriptors are lacking, the next call does it.
-        """
-        if self._derived_sealed:
-            return
-        logics_ms = self._dispatcher.progress.timestamp_ms
-        try:
-            self._queues.flush()
-            self.index.flush()
-            self._log.checksums.flush()
-        except OSError as error:
-            self._derived_sealed = error.errno not in OUT_OF_DESCRIPTORS
-            raise
-        self._checkpoint.logics_msg_timestamp_ms = logics_ms
-        self._checkpoint.index_msg_timestamp_ms = self.index.end_timestamp_of_full_ms
-        self._checkpoint.save()
-        self._directory.flush()
+        """See `DerivedFiles.flush`. Blocks. Raises OSError."""
+        self._derived.flush()
 
     def preallocate(self) -> None:
         """Make the next log segment ready once the last one is half full. Blocks. Raises OSError.

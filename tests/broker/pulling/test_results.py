@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.pulling.service import NO_END, response_code
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, UNIT_BYTES
+from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT_BYTES
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.conftest import RunningBroker, StartBroker

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue, Units
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
 
 FILE_BYTES = 200
 UNITS_PER_FILE = FILE_BYTES // UNIT.itemsize

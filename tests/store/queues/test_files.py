@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.store.queues import open_files as module
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue, Units
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_broker.store.queues.files import AHEAD_BYTES_MAX, BLOCK_BYTES, QueueFiles
 from rocketpy_broker.store.queues.open_files import SINGLE_FLUSHES_MAX, OpenFiles
+from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
 
 FILE_BYTES = 6_000_000
 

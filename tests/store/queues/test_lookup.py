@@ -13,9 +13,9 @@ from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues import lookup as queue_lookup
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE
 from rocketpy_broker.store.queues.lookup import StoredAt
 from rocketpy_broker.store.queues.messages import MessageLookup, Place
+from rocketpy_broker.store.queues.units import BLANK_SIZE
 from rocketpy_broker.store.values import QueueKey
 from tests.blocks import wire_block
 from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at

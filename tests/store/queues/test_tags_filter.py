@@ -15,7 +15,8 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues import candidates
 from rocketpy_broker.store.queues.candidates import matching_units
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, ReadLimits
 from rocketpy_proto.record.java_hash import java_hash
 from tests.blocks import bodies_of, wire_block

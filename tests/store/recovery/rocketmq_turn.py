@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rocketpy_broker.store.files.checkpoint import FILE_BYTES
-from rocketpy_broker.store.queues.consume_queue import UNIT_BYTES
+from rocketpy_broker.store.queues.units import UNIT_BYTES
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import Record, encode_record
 from tests.store.check.planted_faults import FIRST, write_at

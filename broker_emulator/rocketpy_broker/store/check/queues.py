@@ -28,8 +28,8 @@ from rocketpy_broker.store.check.read_only import load_segments, queue_folders
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.log.segment import NAME_DIGITS
 from rocketpy_broker.store.log.segment_queue import SegmentQueue
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, UNIT, UNIT_BYTES, Units
 from rocketpy_broker.store.queues.dispatch import DispatchRequest
+from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, UNIT_BYTES, Units
 from rocketpy_broker.store.values import QueueKey
 
 # Codes below this are addresses in consumequeue_ext, which is not read.

@@ -23,8 +23,9 @@ from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.checksums import SegmentChecksums, checksums_file_bytes
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.segment import NAME_DIGITS, Segment
-from rocketpy_broker.store.queues.consume_queue import UNIT_BYTES, ConsumeQueue
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.open_files import OpenFiles
+from rocketpy_broker.store.queues.units import UNIT_BYTES
 from rocketpy_broker.store.values import QueueKey
 
 DEFAULT_SEGMENT_BYTES = 1 << 30

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, ConsumeQueue, Units
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.units import BLANK_SIZE, Units
 
 # Units that one filtered read looks at.
 SCAN_UNITS_MAX = 1 << 15

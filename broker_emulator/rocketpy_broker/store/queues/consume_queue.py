@@ -18,34 +18,28 @@ Source: ConsumeQueue, spec/storage.md section 6.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_broker.store.queues.expiry import QueueExpiry
 from rocketpy_broker.store.queues.files import QueueFiles, name_of
 from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.queues.prefixes import Prefixes
+from rocketpy_broker.store.queues.units import (
+    BLANK_SIZE,
+    NO_UNITS,
+    UNIT,
+    UNIT_BYTES,
+    UNIT_FIELDS,
+    Units,
+    blank_units,
+    record_ends,
+)
 from rocketpy_broker.store.values import FilePrefix
 
-UNIT = np.dtype(
-    [
-        ("physical_offset", ">i8"),  # where the record begins in the commit log
-        ("size", ">i4"),  # bytes of the whole record
-        ("tags_code", ">i8"),  # Java hash of the TAGS property
-    ]
-)
-UNIT_BYTES = UNIT.itemsize
-UNIT_FIELDS = struct.Struct(">qiq")
-BLANK_SIZE = 0x7FFFFFFF
-assert UNIT_BYTES == UNIT_FIELDS.size == 20
-
-Units = NDArray[np.void]
-NO_UNITS = np.empty(0, UNIT)
 # A look for the end of a queue begins with a block of the file system, and grows from there.
 FIRST_UNITS = 4096 // UNIT_BYTES
 PART_UNITS_MAX = 50_000
@@ -277,7 +271,7 @@ class ConsumeQueue:
             begin = self.max_offset = files.begin // UNIT_BYTES
             self.min_offset, self._first_place = offset, -1
             self._prefixes.restart(files.begin)
-        self._write(_blank(offset - begin))
+        self._write(blank_units(offset - begin))
 
     def _write(self, units: Units) -> None:
         if self._files.begin == self._files.end:
@@ -317,7 +311,7 @@ class ConsumeQueue:
         try:
             data = self._files.read(offset * UNIT_BYTES, count * UNIT_BYTES)
         except FileNotFoundError:
-            return _blank(count)
+            return blank_units(count)
         except OSError as error:
             raise StoreReadError(self._files.folder, error) from error
         return np.frombuffer(data, UNIT)
@@ -333,7 +327,7 @@ class ConsumeQueue:
             units = self.units(first, self.max_offset)
             # After a power cut a file may be all zeros, though a later one has units.
             real = (units["size"] != BLANK_SIZE) & (units["size"] > 0)
-            ends = np.where(real, _record_ends(units), 0)
+            ends = np.where(real, record_ends(units), 0)
             beyond = ends > physical_end
             # A unit of two pages may be torn: it then seems to be of a record before the last one.
             real[1:] &= units["physical_offset"][1:] >= np.maximum.accumulate(ends)[:-1]
@@ -371,10 +365,10 @@ class ConsumeQueue:
     def _end_below(self, first: int, end: int, physical_end: int) -> int:
         """The offset of [first, end) whose record is the first to reach beyond `physical_end`."""
         last = self.units(end - 1, end)
-        if len(last) and last["size"][0] != BLANK_SIZE and _record_ends(last)[0] <= physical_end:
+        if len(last) and last["size"][0] != BLANK_SIZE and record_ends(last)[0] <= physical_end:
             return end
         for units in self._parts(first, end):
-            beyond = (units["size"] != BLANK_SIZE) & (_record_ends(units) > physical_end)
+            beyond = (units["size"] != BLANK_SIZE) & (record_ends(units) > physical_end)
             if beyond.any():
                 return first + int(np.argmax(beyond))
             first += len(units)
@@ -387,21 +381,3 @@ class ConsumeQueue:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
-
-
-def _blank(count: int) -> Units:
-    units = np.zeros(count, UNIT)
-    units["size"] = BLANK_SIZE
-    return units
-
-
-def _record_ends(units: Units) -> NDArray[np.int64]:
-    """Where in the log the records of some units end."""
-    ends: NDArray[np.int64] = units["physical_offset"] + units["size"].astype(np.int64)
-    return ends
-
-
-def blank_count(units: Units) -> int:
-    """How many blank units there are before the first real one."""
-    real = units["size"] != BLANK_SIZE
-    return int(np.argmax(real)) if real.any() else len(units)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, ConsumeQueue, blank_count
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.messages import MessageLookup
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.queues.units import BLANK_SIZE, blank_count
 from rocketpy_broker.store.times import StoreTimes
 from rocketpy_broker.store.values import QueueKey
 

@@ -29,7 +29,8 @@ from rocketpy_broker.store.queues.candidates import (
     all_units,
     matching_units,
 )
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, ConsumeQueue, Units, blank_count
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.units import BLANK_SIZE, Units, blank_count
 from rocketpy_broker.store.values import (
     Damage,
     GetMessageResult,

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import fillers_among
 from rocketpy_broker.store.log.segment import Segment
-from rocketpy_broker.store.queues.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue, Units
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.reader import first_damaged, gather
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
 from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import RecordBlock, has_queue_offset
 

@@ -32,9 +32,10 @@ from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import Lost, fill, has_filler, is_filler
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
-from rocketpy_broker.store.queues.consume_queue import UNIT, ConsumeQueue
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.queues.units import UNIT
 from rocketpy_broker.store.recovery.filling import known_record
 from rocketpy_broker.store.recovery.foreign import StaleRecords, part, unchanged_end
 from rocketpy_broker.store.recovery.quarantine import Quarantine
