@@ -43,11 +43,6 @@ class Candidates:
         return self.offset + int(self.rows[count] if count < len(self.rows) else len(self.units))
 
 
-def all_units(queue: ConsumeQueue, offset: int, offset_end: int) -> Candidates:
-    """The units of [offset, offset_end), up to the end of their file. Raises StoreReadError."""
-    return Candidates(offset, queue.units(offset, offset_end))
-
-
 def matching_units(
     queue: ConsumeQueue, offset: int, offset_end: int, tags_codes: NDArray[np.int64]
 ) -> Candidates:

@@ -276,23 +276,23 @@ class ConsumeQueue:
     def _write(self, units: Units) -> None:
         if self._files.begin == self._files.end:
             self._files.begin_at(self.max_offset * UNIT_BYTES)
-        while len(units) > 0:
+        content, begin = units.tobytes(), 0
+        while begin < len(content):
             position = self.max_offset * UNIT_BYTES
-            base = self._files.base_of(position)
-            fitting = units[: (base + self._files.file_bytes - position) // UNIT_BYTES]
-            data = fitting.tobytes()
+            end = begin + self._files.file_bytes - position % self._files.file_bytes
+            data = content[begin:end]
             self._files.write(position, data)
-            first, last = fitting[0], fitting[-1]
             if self._first_place < 0 and self.max_offset == self.min_offset:
-                is_real = first["size"] != BLANK_SIZE
-                self._first_place = int(first["physical_offset"]) if is_real else -1
+                place, size, _ = UNIT_FIELDS.unpack_from(data)
+                self._first_place = place if size != BLANK_SIZE else -1
             physical_end = self.physical_end
-            if last["size"] != BLANK_SIZE:
-                physical_end = int(last["physical_offset"] + last["size"])
+            place, size, _ = UNIT_FIELDS.unpack_from(data, len(data) - UNIT_BYTES)
+            if size != BLANK_SIZE:
+                physical_end = place + size
             self._prefixes.go_on(self._files, position, data, physical_end)
             self.physical_end = physical_end
-            self.max_offset += len(fitting)
-            units = units[len(fitting) :]
+            self.max_offset += len(data) // UNIT_BYTES
+            begin = end
 
     def units(self, offset: int, offset_end: int) -> Units:
         """Units from `offset` on, up to `offset_end` or the end of their file; may be empty.
@@ -300,14 +300,16 @@ class ConsumeQueue:
         Those of a file that was removed meanwhile are blank. Raises StoreReadError.
         """
         files, position = self._files, offset * UNIT_BYTES
-        if not files.has(position):
+        if not files.begin <= position < files.end:
             return NO_UNITS
-        file_end = files.base_of(position) + files.file_bytes
-        return self._read(offset, min(offset_end, file_end // UNIT_BYTES, self.max_offset))
+        in_file = (files.file_bytes - position % files.file_bytes) // UNIT_BYTES
+        return self._read(offset, min(offset_end, offset + in_file, self.max_offset))
 
     def _read(self, offset: int, offset_end: int) -> Units:
         """Units of one file that is there."""
-        count = max(offset_end - offset, 0)
+        if offset_end <= offset:
+            return NO_UNITS
+        count = offset_end - offset
         try:
             data = self._files.read(offset * UNIT_BYTES, count * UNIT_BYTES)
         except FileNotFoundError:

@@ -119,8 +119,8 @@ class QueueFiles:
 
     def read(self, position: int, length: int) -> bytes:
         """Bytes of one file that is there. Raises OSError."""
-        base = self.base_of(position)
-        return os.pread(self._get(base).descriptor, length, position - base)
+        within = position % self.file_bytes
+        return os.pread(self._get(position - within).descriptor, length, within)
 
     def open_once(self, base: int) -> OpenFile:
         """A file for a single look, which takes no other's place. Raises OSError."""
@@ -178,9 +178,14 @@ class QueueFiles:
         """Write into one file, for which there is room or can be. Raises OSError."""
         if position + len(data) > self._allocated_end:
             self.reserve(position + len(data))
-        base = self.base_of(position)
-        durable.write_whole(self._get(base).descriptor, memoryview(data), position - base)
-        self._note_written(position)
+        within = position % self.file_bytes
+        file = self._get(position - within)
+        written = os.pwrite(file.descriptor, data, within)
+        if written < len(data):
+            durable.write_whole(file.descriptor, memoryview(data)[written:], within + written)
+        # Looked at behind the write: a flush that takes this note afterwards flushes the write.
+        if position < self._unflushed_from:
+            self._note_written(position)
 
     def _note_written(self, position: int, folders: list[Path] | None = None) -> None:
         with self.open_files.lock:

@@ -26,7 +26,6 @@ from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.candidates import (
     SCAN_UNITS_MAX,
     Candidates,
-    all_units,
     matching_units,
 )
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
@@ -49,6 +48,8 @@ _HEAD = np.dtype(
         "itemsize": 72,
     }
 )
+# The first look at a queue is at so many units: often no other is needed.
+FIRST_UNITS = 64
 # Below this many records per run of adjacent ones, gathering beats handing out views.
 RECORDS_PER_RUN_MIN = 16
 
@@ -78,13 +79,16 @@ class Reader:
         missed = _outside(bounds, offset)
         if missed is not None:
             return missed
-        first = queue.units(offset, offset + 1)
-        if first["size"][0] == BLANK_SIZE:
+        first = queue.units(offset, offset + FIRST_UNITS)
+        first_size = int(first["size"][0])
+        if first_size == BLANK_SIZE:
             blank = queue.units(offset, min(bounds.max_offset, offset + SCAN_UNITS_MAX))
             return _removed(bounds, offset + blank_count(blank))
         if limits.tags_codes is None:
-            end = min(offset_end, offset + _units_wanted(limits, int(first["size"][0])))
-            return self._read(bounds, all_units(queue, offset, end), limits)
+            count = max(min(offset_end - offset, _units_wanted(limits, first_size)), 0)
+            is_enough = count <= len(first) or len(first) < FIRST_UNITS
+            units = first[:count] if is_enough else queue.units(offset, offset + count)
+            return self._read(bounds, Candidates(offset, units), limits)
         matching = matching_units(queue, offset, offset_end, limits.tags_codes)
         if len(matching) == 0:
             return self._unmatched(bounds, matching, matching.offset_behind(0))
