@@ -26,7 +26,6 @@ IN_F05 = "tests/faults/test_f05_bit_flips.py::"
 IN_F06 = "tests/faults/test_f06_derived_files.py::"
 IN_F11 = "tests/faults/test_f11_clock.py::"
 IN_CLEANING = "tests/store/test_cleaning.py::"
-IN_GROWTH = "tests/store/queues/test_growth.py::"
 IN_INDEX = "tests/store/index/test_service.py::"
 IN_ADMINISTRATION = "tests/broker/operations/test_administration.py::"
 IN_F09 = "tests/faults/test_f09_slow_flush.py::"
@@ -297,23 +296,6 @@ RECOVERY = (
             IN_F06
             + "test_f06_all_combinations_of_derived_files_are_rebuilt_byte_for_byte[garbled-True]",
         ),
-    ),
-    Sabotage(
-        "a message is stored before its queue has room",
-        STORE + "appending.py",
-        "        self._growth.reserve(runs)\n",
-        "        assert runs\n",
-        (
-            IN_GROWTH + "test_f17_a_queue_without_room_refuses_its_own_messages_and_no_others"
-            "[SYNC_FLUSH]",
-        ),
-    ),
-    Sabotage(
-        "a queue that cannot grow holds up all others",
-        STORE + "dispatching.py",
-        "            if request.queue in self._held or not self._append(written):\n",
-        "            if self._held or not self._append(written):\n",
-        (IN_GROWTH + "test_f17_messages_that_were_stored_wait_for_their_queue_alone[SYNC_FLUSH]",),
     ),
     Sabotage(
         "a wrong unit of a consume queue stays",

@@ -20,6 +20,7 @@ from tests.faults.sabotage import SABOTAGES as SABOTAGES_OF_THE_STORE
 from tests.faults.sabotage import Sabotage
 from tests.faults.sabotage_batches import BATCHES
 from tests.faults.sabotage_clock import CLOCK
+from tests.faults.sabotage_growth import GROWTH
 from tests.faults.sabotage_handover import HANDOVER
 from tests.faults.sabotage_identity import IDENTITY
 from tests.faults.sabotage_reading import READING
@@ -28,7 +29,7 @@ from tests.faults.sabotage_waiting import WAITING
 
 SABOTAGES = (
     *(SABOTAGES_OF_THE_STORE + BATCHES + WAITING + SIMULATION_SABOTAGES),
-    *(READING + IDENTITY + CLOCK + HANDOVER),
+    *(READING + IDENTITY + CLOCK + HANDOVER + GROWTH),
 )
 PACKAGES = ("broker_emulator/rocketpy_broker", "proto/rocketpy_proto")
 FAILED = re.compile(r"^FAILED (\S+::.+?) - (.*)$", re.MULTILINE)
