@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 TOP = Path(__file__).resolve().parent.parent.parent
 MESSAGE_BYTES_MAX = 1 << 16
 RECEIVE_BYTES = 1 << 16
@@ -191,5 +193,7 @@ def _serve(control: socket.socket) -> None:
 if __name__ == "__main__":
     for name in PROGRAMS:
         importlib.import_module(name)
+    # Imports pandas, which a worker would do amid what is done to its calls.
+    pa.array([0])
     with socket.socket(fileno=int(sys.argv[1])) as parent:
         _serve(parent)
