@@ -11,6 +11,8 @@ import contextlib
 import ipaddress
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from rocketpy_broker.believed_clock import BelievedClock
 from rocketpy_broker.clock import Clock, SystemClock, sleep
 from rocketpy_broker.config import BrokerConfig
@@ -177,6 +179,8 @@ class Broker:
         ExposedHostError.
         """
         check_host(self._config)
+        # pyarrow imports pandas for the first value that it makes: no call is to wait for that.
+        pa.array([0])
         recovery = self.store.open()
         try:
             for load in self._lifecycle.loads:

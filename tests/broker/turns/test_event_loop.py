@@ -6,6 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,33 @@ def test_b09_tasks_that_are_left_are_cancelled_and_an_error_is_passed_on() -> No
     with pytest.raises(ZeroDivisionError):
         event_loop.run(work())
     assert left[0].cancelled()
+
+
+FIRST_CALL = """
+import asyncio, sys
+from rocketpy_broker.broker import Broker
+from rocketpy_broker.config import BrokerConfig
+
+async def broker():
+    stopped, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+    config = BrokerConfig(data=__import__("pathlib").Path(sys.argv[1]), port=0)
+    serving = asyncio.ensure_future(Broker(config).serve_until(stopped, ready))
+    await ready
+    print("pandas" in sys.modules)
+    stopped.set()
+    await serving
+
+asyncio.run(broker())
+"""
+
+
+def test_b09_no_call_waits_for_an_import(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_CALL, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout == "True\n"
