@@ -7,8 +7,9 @@ of the query along, because Spark asks for the initial offset again at each rest
 first commit, and may get another answer; `first` marks that answer. `new` tells where queues begin
 that came during the query. `store` is the id of the store that all of it is of; an offset of an
 older connector has none, and is of any store. `epochs` tell its topics from others that were made
-again under their names; a topic that is not there may be any. The checkpoint survives crashes,
-nothing else is kept.
+again under their names; a topic that is not there may be any. `recovery` is the store's newest
+recovery when the offset was made: a newer one may have cut queues below it, and what is stored
+there since is other messages. The checkpoint survives crashes, nothing else is kept.
 Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
 """
 
@@ -23,7 +24,7 @@ from pyspark_rocketpy.errors import OffsetError
 
 VERSION = 1
 SEPARATOR = "@"
-STORE, EPOCHS = "store", "epochs"
+STORE, EPOCHS, RECOVERY = "store", "epochs", "recovery"
 LATEST, EARLIEST = -1, -2
 NUMBER_MAX = (1 << 63) - 1
 _SHOWN_MAX = 100
@@ -40,12 +41,15 @@ class QueueBounds:
     """One queue: minimum, maximum, and the group's committed offset (-1 for none).
 
     `topic_epoch` is that of its topic, and changes when the topic is made again; 0 for none.
+    `cut_offset` is where messages begin that were stored since a recovery that the query does not
+    know of; None where it knows all of them.
     """
 
     min_offset: int
     max_offset: int
     committed_offset: int
     topic_epoch: int = 0
+    cut_offset: int | None = None
 
 
 # topic -> queue id -> bounds; a topic that is not there is missing.
@@ -74,22 +78,28 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What positions are of: a store's id, and epochs of topics. Empty and missing: any."""
+    """What positions are of: a store's id, epochs of topics, a recovery. Empty and missing: any."""
 
     store_id: str = ""
     epochs: Epochs = field(default_factory=dict)
+    recovery_id: str = ""
 
     @classmethod
     def of(cls, offset: Offset) -> Origin:
         """That of a logged offset."""
-        return cls(store_of(offset), dict(offset.get(EPOCHS, {})))
+        return cls(store_of(offset), dict(offset.get(EPOCHS, {})), str(offset.get(RECOVERY, "")))
 
     def marked(self, offset: Offset) -> Offset:
         """An offset of this origin."""
         topics = {key.rpartition(SEPARATOR)[0] for key in offset["offsetTable"]}
         epochs = {topic: self.epochs[topic] for topic in sorted(topics & self.epochs.keys())}
-        store = {STORE: self.store_id} if self.store_id else {}
-        return {**offset, **store, EPOCHS: epochs} if epochs else {**offset, **store}
+        told = {STORE: self.store_id, EPOCHS: epochs, RECOVERY: self.recovery_id}
+        return {**offset, **{name: value for name, value in told.items() if value}}
+
+    def is_before(self, later: Origin) -> bool:
+        """Whether the store was recovered since, as far as both tell."""
+        known = bool(self.recovery_id and later.recovery_id)
+        return known and self.recovery_id != later.recovery_id
 
 
 ANY = Origin()
@@ -173,9 +183,10 @@ def begin_of(start: Offset, end: Offset) -> Positions:
     else:
         begin = positions_of(end)
     ends = positions_of(end)
-    known, reached_by_end = Origin.of(start).epochs, Origin.of(end).epochs
+    known, of_end = Origin.of(start), Origin.of(end)
+    is_all_new = bool(start.get("first")) or known.is_before(of_end)
     for topic, queues in _positions(end.get("new", {})).items():
-        is_new = bool(start.get("first")) or _is_other(known, reached_by_end, topic)
+        is_new = is_all_new or _is_other(known.epochs, of_end.epochs, topic)
         for queue_id, offset in queues.items():
             place = begin.setdefault(topic, {}).get(queue_id)
             # A queue that was recreated ends before the place that was reached in the old one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.faults.sabotage import SERVICES, STORE, Sabotage
 
 IN_STORE_ID = "tests/broker/operations/test_store_id.py::test_s9_"
+IN_RECOVERIES = "tests/broker/offsets/test_recoveries.py::test_s5_"
 IN_EPOCHS = "tests/broker/topics/test_epochs.py::test_s9_"
 
 IDENTITY = (
@@ -21,6 +22,13 @@ IDENTITY = (
         "    if not path.exists():\n",
         "    if path.parent.exists():\n",
         (IN_STORE_ID + "the_id_survives_restarts_and_offsets_tell_it",),
+    ),
+    Sabotage(
+        "a start behind a power cut passes for one that takes nothing back",
+        STORE + "files/recoveries.py",
+        "        if abnormal or not known:\n",
+        "        if not known:\n",
+        (IN_RECOVERIES + "an_older_recovery_is_answered_with_cuts_for_each_queue",),
     ),
     Sabotage(
         "a topic that is made again passes for the old one",

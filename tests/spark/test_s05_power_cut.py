@@ -1,15 +1,19 @@
 """Row S5: a power cut takes the ends of queues from a broker with ASYNC_FLUSH. No session.
 
 The reader's methods are called as Spark calls them, with a real broker. Its directory is put back
-to what was on disk before the last messages came.
+to what was on disk before the last messages came: as a power cut leaves it, with the traces of a
+broker that was running, or as a copy that was made when it was stopped, which says nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,23 +29,31 @@ FLUSHED, LOST = [b"flushed"] * 5, [b"lost"] * 10
 class CutBroker:
     """A broker with ASYNC_FLUSH whose last messages can be taken from it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, tells: bool = True) -> None:
         self._on_disk = folder / "on-disk"
         self.broker = LocalBroker(folder / "store", flush="ASYNC_FLUSH")
         self.broker.start()
         self.broker.create_topic(TOPIC, queues=2)
         send(self.broker, TOPIC, *FLUSHED)
         self.broker.stop()
-        shutil.copytree(self.broker.data, self._on_disk)
+        if not tells:
+            shutil.copytree(self.broker.data, self._on_disk)
         self.broker.start()
+        if tells:
+            shutil.copytree(self.broker.data, self._on_disk)
         send(self.broker, TOPIC, *LOST)
 
-    def cut_power(self) -> None:
-        """Start again with what was on disk."""
+    def cut_power(self, *after: bytes) -> None:
+        """Start again with what was on disk; then come these messages."""
         self.broker.kill()
+        recoveries = self.broker.data / "rocketpy" / "recoveries"
+        # On disk since the start that wrote it.
+        shutil.copy(recoveries, self._on_disk / "rocketpy" / "recoveries")
         shutil.rmtree(self.broker.data)
         shutil.copytree(self._on_disk, self.broker.data)
         self.broker.start()
+        if after:
+            send(self.broker, TOPIC, *after)
 
 
 @pytest.fixture
@@ -51,10 +63,18 @@ def cut(tmp_path: Path) -> Iterator[CutBroker]:
     made.broker.stop()
 
 
+@pytest.fixture
+def copied(tmp_path: Path) -> Iterator[CutBroker]:
+    made = CutBroker(tmp_path, tells=False)
+    yield made
+    made.broker.stop()
+
+
 @pytest.mark.parametrize("stopped", [True, False])
 def test_s5_the_end_of_a_queue_that_a_power_cut_took_is_a_loss_by_name(
-    cut: CutBroker, stopped: bool, caplog: pytest.LogCaptureFixture
+    copied: CutBroker, stopped: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    cut = copied
     strict, allowed = reader(cut.broker, TOPIC), lenient(cut.broker, TOPIC)
     end = read_to(strict, strict.initialOffset())
     assert planned(strict, strict.initialOffset(), end) == [(TOPIC, 0, 0, 15)]
@@ -86,3 +106,121 @@ def test_s5_a_batch_that_was_planned_before_a_power_cut_reads_nothing_beyond_it_
     cut.cut_power()
     with pytest.raises(DataLossError):
         list(rows(strict, partitions))
+
+
+# --- Offsets that were given again ---
+
+NEW = [b"new%d" % number for number in range(20)]
+TOLD = rf"offsets \[5, 15\) of queue 0 of topic '{TOPIC}' were taken back: a power cut took .*"
+
+
+def without_recovery(offset: dict[str, Any]) -> dict[str, Any]:
+    """As an older connector has written it."""
+    return {name: value for name, value in offset.items() if name != "recovery"}
+
+
+@pytest.mark.parametrize("after", [[], NEW[:3], NEW[:10], NEW], ids=len)
+@pytest.mark.parametrize("stopped", [True, False])
+def test_s5_a_queue_that_has_grown_again_behind_a_power_cut_is_a_loss_by_name(
+    cut: CutBroker, stopped: bool, after: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    strict, allowed = reader(cut.broker, TOPIC), lenient(cut.broker, TOPIC)
+    end = read_to(strict, strict.initialOffset())
+    assert read_to(allowed, end) == end
+    cut.cut_power(*after)
+    if stopped:
+        strict, allowed = reader(cut.broker, TOPIC), lenient(cut.broker, TOPIC)
+    for _ in range(2):
+        with pytest.raises(DataLossError, match=TOLD + "failOnDataLoss"):
+            read_to(strict, end)
+    with caplog.at_level(logging.WARNING):
+        following = read_to(allowed, end)
+    assert re.search(TOLD + "10 messages are gone, and the query goes on at 5", caplog.text)
+    for _ in range(2):
+        assert list(rows(allowed, allowed.partitions(end, following))) == after
+    send(cut.broker, TOPIC, b"one more")
+    last = read_to(strict, following)
+    assert list(rows(strict, strict.partitions(following, last))) == [b"one more"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_s5_a_task_that_reads_over_a_power_cut_gets_nothing_that_came_in_place(
+    cut: CutBroker, fails: bool
+) -> None:
+    """Of two queues that it reads one after the other: the first one's rows are there by then."""
+    send(cut.broker, TOPIC, *LOST, queue_id=1)
+    source = reader(cut.broker, TOPIC, failOnDataLoss=fails)
+    start = source.initialOffset()
+    reading = rows(source, source.partitions(start, read_to(source, start)))
+    found = [next(reading)]
+    cut.cut_power()
+    for queue_id in (0, 1):
+        send(cut.broker, TOPIC, *NEW, queue_id=queue_id)
+    with pytest.raises(DataLossError, match="a power cut took") if fails else nullcontext():
+        found.extend(reading)
+    assert found == FLUSHED + LOST
+
+
+def test_s5_limits_hold_for_what_has_come_in_place(cut: CutBroker) -> None:
+    allowed = lenient(cut.broker, TOPIC, maxOffsetsPerTrigger=8)
+    start = allowed.initialOffset()
+    end = read_to(allowed, read_to(allowed, start))
+    cut.cut_power(*NEW)
+    found: list[bytes] = []
+    for _ in range(3):
+        start, end = end, read_to(allowed, end)
+        found += rows(allowed, allowed.partitions(start, end))
+    assert found == NEW
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_s5_a_batch_that_was_planned_before_a_power_cut_is_not_mixed_with_what_came_in_place(
+    cut: CutBroker, stopped: bool
+) -> None:
+    strict, allowed = reader(cut.broker, TOPIC), lenient(cut.broker, TOPIC)
+    start = strict.initialOffset()
+    end = read_to(strict, start)
+    cut.cut_power(*NEW)
+    if stopped:
+        strict, allowed = reader(cut.broker, TOPIC), lenient(cut.broker, TOPIC)
+    with pytest.raises(DataLossError, match=TOLD):
+        strict.partitions(start, end)
+    for _ in range(2):
+        assert list(rows(allowed, allowed.partitions(start, end))) == FLUSHED
+    following = read_to(allowed, end)
+    assert list(rows(allowed, allowed.partitions(end, following))) == NEW
+
+
+def test_s5_kills_and_restarts_take_nothing_back_and_are_no_loss(cut: CutBroker) -> None:
+    strict = reader(cut.broker, TOPIC)
+    end = read_to(strict, strict.initialOffset())
+    for again in (cut.broker.kill, cut.broker.stop, cut.broker.kill):
+        again()
+        cut.broker.start()
+        assert read_to(strict, end) == read_to(reader(cut.broker, TOPIC), end) == end
+        send(cut.broker, TOPIC, b"new")
+        for source in (strict, reader(cut.broker, TOPIC)):
+            following = read_to(source, end)
+            assert list(rows(source, source.partitions(end, following))) == [b"new"]
+        end = following
+
+
+def test_s5_an_offset_of_an_older_connector_goes_on_as_before(cut: CutBroker) -> None:
+    strict = reader(cut.broker, TOPIC)
+    end = without_recovery(read_to(strict, strict.initialOffset()))
+    cut.cut_power(*NEW)
+    following = read_to(strict, end)
+    assert planned(strict, end, following) == [(TOPIC, 0, 15, 25)]
+    # From its next offset on it is told, and so is one that waits at this one.
+    cut.cut_power(*NEW, *NEW)
+    with pytest.raises(DataLossError, match="were taken back"):
+        read_to(strict, following)
+
+
+def test_s5_a_query_that_waits_at_an_offset_without_a_recovery_learns_one(cut: CutBroker) -> None:
+    strict = reader(cut.broker, TOPIC)
+    end = without_recovery(read_to(strict, strict.initialOffset()))
+    assert read_to(strict, end) == end
+    cut.cut_power(*NEW)
+    with pytest.raises(DataLossError, match=TOLD):
+        read_to(strict, end)

@@ -13,7 +13,6 @@ Source: spec/storage.md sections 1, 8, 9 and 10.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,7 +55,6 @@ from rocketpy_broker.store.values import (
 )
 from rocketpy_proto.record import BLANK_BYTES, Host, RecordBlock
 
-logger = logging.getLogger(__name__)
 NOTHING_NEEDED = 1 << 62
 
 
@@ -71,6 +69,7 @@ class MessageStore:
         self.store_id = ""  # Known when the store is open.
         self.statistics = StoreStatistics()
         self._directory = StoreDirectory(config.folder)
+        self.recoveries = self._directory.recoveries
         parts = self._parts = make_parts(config, clock)
         self._log, self._queues, self.index = parts.log, parts.queues, parts.index
         self.growth = QueueGrowth(self._queues, clock)
@@ -117,7 +116,8 @@ class MessageStore:
             result = recover(self.config, self._parts, self._checkpoint, started_last=is_last)
             self._appending.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
             self._dispatcher.started(result.end, result.last_store_timestamp_ms)
-            self._directory.started(result.end, self.plan_manifest().make())
+            manifest = self.plan_manifest().make()
+            self._directory.started(result.end, manifest, abnormal=result.abnormal)
         except BaseException:
             self._release()
             raise

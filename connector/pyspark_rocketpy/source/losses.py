@@ -23,6 +23,7 @@ class Loss:
     begin: int
     end: int
     what: str
+    going_on: str = "are passed over"
 
     @property
     def count(self) -> int:
@@ -41,4 +42,4 @@ def settle(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
         raise DataLossError(f"{losses[0]}{others}; {loss_advice()}")
     for loss in losses:
         told = f"{loss.count} messages" if loss.count else "messages of unknown number"
-        logger.warning("%s; %s are passed over", loss, told)
+        logger.warning("%s; %s %s", loss, told, loss.going_on)

@@ -6,6 +6,7 @@ Pure functions; no state. Rows K01, S5.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from pyspark_rocketpy.errors import OffsetError, OptionError
@@ -84,6 +85,38 @@ def vanished(
     return losses
 
 
+TAKEN_BACK = (
+    "were taken back: a power cut took messages from the broker that had been read, and what is "
+    "stored there now has not been read"
+)
+
+
+def taken_back(
+    reached: Positions, bounds: Bounds, remade: AbstractSet[str] = frozenset()
+) -> list[Loss]:
+    """What recoveries that the positions do not know of have cut below them.
+
+    Not of `remade` topics, which have lost everything.
+    """
+    losses = []
+    for topic, queues in sorted(reached.items()):
+        for queue_id, offset in sorted(queues.items()):
+            queue = bounds.get(topic, {}).get(queue_id)
+            cut = None if queue is None or topic in remade else queue.cut_offset
+            if cut is not None and cut < offset:
+                going_on = f"are gone, and the query goes on at {cut}"
+                losses.append(Loss(topic, queue_id, cut, offset, TAKEN_BACK, going_on))
+    return losses
+
+
+def cut_back(reached: Positions, taken: list[Loss]) -> Positions:
+    """The positions, but no further than what was taken back."""
+    cut = {topic: dict(queues) for topic, queues in reached.items()}
+    for loss in taken:
+        cut[loss.topic][loss.queue_id] = loss.begin
+    return cut
+
+
 REMADE = "are gone: the topic was deleted and made again"
 
 
@@ -98,13 +131,17 @@ def _what(queue: QueueBounds | None, *, is_remade: bool) -> str:
     )
 
 
-def entering(begin: Positions, bounds: Bounds, end: Positions) -> Positions:
-    """The queues of `end` that are new to the query or were recreated, at their minimum."""
+def entering(
+    begin: Positions, bounds: Bounds, end: Positions, taken: Sequence[Loss] = ()
+) -> Positions:
+    """The queues of `end` that are new to the query, were recreated or cut, where they are read."""
+    cut = {(loss.topic, loss.queue_id) for loss in taken}
+    standing = reading_from(begin, bounds)
     new = {
         topic: {
-            queue_id: bounds[topic][queue_id].min_offset
+            queue_id: standing[topic][queue_id]
             for queue_id in queues
-            if _enters(begin, topic, queue_id, bounds[topic][queue_id])
+            if (topic, queue_id) in cut or _enters(begin, topic, queue_id, bounds[topic][queue_id])
         }
         for topic, queues in end.items()
     }

@@ -58,10 +58,11 @@ _OWN_LIMITS = ReadMaxRows((1 << 63) - 1)
 class TaskPartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, plan: TaskPlan, store_id: str) -> None:
+    def __init__(self, plan: TaskPlan, store_id: str, recovery_id: str = "") -> None:
         super().__init__(plan)
         self.plan = plan
         self.store_id = store_id
+        self.recovery_id = recovery_id
 
 
 class _Planner:
@@ -79,9 +80,11 @@ class _Planner:
         )
         self.queries = transport.offset_queries()
 
-    def bounds(self, known: Bounds | None = None, hold_ms: int = 0) -> Bounds:
+    def bounds(
+        self, known: Bounds | None = None, hold_ms: int = 0, recovery_id: str = ""
+    ) -> Bounds:
         """What the broker has of our topics, now or when it is no more what is known."""
-        return self.queries.bounds(self._subscription, known, hold_ms)
+        return self.queries.bounds(self._subscription, known, hold_ms, recovery_id)
 
     def existing(self) -> Bounds:
         """What the broker has, where it is to have each topic that is named."""
@@ -100,23 +103,27 @@ class _Planner:
 
     def origin(self, bounds: Bounds) -> Origin:
         """What positions within these bounds are of."""
-        return Origin(self.queries.store_id, epochs_in(bounds))
+        return Origin(self.queries.store_id, epochs_in(bounds), self.queries.recovery_id)
 
     def plan(
         self,
         begin: Positions,
         end: Positions,
-        epochs: Epochs,
+        origin: Origin,
         keys: Iterable[Sequence[str]] = (),
     ) -> list[TaskPartition]:
-        """Tasks for the messages between two positions, of topics with these epochs.
+        """Tasks for the messages between two positions of this origin.
 
         Without those that have none of the keys of one sequence, as far as the broker's index
-        knows.
+        knows; and without what has come in place of messages that a power cut took since.
         """
-        bounds, options = self.bounds(), self._options
-        lost = positions.below_minimum(begin, end, bounds, remade_topics(epochs, bounds))
-        losses.settle(lost, fail_on_data_loss=options.fail_on_data_loss)
+        epochs, options = origin.epochs, self._options
+        bounds = self.bounds(recovery_id=origin.recovery_id)
+        remade = remade_topics(epochs, bounds)
+        taken = positions.taken_back(end, bounds, remade)
+        end = positions.cut_back(end, taken)
+        lost = positions.below_minimum(begin, end, bounds, remade)
+        losses.settle([*taken, *lost], fail_on_data_loss=options.fail_on_data_loss)
         if options.allocation_config is not None:
             allocation.require_named(options.allocation_config, end)
         if options.machine_rooms is not None:
@@ -126,8 +133,8 @@ class _Planner:
             ranges = self.queries.find_keys(ranges, wanted)
         epochs = {**epochs_in(bounds), **epochs}
         ranges = [replace(part, topic_epoch=epochs.get(part.topic, 0)) for part in ranges]
-        store_id = self.queries.store_id
-        return [TaskPartition(task, store_id) for task in plan_tasks(ranges, TaskRules.of(options))]
+        ids = self.queries.store_id, self.queries.recovery_id
+        return [TaskPartition(task, *ids) for task in plan_tasks(ranges, TaskRules.of(options))]
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task; Spark gives None for a batch without partitions."""
@@ -141,6 +148,7 @@ class _Planner:
             self.wanted.tags_codes,
             self.wanted.expression,
             partition.store_id,
+            partition.recovery_id,
         )
         config = ReadConfig(self._transport, pull, self.wanted)
         return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
@@ -182,7 +190,7 @@ class RocketpyBatchReader(DataSourceReader):
         keys: list[Sequence[str]] = [(key,) for key in sorted(self._narrowing.keys)]
         if self._options.keys is not None:
             keys.append(self._options.keys)
-        return self._planner.plan(*narrow, epochs_in(bounds), keys)
+        return self._planner.plan(*narrow, self._planner.origin(bounds), keys)
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -218,6 +226,8 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle = False
         self._reported: Positions = {}
         self._planned: Positions = {}
+        # A start that no recovery up to this one has cut.
+        self._uncut: tuple[Offset | None, str] = (None, "")
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """A mark by which Trigger.Once, which has no limits, is told apart."""
@@ -249,13 +259,17 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner.require_same_topics(begin)
         runs_on = limit == _OWN_LIMITS and self._available_now_end is None
         hold_ms = self._admission.hold_ms() if runs_on and self._idle else 0
-        seen, bounds = self._seen, self._planner.bounds(self._seen, hold_ms)
-        known = Origin.of(start).epochs
+        known, recovery_id = Origin.of(start).epochs, self._recovery_of(start)
+        seen, bounds = self._seen, self._planner.bounds(self._seen, hold_ms, recovery_id)
         if not start.get("first"):
             self._report(begin, known)
         remade = remade_topics(known, bounds)
-        lost = positions.vanished(begin, bounds, seen, remade)
+        taken = positions.taken_back(begin, bounds, remade)
+        begin = positions.cut_back(begin, taken)
+        lost = [*taken, *positions.vanished(begin, bounds, seen, remade)]
         losses.settle(lost, fail_on_data_loss=self._options.fail_on_data_loss)
+        if not taken:
+            self._uncut = start, self._planner.queries.recovery_id
         # What was made again is new.
         begin = {topic: queues for topic, queues in begin.items() if topic not in remade}
         self._seen, self._planned = bounds, begin
@@ -263,14 +277,19 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._idle = True
             return start
         end = self._end_of(begin, bounds, limited=limit == _OWN_LIMITS)
-        self._idle = end == begin and not remade
+        self._idle = end == begin and not remade and not taken
         if self._idle:
             return start
         self._planned = end
         self._admission.admitted()
-        entering = positions.entering(begin, bounds, end)
+        entering = positions.entering(begin, bounds, end, taken)
         origin = self._planner.origin(bounds)
         return next_offset(end, start, self._options.consumer_group, entering, origin)
+
+    def _recovery_of(self, start: Offset) -> str:
+        """The newest recovery that is known not to have cut this start."""
+        known, recovery_id = self._uncut
+        return recovery_id if start == known else Origin.of(start).recovery_id
 
     def _end_of(self, begin: Positions, bounds: Bounds, *, limited: bool) -> Positions:
         """Where the next batch ends."""
@@ -303,7 +322,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = positions_of(end)
         self._planner.queries.require_store(store_of(end))
         self._planner.require_same_topics(ends)
-        return self._planner.plan(begin_of(start, end), ends, Origin.of(end).epochs)
+        return self._planner.plan(begin_of(start, end), ends, Origin.of(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -320,4 +339,5 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors need no planning results, only what `read` takes."""
-        return {**self.__dict__, "_first": None, "_seen": None, "_planned": {}, "_reported": {}}
+        planning: dict[str, Any] = {"_first": None, "_seen": None, "_planned": {}, "_reported": {}}
+        return {**self.__dict__, **planning, "_uncut": (None, "")}

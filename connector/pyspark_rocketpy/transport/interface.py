@@ -35,12 +35,17 @@ class OffsetQueries(Protocol):
     """
 
     def bounds(
-        self, subscription: Subscription, known: Bounds | None = None, wait_ms_max: int = 0
+        self,
+        subscription: Subscription,
+        known: Bounds | None = None,
+        wait_ms_max: int = 0,
+        recovery_id: str = "",
     ) -> Bounds:
         """Bounds and committed offsets of every queue of the topics that exist.
 
         With `wait_ms_max` the answer may wait until it differs from `known`, or until that many
-        milliseconds have passed.
+        milliseconds have passed. Where the store has newer recoveries than the one given, the
+        answer comes at once, and says where queues were cut.
         """
 
     @property
@@ -48,6 +53,13 @@ class OffsetQueries(Protocol):
         """The store that the queries are about: the one required, or the first that answered.
 
         Empty before, and where the broker knows of no ids.
+        """
+
+    @property
+    def recovery_id(self) -> str:
+        """The store's newest recovery when `bounds` was answered last.
+
+        Empty before, and where the broker knows of none.
         """
 
     def require_store(self, store_id: str) -> None:

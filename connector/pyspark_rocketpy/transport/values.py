@@ -69,8 +69,9 @@ class PullOptions:
     fail_on_data_loss: bool
     tags_codes: tuple[int, ...] = ()
     expression: str | None = None
-    # The store that the ranges are of; empty for any.
+    # The store that the ranges are of, and its newest recovery when they were planned; empty: any.
     store_id: str = ""
+    recovery_id: str = ""
 
     @property
     def is_filtered(self) -> bool:

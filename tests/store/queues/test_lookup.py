@@ -167,3 +167,30 @@ def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(
         assert offsets is not None
         assert len(offsets) == 2
         assert store.messages.places(topic, offsets) == [Place(0, 0)]
+
+
+def test_s5_the_first_message_behind_an_end_of_the_log_is_found(new_store: OpenStore) -> None:
+    store = new_store()
+    store.open()
+    ends = []
+    for count in (3, 1, 40):
+        put(store, [b"x"] * count)
+        put(store, [b"other"] * 2, OTHER)
+        ends.append(store.positions().log_end)
+    first_behind = store.queue_lookup.first_behind
+    assert [first_behind(QUEUE, end) for end in (0, *ends, 1 << 40)] == [0, 3, 4, 44, 44]
+    assert [first_behind(OTHER, end) for end in (0, *ends)] == [0, 2, 4, 6]
+    assert first_behind(QueueKey("none", 0), 0) == 0
+
+
+def test_s5_units_of_no_message_are_behind_no_end(new_store: OpenStore, tmp_path: Path) -> None:
+    """Or who has passed them would be told of messages that were taken back."""
+    store = new_store(queue_file_bytes=2000)
+    store.open()
+    put(store, [b"x"] * 10)
+    end = store.positions().log_end
+    put(store, [b"y"] * 5)
+    file = tmp_path / "consumequeue" / "TopicA" / "2" / FIRST
+    for number in range(7, 12):
+        write_at(file, number * UNIT_BYTES + 8, struct.pack(">i", BLANK_SIZE))
+    assert store.queue_lookup.first_behind(QUEUE, end) == 12

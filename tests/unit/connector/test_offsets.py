@@ -8,6 +8,7 @@ import pytest
 
 from pyspark_rocketpy.errors import OffsetError
 from pyspark_rocketpy.offsets import (
+    Origin,
     begin_of,
     first_offset,
     next_offset,
@@ -121,3 +122,14 @@ def test_k01_a_query_that_began_without_topics_begins_with_the_new_ones() -> Non
 def test_offsets_that_would_be_read_as_something_else_are_refused(text: str) -> None:
     with pytest.raises(OffsetError, match="option startingOffsets"):
         parse_offsets_json("startingOffsets", text)
+
+
+def test_s5_a_batch_behind_a_recovery_begins_where_the_queue_was_cut() -> None:
+    old, newer, untold = Origin("s", {}, "a"), Origin("s", {}, "b"), Origin("s")
+    first = first_offset({"T": {0: 1}}, GROUP, old)
+    assert first["recovery"] == "a"
+    for origin, begin in ((newer, 5), (old, 15), (untold, 15)):
+        start = next_offset({"T": {0: 15}}, first, GROUP, origin=old)
+        end = next_offset({"T": {0: 20}}, start, GROUP, {"T": {0: 5}}, origin)
+        assert begin_of(start, end) == {"T": {0: begin}}
+    assert "recovery" not in end

@@ -166,33 +166,44 @@ class BrokerServicer:
             known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
             epochs = {each.topic: each.topic_epoch for each in request.known}
             query = self._to.offset_queries.query(
-                request.topics, request.topic_pattern, known, request.wait_ms_max, epochs
+                request.topics,
+                request.topic_pattern,
+                known,
+                request.wait_ms_max,
+                epochs,
+                request.recovery_id,
             )
         except BrokerError as error:
             return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
         topics = await self._to.offset_queries.topics_when_new(query)
         group = request.consumer_group
         response = broker_pb2.QueryOffsetsResponse(
-            status=status.success(), store_id=self._to.store_id()
+            status=status.success(),
+            store_id=self._to.store_id(),
+            recovery_id=self._to.offset_queries.recovery_id,
         )
+        topics_a_turn = TOPICS_A_TURN if query.log_end is None else 1
         for number, topic in enumerate(topics, 1):
-            await self._add_offsets(response.topics.add(topic=topic), group)
-            if number % TOPICS_A_TURN == 0:
+            await self._add_offsets(response.topics.add(topic=topic), group, query.log_end)
+            if number % topics_a_turn == 0:
                 await give_way("offsets")
         if group:
             response.consumer_group_exists = self._to.offsets.group_exists(group)
         return response
 
-    async def _add_offsets(self, answer: broker_pb2.TopicOffsets, group: str) -> None:
+    async def _add_offsets(
+        self, answer: broker_pb2.TopicOffsets, group: str, log_end: int | None
+    ) -> None:
         try:
             answer.topic_epoch = self._to.offsets.epoch_of(answer.topic)
-            async for queues in self._to.offsets.query(answer.topic, group):
+            async for queues in self._to.offsets.query(answer.topic, group, log_end):
                 answer.queues.extend(
                     broker_pb2.QueueOffsets(
                         queue_id=queue.queue_id,
                         min_offset=queue.min_offset,
                         max_offset=queue.max_offset,
                         committed_offset=queue.committed_offset,
+                        cut_offset=queue.cut_offset,
                     )
                     for queue in queues
                 )
@@ -331,6 +342,7 @@ def _pull_request(request: broker_pb2.PullRequest) -> PullRequest:
         request.sub_version,
         request.class_filter,
         request.topic_epoch,
+        request.recovery_id,
     )
 
 

@@ -38,7 +38,8 @@ class OffsetQuery:
     """Topics by name and by pattern, the maxima that the client knows, how long to hold it.
 
     `known_epochs` are those of the topics whose queues are known, where the client tells them.
-    `seen` are names that were looked at, and whether the pattern finds them.
+    `seen` are names that were looked at, and whether the pattern finds them. `log_end`: the lowest
+    one of the recoveries that the client does not know of; None where it knows, or nobody does.
     """
 
     topics: Sequence[str]
@@ -47,6 +48,7 @@ class OffsetQuery:
     wait_ms: int
     known_epochs: Mapping[str, int] = field(default_factory=dict)
     seen: dict[str, bool] = field(default_factory=dict)
+    log_end: int | None = None
 
 
 class OffsetQueryService:
@@ -67,16 +69,26 @@ class OffsetQueryService:
         known: Mapping[QueueKey, int],
         wait_ms_max: int,
         known_epochs: Mapping[str, int] | None = None,
+        recovery_id: str = "",
     ) -> OffsetQuery:
         """Check a request; an empty pattern is none. Raises ParameterIllegalError.
 
-        What is said to be known of topics that are not queried does not matter.
+        What is said to be known of topics that are not queried does not matter. One that knows an
+        older recovery is not held: its answer says more than maxima.
         """
         if not 0 <= wait_ms_max <= self._wait_ms_max:
             accepted = f"0 to {self._wait_ms_max}"
             raise ParameterIllegalError("wait_ms_max", wait_ms_max, accepted)
         pattern = TopicPattern(topic_pattern) if topic_pattern else None
-        return OffsetQuery(topics, pattern, known, wait_ms_max, known_epochs or {})
+        log_end = self._store.recoveries.log_end_since(recovery_id)
+        wait_ms = wait_ms_max if log_end is None else 0
+        epochs = known_epochs or {}
+        return OffsetQuery(topics, pattern, known, wait_ms, epochs, log_end=log_end)
+
+    @property
+    def recovery_id(self) -> str:
+        """The store's newest recovery."""
+        return self._store.recoveries.newest_id
 
     def _may_be_found(self, pattern: TopicPattern, topic: str) -> bool:
         if self._topics.is_system(topic):

@@ -29,6 +29,8 @@ from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.pulling.service import NO_END, PullCommand
 from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.files.recoveries import TakenBackError
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey, ReadLimits
 
 
@@ -51,6 +53,7 @@ class PullRequest:
     sub_version: int = 0
     class_filter: bool = False
     topic_epoch: int = 0
+    recovery_id: str = ""
 
 
 class PullChecks:
@@ -62,18 +65,20 @@ class PullChecks:
         groups: Groups,
         filters: FilterService,
         config: BrokerConfig,
+        store: MessageStore,
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._filters = filters
         self._config = config
+        self._store = store
 
     def command(self, request: PullRequest) -> PullCommand:
         """What to read. Nothing is changed: an unknown group that may be made is made later.
 
         Raises PermissionDeniedError, SubscriptionGroupNotExistError, ClientsFullError,
         TopicNotExistError, QueueIdIllegalError, SubscriptionParseError, SubscriptionNotExistError,
-        SubscriptionNotLatestError, FilterDataNotExistError, ParameterIllegalError.
+        SubscriptionNotLatestError, FilterDataNotExistError, ParameterIllegalError, TakenBackError.
         """
         if not self._config.broker_permission & Perm.READ:
             raise PermissionDeniedError(
@@ -88,11 +93,22 @@ class PullChecks:
         return PullCommand(
             request.queue,
             request.offset,
-            request.offset_end or NO_END,
+            self._end(request),
             self._limits(request, wanted),
             request.wait_ms_max,
             wanted.sql92,
         )
+
+    def _end(self, request: PullRequest) -> int:
+        """Where it ends: before what was stored since a recovery that its plan does not know of."""
+        end = request.offset_end or NO_END
+        log_end = self._store.recoveries.log_end_since(request.recovery_id)
+        if log_end is None:
+            return end
+        cut_offset = self._store.queue_lookup.first_behind(request.queue, log_end)
+        if request.offset >= cut_offset:
+            raise TakenBackError(*request.queue, cut_offset)
+        return min(end, cut_offset)
 
     def check_topic(self, request: PullRequest) -> None:
         """Raises TopicNotExistError where the topic that is meant is there no more."""

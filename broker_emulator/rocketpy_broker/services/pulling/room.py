@@ -36,7 +36,7 @@ def build(
     """Pulls of one broker."""
     store = ground.store
     return Pulling(
-        PullChecks(topics, groups, filters, ground.config),
+        PullChecks(topics, groups, filters, ground.config, store),
         PullService(store, held, UnreadAnswers()),
         RangeLimitService(store, topics, ground.clock),
         KeyLookupService(store, topics, ground.clock),

@@ -31,7 +31,9 @@ ROOT_NAMES = frozenset(
     | {"batchconsumequeue", "consumequeue_ext", "timerwheel", "timerlog", "compaction", "kvStore"}
     | {"abort.bak", "epochFileCheckpoint", "brokerIdentity"}
 )
-OWN_NAMES = frozenset({"checksums", "flushed", "manifest.json", "quarantine", "staging", "storeId"})
+OWN_NAMES = frozenset(
+    {"checksums", "flushed", "manifest.json", "quarantine", "recoveries", "staging", "storeId"}
+)
 # What a crash leaves of a file that was being made; the next start, or save, writes it over.
 UNFINISHED_SUFFIXES = (".new", ".tmp")
 _FIELD_BYTES = 8

@@ -3,10 +3,10 @@
 `lock` is held by the running process alone, and its first bytes say who started last: RocketMQ's
 brokers of any version write `lock` there with each start, we write our own word once recovery is
 done. `abort` holds the pid and goes at a clean stop; the mark and the manifest, below `rocketpy/`,
-say what had been flushed and what derived files held, and `storeId` which store it is. Mark and
-manifest count only while no other broker has started since. The order of a start is manifest,
-abort, mark, lock; that of a clean stop is manifest, mark, abort. A crash in between leaves what the
-next start can tell.
+say what had been flushed and what derived files held, `storeId` which store it is, and `recoveries`
+where its log ended at each start behind a crash. Mark and manifest count only while no other broker
+has started since. The order of a start is recoveries, manifest, abort, mark, lock; that of a clean
+stop is manifest, mark, abort. A crash in between leaves what the next start can tell.
 Source: spec/storage.md sections 8.2 to 8.4; rows B04, F12, F16.
 """
 
@@ -21,6 +21,7 @@ from rocketpy_broker.store.files import durable, store_id
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, abort_text
 from rocketpy_broker.store.files.links import FOLDERS, refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
+from rocketpy_broker.store.files.recoveries import Recoveries
 
 LOCK_WORD = b"rkpy"
 
@@ -41,6 +42,7 @@ class StoreDirectory:
         self.own_folder = folder / "rocketpy"
         self._abort = folder / "abort"
         self._mark = FlushedMark(self.own_folder / "flushed")
+        self.recoveries = Recoveries(self.own_folder / "recoveries")
         self._lock_descriptor: int | None = None
         # Known with the lock.
         self.started_last = False
@@ -78,8 +80,12 @@ class StoreDirectory:
         """Replace the manifest. Raises OSError."""
         manifest.save(self.own_folder / "manifest.json")
 
-    def started(self, flushed: int, manifest: Manifest) -> None:
-        """Recovery is done, and all of the log, up to `flushed`, is on disk. Raises OSError."""
+    def started(self, flushed: int, manifest: Manifest, *, abnormal: bool = False) -> None:
+        """Recovery is done, and all of the log, up to `flushed`, is on disk. Raises OSError.
+
+        `abnormal`: the last run did not stop cleanly.
+        """
+        self.recoveries.started(flushed, abnormal=abnormal)
         self.save(manifest)
         # Before the mark: with the mark of a clean stop, this counts as a crash with nothing new.
         durable.replace_bytes(self._abort, abort_text(os.getpid()).encode())

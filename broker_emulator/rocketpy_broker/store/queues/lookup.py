@@ -80,6 +80,17 @@ class QueueLookup:
             end = begin
         return found
 
+    def first_behind(self, key: QueueKey, physical_offset: int) -> int:
+        """The first message whose record lies there or behind it; where the queue ends, if none.
+
+        Reads of the order of log2(n) units.
+        """
+        queue = self._queues.get(key)
+        if queue is None:
+            return self._queues.range_of(key).max_offset
+        # Units that are blank are of no message.
+        return _first_real(queue, self._first_behind(queue, physical_offset), queue.max_offset)
+
     def _rises(self, queue: ConsumeQueue) -> Iterator[int]:
         """Offsets from which on times rise up to the offset before, the last one first."""
         for physical_offset in reversed(self._times.falls):

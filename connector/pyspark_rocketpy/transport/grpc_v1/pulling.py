@@ -5,8 +5,9 @@ What a task has not asked for yet is on its way already: HTTP/2 lets the broker 
 the one before is decoded, errors come where they belong, and nothing but the call needs an end. A
 thread of ours that calls ahead was measured: it adds nothing. After a broken connection the pull
 goes on behind the last record that came, at the first endpoint that answers. Each call names the
-store that the range is of, and a broker with another one refuses it. A killed task leaves nothing
-behind.
+store that the range is of, and a broker with another one refuses it; and the recovery that its plan
+knows, so that a broker gives nothing that has come in place of what a power cut took since. A
+killed task leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
+QUERY_NOT_FOUND = 22
 SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED = 0, 19, 20, 21
 ANSWERS = (SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED)
 
@@ -76,7 +78,7 @@ class RangePuller:
         call = client.pull(self._request())
         try:
             for response in call:
-                if self._range.topic_epoch and response.head.status.code == TOPIC_NOT_EXIST:
+                if self._is_gone(response.head.status.code):
                     self._give_up(response.head.status.remark)
                     return
                 if response.head.status.code not in ANSWERS:
@@ -88,6 +90,11 @@ class RangePuller:
                 raise client.failed(error) from error
         finally:
             call.cancel()
+
+    def _is_gone(self, code: int) -> bool:
+        """Whether an answer says that something else than what was planned is there now."""
+        is_remade = self._range.topic_epoch and code == TOPIC_NOT_EXIST
+        return bool(is_remade or (self._options.recovery_id and code == QUERY_NOT_FOUND))
 
     def _request(self) -> broker_pb2.PullRequest:
         """Without the group: tasks read ranges that the driver chose, as nobody's members."""
@@ -103,6 +110,7 @@ class RangePuller:
             expression=expression or "",
             store_id=self._options.store_id,
             topic_epoch=self._range.topic_epoch,
+            recovery_id=self._options.recovery_id,
         )
 
     def _pieces(self, response: PullResponseParts) -> Iterator[Piece]:
@@ -117,7 +125,7 @@ class RangePuller:
         yield Piece(begin, self._offset, memoryview(response.records[0]), sizes)
 
     def _give_up(self, reason: str) -> None:
-        """The topic is gone, or another one has its name: fail, or leave out the rest."""
+        """The topic or the rest of the range is gone, or is another one: fail, or leave it out."""
         if self._options.fail_on_data_loss:
             place = self._range.rest(self._offset)
             raise DataLossError(f"{place} are gone: {reason}; {loss_advice()}")

@@ -70,11 +70,17 @@ class GrpcOffsetQueries:
         self._client_of = client_of
         self._answered = False
         self._store_id = ""
+        self._recovery_id = ""
 
     @property
     def store_id(self) -> str:
         """See OffsetQueries."""
         return self._store_id
+
+    @property
+    def recovery_id(self) -> str:
+        """See OffsetQueries."""
+        return self._recovery_id
 
     def require_store(self, store_id: str) -> None:
         """See OffsetQueries."""
@@ -120,7 +126,11 @@ class GrpcOffsetQueries:
         return response
 
     def bounds(
-        self, subscription: Subscription, known: Bounds | None = None, wait_ms_max: int = 0
+        self,
+        subscription: Subscription,
+        known: Bounds | None = None,
+        wait_ms_max: int = 0,
+        recovery_id: str = "",
     ) -> Bounds:
         """Bounds and committed offsets of every queue of the topics that exist.
 
@@ -132,6 +142,7 @@ class GrpcOffsetQueries:
             topic_pattern=subscription.topic_pattern or "",
             consumer_group=subscription.consumer_group,
             wait_ms_max=wait_ms_max,
+            recovery_id=recovery_id,
         )
         for topic, queues in (known or {}).items() if wait_ms_max else ():
             for queue_id, queue in queues.items():
@@ -149,6 +160,7 @@ class GrpcOffsetQueries:
             clock.sleep_ms(min(wait_ms_max, PAUSE_MS_MAX))
         response = self._answer(lambda stub: stub.QueryOffsets, request, wait_ms_max)
         self.require_store(response.store_id)
+        self._recovery_id = response.recovery_id
         return _bounds(response)
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
@@ -307,7 +319,11 @@ def _bounds(response: broker_pb2.QueryOffsetsResponse) -> Bounds:
             check(topic.status)
             bounds[topic.topic] = {
                 queue.queue_id: QueueBounds(
-                    queue.min_offset, queue.max_offset, queue.committed_offset, topic.topic_epoch
+                    queue.min_offset,
+                    queue.max_offset,
+                    queue.committed_offset,
+                    topic.topic_epoch,
+                    queue.cut_offset if queue.HasField("cut_offset") else None,
                 )
                 for queue in topic.queues
             }

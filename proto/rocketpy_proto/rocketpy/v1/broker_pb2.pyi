@@ -81,7 +81,7 @@ class AppendResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes", "expression_type", "expression", "commit_offset", "registered_subscription", "sub_version", "class_filter", "store_id", "topic_epoch")
+    __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes", "expression_type", "expression", "commit_offset", "registered_subscription", "sub_version", "class_filter", "store_id", "topic_epoch", "recovery_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,7 @@ class PullRequest(_message.Message):
     CLASS_FILTER_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     offset: int
@@ -114,7 +115,8 @@ class PullRequest(_message.Message):
     class_filter: bool
     store_id: str
     topic_epoch: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ..., tags_codes: _Optional[_Iterable[int]] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., commit_offset: _Optional[int] = ..., registered_subscription: bool = ..., sub_version: _Optional[int] = ..., class_filter: bool = ..., store_id: _Optional[str] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
+    recovery_id: str
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., offset_end: _Optional[int] = ..., response_bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., consumer_group: _Optional[str] = ..., tags_codes: _Optional[_Iterable[int]] = ..., expression_type: _Optional[str] = ..., expression: _Optional[str] = ..., commit_offset: _Optional[int] = ..., registered_subscription: bool = ..., sub_version: _Optional[int] = ..., class_filter: bool = ..., store_id: _Optional[str] = ..., topic_epoch: _Optional[int] = ..., recovery_id: _Optional[str] = ...) -> None: ...
 
 class CheckFilterRequest(_message.Message):
     __slots__ = ("expression_type", "expression")
@@ -151,20 +153,22 @@ class PullResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., pull_status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., suggested_broker_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class QueryOffsetsRequest(_message.Message):
-    __slots__ = ("topics", "consumer_group", "topic_pattern", "wait_ms_max", "known", "store_id")
+    __slots__ = ("topics", "consumer_group", "topic_pattern", "wait_ms_max", "known", "store_id", "recovery_id")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_PATTERN_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_ID_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
     consumer_group: str
     topic_pattern: str
     wait_ms_max: int
     known: _containers.RepeatedCompositeFieldContainer[KnownOffset]
     store_id: str
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ..., topic_pattern: _Optional[str] = ..., wait_ms_max: _Optional[int] = ..., known: _Optional[_Iterable[_Union[KnownOffset, _Mapping]]] = ..., store_id: _Optional[str] = ...) -> None: ...
+    recovery_id: str
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ..., topic_pattern: _Optional[str] = ..., wait_ms_max: _Optional[int] = ..., known: _Optional[_Iterable[_Union[KnownOffset, _Mapping]]] = ..., store_id: _Optional[str] = ..., recovery_id: _Optional[str] = ...) -> None: ...
 
 class KnownOffset(_message.Message):
     __slots__ = ("topic", "queue_id", "max_offset", "topic_epoch")
@@ -179,16 +183,18 @@ class KnownOffset(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., max_offset: _Optional[int] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class QueueOffsets(_message.Message):
-    __slots__ = ("queue_id", "min_offset", "max_offset", "committed_offset")
+    __slots__ = ("queue_id", "min_offset", "max_offset", "committed_offset", "cut_offset")
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CUT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     queue_id: int
     min_offset: int
     max_offset: int
     committed_offset: int
-    def __init__(self, queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ...) -> None: ...
+    cut_offset: int
+    def __init__(self, queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., cut_offset: _Optional[int] = ...) -> None: ...
 
 class TopicOffsets(_message.Message):
     __slots__ = ("topic", "status", "queues", "topic_epoch")
@@ -203,16 +209,18 @@ class TopicOffsets(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class QueryOffsetsResponse(_message.Message):
-    __slots__ = ("status", "topics", "consumer_group_exists", "store_id")
+    __slots__ = ("status", "topics", "consumer_group_exists", "store_id", "recovery_id")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_EXISTS_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_ID_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     topics: _containers.RepeatedCompositeFieldContainer[TopicOffsets]
     consumer_group_exists: bool
     store_id: str
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ..., consumer_group_exists: bool = ..., store_id: _Optional[str] = ...) -> None: ...
+    recovery_id: str
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ..., consumer_group_exists: bool = ..., store_id: _Optional[str] = ..., recovery_id: _Optional[str] = ...) -> None: ...
 
 class QueueTime(_message.Message):
     __slots__ = ("topic", "queue_id", "timestamp_ms")

@@ -141,3 +141,46 @@ def test_available_now_leaves_queues_that_came_since_to_the_next_run() -> None:
     found: Bounds = {"T": {i: QueueBounds(0, 9, -1) for i in range(3)}}
     begin: Positions = {"T": {0: 1, 1: 4}}
     assert pinned({"T": {0: 5}}, begin, found) == {"T": {0: 5, 1: 4}}
+
+
+# --- Cut by a recovery ---
+
+
+def cut_at(offset: int | None, high: int = 20) -> Bounds:
+    return {"T": {0: QueueBounds(2, high, -1, 0, offset)}}
+
+
+@pytest.mark.parametrize(
+    ("cut", "offset", "lost"),
+    [(None, 15, None), (5, 15, (5, 15)), (14, 15, (14, 15)), (15, 15, None), (16, 15, None)],
+)
+def test_s5_an_offset_beyond_a_cut_is_a_loss_from_there_on(
+    cut: int | None, offset: int, lost: tuple[int, int] | None
+) -> None:
+    taken = positions.taken_back({"T": {0: offset}}, cut_at(cut))
+    assert [(loss.begin, loss.end) for loss in taken] == ([] if lost is None else [lost])
+    begin = positions.cut_back({"T": {0: offset}}, taken)
+    assert begin == {"T": {0: offset if lost is None else lost[0]}}
+    new = positions.entering(begin, cut_at(cut), {"T": {0: 20}}, taken)
+    assert new == ({} if lost is None else {"T": {0: lost[0]}})
+
+
+def test_s5_queues_that_are_gone_or_of_a_topic_made_again_are_not_cut() -> None:
+    reached: Positions = {"T": {0: 15, 1: 15}, "gone": {0: 15}}
+    assert len(positions.taken_back(reached, cut_at(5))) == 1
+    assert positions.taken_back(reached, cut_at(5), frozenset({"T"})) == []
+
+
+def test_s5_what_was_taken_back_is_named_or_said(caplog: pytest.LogCaptureFixture) -> None:
+    taken = positions.taken_back({"T": {0: 15}}, cut_at(5))
+    told = (
+        "offsets [5, 15) of queue 0 of topic 'T' were taken back: a power cut took messages from "
+        "the broker that had been read, and what is stored there now has not been read; "
+    )
+    with pytest.raises(DataLossError) as caught:
+        losses.settle(taken, fail_on_data_loss=True)
+    assert told in str(caught.value)
+    assert "failOnDataLoss" in str(caught.value)
+    with caplog.at_level(logging.WARNING):
+        losses.settle(taken, fail_on_data_loss=False)
+    assert told + "10 messages are gone, and the query goes on at 5" in caplog.text

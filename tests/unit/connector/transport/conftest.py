@@ -19,9 +19,18 @@ def setup(request: pytest.FixtureRequest) -> Iterator[Setup]:
     """Each transport in turn."""
     if request.param == "scripted":
         broker = MemoryBroker()
-        yield Setup(ScriptedTransport(broker), broker.create_topic)
+        yield Setup(
+            ScriptedTransport(broker),
+            broker.create_topic,
+            lambda: broker.recoveries.add(broker.topics),
+        )
         return
     local: LocalBroker = request.getfixturevalue("rocketpy_broker")
     client = ClientConfig((local.endpoint,), 10_000)
-    yield Setup(GrpcTransport(client, RetryPolicy(3, 10)), local.create_topic)
+
+    def restart() -> None:
+        local.kill()
+        local.start()
+
+    yield Setup(GrpcTransport(client, RetryPolicy(3, 10)), local.create_topic, restart)
     forget_client(client)

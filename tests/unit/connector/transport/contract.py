@@ -38,6 +38,8 @@ class Setup:
 
     transport: Transport
     create_topic: Callable[[str, int], object]
+    # A start behind a crash that has taken nothing.
+    restart: Callable[[], object]
 
     def topic(self, queues: int = 2) -> str:
         """A new topic."""

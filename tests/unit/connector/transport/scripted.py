@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pickle
-import re
 import threading
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from pyspark_rocketpy.errors import (
     OtherStoreError,
     loss_advice,
 )
-from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueBounds, QueueRange
+from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueRange
 from pyspark_rocketpy.transport.cutting import Piece
 from pyspark_rocketpy.transport.values import (
     Attempt,
@@ -42,6 +41,7 @@ from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import Host, RecordBlock, decode_record, java_hash
 from tests.blocks import by_queue
+from tests.unit.connector.transport.scripted_bounds import Recoveries, bounds_of
 
 # A record's size, which travels beside it.
 SIZE_BYTES = 4
@@ -94,6 +94,7 @@ class MemoryBroker:
     last_batches: dict[str, LastBatch] = field(default_factory=dict)
     faults: list[Exception] = field(default_factory=list)
     store_id: str = "11"
+    recoveries: Recoveries = field(default_factory=Recoveries)
     now_ms: int = 1_700_000_000_000
     changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -207,12 +208,13 @@ class ScriptedTransport:
         while offset < part.end:
             self.broker.enter(options.store_id)
             queue = self.broker.queue(part.topic, part.queue_id)
-            if offset >= len(queue):
+            cut = self.broker.recoveries.cut_of(part.topic, part.queue_id, options.recovery_id)
+            if offset >= (queue_end := len(queue) if cut is None else min(cut, len(queue))):
                 if options.fail_on_data_loss:
                     raise DataLossError(f"{part.rest(offset)} are gone; {loss_advice()}")
                 return
             # Pieces of odd lengths, so that nobody relies on theirs.
-            end = min(part.end, len(queue), offset + 1 + found % 3)
+            end = min(part.end, queue_end, offset + 1 + found % 3)
             wanted = [
                 message
                 for message in queue[offset:end]
@@ -262,6 +264,7 @@ class ScriptedOffsetQueries:
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
         self._store_id = ""
+        self.recovery_id = ""
 
     @property
     def store_id(self) -> str:
@@ -271,27 +274,25 @@ class ScriptedOffsetQueries:
         self._store_id = store_id or self._store_id
 
     def bounds(
-        self, subscription: Subscription, known: Bounds | None = None, wait_ms_max: int = 0
+        self,
+        subscription: Subscription,
+        known: Bounds | None = None,
+        wait_ms_max: int = 0,
+        recovery_id: str = "",
     ) -> Bounds:
-        self._broker.enter(self._store_id)
-        self.require_store(self._broker.store_id)
-        with self._broker.changed:
-            if wait_ms_max:
-                self._broker.changed.wait_for(
-                    lambda: self._bounds(subscription) != known, wait_ms_max / 1000
-                )
-            return self._bounds(subscription)
+        broker = self._broker
+        broker.enter(self._store_id)
+        self.require_store(broker.store_id)
+        self.recovery_id = broker.recoveries.newest_id
 
-    def _bounds(self, subscription: Subscription) -> Bounds:
-        pattern, group = subscription.topic_pattern, subscription.consumer_group
-        return {
-            topic: {
-                i: QueueBounds(0, len(queue), self._broker.committed.get((group, topic, i), -1))
-                for i, queue in enumerate(queues)
-            }
-            for topic, queues in self._broker.topics.items()
-            if topic in subscription.named or (pattern and re.fullmatch(pattern, topic))
-        }
+        def now() -> Bounds:
+            told = broker.topics, broker.committed, broker.recoveries
+            return bounds_of(*told, subscription, recovery_id)
+
+        with broker.changed:
+            if wait_ms_max:
+                broker.changed.wait_for(lambda: now() != known, wait_ms_max / 1000)
+            return now()
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         self._broker.enter(self._store_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,55 @@ def test_bounds_that_are_known_wait_for_a_message(setup: Setup) -> None:
         assert queries.bounds(subscription, known, 20_000)[topic][0].max_offset == 1
     finally:
         sender.join()
+
+
+def test_s5_bounds_tell_who_knows_an_older_recovery_where_queues_were_cut(setup: Setup) -> None:
+    topic = setup.topic()
+    setup.send(topic, b"a", b"b")
+    subscription = Subscription((topic,), None, "g")
+    queries = setup.transport.offset_queries()
+    assert queries.recovery_id == ""
+
+    def cuts(recovery_id: str, wait_ms_max: int = 0) -> list[int | None]:
+        bounds = queries.bounds(subscription, known, wait_ms_max, recovery_id)
+        return [queue.cut_offset for queue in bounds[topic].values()]
+
+    known = queries.bounds(subscription)
+    first = queries.recovery_id
+    assert first
+    assert cuts(first) == cuts("none of this store") == [None, None]
+    setup.restart()
+    # At once, though the maxima are known.
+    assert cuts(first, 20_000) == [2, 0]
+    second = queries.recovery_id
+    assert second != first
+    assert cuts(second) == cuts("") == [None, None]
+    setup.send(topic, b"c")
+    assert cuts(first) == [2, 0]
+    setup.restart()
+    assert cuts(first) == [2, 0]
+    assert cuts(second) == [3, 0]
+
+
+def test_s5_a_pull_gives_nothing_that_was_stored_since_a_recovery_behind_its_plan(
+    setup: Setup,
+) -> None:
+    topic = setup.topic()
+    setup.send(topic, b"a", b"b")
+    queries = setup.transport.offset_queries()
+    queries.bounds(Subscription((topic,), None, "g"))
+    options = replace(OPTIONS, recovery_id=queries.recovery_id)
+    setup.restart()
+    setup.send(topic, b"c", b"d")
+    assert pulled(setup.transport, QueueRange(topic, 0, 0, 2), options) == [b"a", b"b"]
+    for begin in (1, 2, 3):
+        part = QueueRange(topic, 0, begin, 4)
+        with pytest.raises(DataLossError, match=r"offsets \[\d, 4\) of queue 0 .* are gone"):
+            pulled(setup.transport, part, options)
+        rest = pulled(setup.transport, part, replace(options, fail_on_data_loss=False))
+        assert rest == [b"b"][begin - 1 :]
+        for recovery_id in ("", "none of this store"):
+            assert pulled(setup.transport, part, replace(options, recovery_id=recovery_id))
 
 
 def test_blocks_show_in_the_order_of_their_sends(setup: Setup) -> None:

@@ -1,0 +1,120 @@
+"""The file `rocketpy/recoveries`: where the log ended when a start found no clean stop.
+
+Maps: nothing to at most 64 recoveries, the oldest first, each an id that was drawn once and the end
+of the log in bytes; then a CRC, and all of it once more. A client that knows an older recovery
+learns from it from where on a queue may hold other messages than those that it has read: a power
+cut with ASYNC_FLUSH ends the log below what readers have seen, and offsets are given again. A
+killed process leaves the log whole, so that its recovery takes nothing back. The first start of a
+store makes an entry, too, so that each client knows one.
+
+A crash leaves the file as it was or with its new entry, on disk before anything is served; a start
+that is killed adds another one. Read at each start. A file that is damaged in both copies is begun
+anew: recoveries before it are then unknown. Row S5.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketpy_broker.errors import StoreError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.files import durable
+from rocketpy_proto.record.crc import body_crc
+
+logger = logging.getLogger(__name__)
+ID_BYTES, COPIES = 8, 2
+RECOVERIES_MAX = 64
+
+
+class TakenBackError(StoreError):
+    """A pull goes on where other messages are stored now than those that it was planned for."""
+
+    code = ResponseCode.QUERY_NOT_FOUND
+
+    def __init__(self, topic: str, queue_id: int, cut_offset: int) -> None:
+        super().__init__(
+            f"a power cut took back what queue {queue_id} of topic {topic!r} held from offset "
+            f"{cut_offset} on, and what is stored there now is something else; ask for its "
+            "offsets again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """One recovery: its id, and the end of the log that it found."""
+
+    recovery_id: str
+    log_end: int
+
+
+class Recoveries:
+    """Those of one store; none before `started`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._all: list[Recovered] = []
+
+    @property
+    def newest_id(self) -> str:
+        """The id of the last recovery; empty before the first start is done."""
+        return self._all[-1].recovery_id if self._all else ""
+
+    def started(self, log_end: int, *, abnormal: bool) -> None:
+        """A start has found the log to end there. Blocks. Raises OSError."""
+        known = self._load()
+        if abnormal or not known:
+            known.append(Recovered(secrets.token_hex(ID_BYTES), log_end))
+            known = known[-RECOVERIES_MAX:]
+            durable.replace_bytes(self._path, _copy_of(known) * COPIES)
+        self._all = known
+
+    def log_end_since(self, recovery_id: str) -> int | None:
+        """The lowest end that the log had in recoveries behind that one.
+
+        None where there was none, and where it is not known, or no more.
+        """
+        if recovery_id in {"", self.newest_id}:
+            return None
+        ids = [each.recovery_id for each in self._all]
+        if recovery_id not in ids:
+            return None
+        later = self._all[ids.index(recovery_id) + 1 :]
+        return min((each.log_end for each in later), default=None)
+
+    def _load(self) -> list[Recovered]:
+        if not self._path.exists():
+            return []
+        data = self._path.read_bytes()
+        half = len(data) // COPIES
+        for copy in (data[:half], data[half:]):
+            found = _parsed(copy)
+            if found:
+                if data != copy * COPIES:
+                    logger.warning("%s was damaged in one of its copies and is mended", self._path)
+                    durable.replace_bytes(self._path, copy * COPIES)
+                return found
+        logger.error(
+            "%s is damaged and is begun anew: queries do not learn what power cuts before this "
+            "start took back",
+            self._path,
+        )
+        return []
+
+
+def _copy_of(recoveries: list[Recovered]) -> bytes:
+    text = "".join(f"{each.recovery_id} {each.log_end}\n" for each in recoveries).encode()
+    return text + f"{body_crc(text):08x}\n".encode()
+
+
+def _parsed(copy: bytes) -> list[Recovered]:
+    """What one copy holds; nothing if it is damaged."""
+    try:
+        *lines, _ = copy.decode("ascii").splitlines()
+        pairs = [line.split(" ") for line in lines]
+        found = [Recovered(recovery_id, int(end)) for recovery_id, end in pairs]
+    except ValueError:
+        return []
+    return found if copy == _copy_of(found) else []

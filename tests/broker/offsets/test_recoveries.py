@@ -1,0 +1,160 @@
+"""QueryOffsets tells who knows an older recovery where queues were cut, through real gRPC. S5."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.clock import give_way
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.offsets import service
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.broker.conftest import StartBroker
+from tests.broker.offsets.test_queries import WAIT_MS, ask, delete_topic, known
+
+
+class Disk:
+    """What a power cut leaves of a broker's directory: what it was when `flush` was called."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._kept = folder.with_name(folder.name + "-kept")
+
+    def flush(self) -> None:
+        shutil.rmtree(self._kept, ignore_errors=True)
+        shutil.copytree(self._folder, self._kept)
+
+    def cut_power(self) -> None:
+        shutil.rmtree(self._folder)
+        shutil.copytree(self._kept, self._folder)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def cuts(response: broker_pb2.QueryOffsetsResponse) -> list[list[int | None]]:
+    return [
+        [queue.cut_offset if queue.HasField("cut_offset") else None for queue in topic.queues]
+        for topic in response.topics
+    ]
+
+
+async def test_s5_an_older_recovery_is_answered_with_cuts_for_each_queue(
+    start_broker: StartBroker, disk: Disk
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T", 3)
+        await running.create_topic("U", 1)
+        for queue_id, count in enumerate((3, 1)):
+            await running.append("T", queue_id, *[b"kept"] * count)
+        first = (await ask(running, topics=["T"])).recovery_id
+        disk.flush()
+        for queue_id in range(3):
+            await running.append("T", queue_id, *[b"lost"] * 5)
+    disk.cut_power()
+    async with start_broker() as running:
+        await running.append("T", 0, *[b"new"] * 9)
+        await running.append("U", 0, b"new")
+        topics = {"topics": ["T", "none", "U"]}
+        answer = await ask(running, recovery_id=first, **topics)
+        assert cuts(answer) == [[3, 1, 0], [], [0]]
+        assert [queue.max_offset for queue in answer.topics[0].queues] == [12, 1, 0]
+        second = answer.recovery_id
+        assert second not in {"", first}
+        for recovery_id in (second, "", "x" * 1_000):
+            answer = await ask(running, recovery_id=recovery_id, **topics)
+            assert cuts(answer) == [[None] * 3, [], [None]]
+            assert answer.recovery_id == second
+        disk.flush()
+    async with start_broker() as running:
+        # It was stopped: no recovery.
+        assert (await ask(running, topics=["T"])).recovery_id == second
+    disk.cut_power()
+    async with start_broker() as running:
+        # As of a killed process, which loses nothing.
+        for recovery_id, cut in ((second, [12, 1, 0]), (first, [3, 1, 0])):
+            answer = await ask(running, topics=["T"], recovery_id=recovery_id)
+            assert cuts(answer) == [cut]
+        await delete_topic(running, "T")
+        await running.create_topic("T", 1)
+        await running.append("T", 0, b"again")
+        assert cuts(await ask(running, topics=["T"], recovery_id=first)) == [[0]]
+
+
+async def test_s5_who_knows_an_older_recovery_is_not_held(
+    start_broker: StartBroker, disk: Disk
+) -> None:
+    """The queues may have grown to the very maxima that it knows."""
+    async with start_broker() as running:
+        await running.create_topic("T", 2)
+        disk.flush()
+        await running.append("T", 0, b"lost")
+        before = await ask(running, topics=["T"])
+    disk.cut_power()
+    async with start_broker() as running:
+        await running.append("T", 0, b"new")
+        held = {"topics": ["T"], "known": known(before), "wait_ms_max": WAIT_MS}
+        answer = await ask(running, recovery_id=before.recovery_id, **held)
+        assert cuts(answer) == [[0, 0]]
+        calls = [
+            asyncio.ensure_future(ask(running, recovery_id=recovery_id, **held))
+            for recovery_id in (answer.recovery_id, "", "unknown")
+        ]
+        await running.held(len(calls))
+        await running.append("T", 1, b"wakes")
+        assert [cuts(each) for each in await asyncio.gather(*calls)] == [[[None, None]]] * 3
+
+
+async def test_s5_others_have_turns_while_many_queues_are_looked_through(
+    start_broker: StartBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 0
+
+    async def counted(name: str = "") -> None:
+        nonlocal turns
+        turns += 1
+        await give_way(name)
+
+    async with start_broker() as running:
+        await running.create_topic("T", service.QUEUES_A_TURN)
+        first = (await ask(running, topics=["T"])).recovery_id
+        disk.flush()
+    disk.cut_power()
+    async with start_broker() as running:
+        monkeypatch.setattr(service, "give_way", counted)
+        await ask(running, topics=["T"])
+        assert turns == 0
+        answer = await ask(running, topics=["T"], recovery_id=first)
+        assert turns == service.QUEUES_A_TURN / service.LOOKUPS_A_TURN
+        assert cuts(answer) == [[0] * service.QUEUES_A_TURN]
+
+
+async def test_s5_a_pull_behind_a_cut_is_refused_by_name(
+    start_broker: StartBroker, disk: Disk
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T", 1)
+        await running.append("T", 0, b"kept")
+        first = (await ask(running, topics=["T"])).recovery_id
+        disk.flush()
+        await running.append("T", 0, b"lost")
+    disk.cut_power()
+    async with start_broker() as running:
+        await running.append("T", 0, b"new", b"new")
+        [answer] = await running.pull(topic="T", offset=1, recovery_id=first)
+        assert answer.status.code == ResponseCode.QUERY_NOT_FOUND
+        assert answer.status.remark.startswith(
+            "a power cut took back what queue 0 of topic 'T' held from offset 1 on"
+        )
+        for offset_end in (0, 1, 3):
+            whole = {"topic": "T", "offset_end": offset_end}
+            [answer] = await running.pull(recovery_id=first, **whole)
+            assert (answer.status.code, answer.next_offset) == (0, 1)
+            for recovery_id in ("", "x" * 1_000):
+                [answer] = await running.pull(recovery_id=recovery_id, **whole)
+                assert (answer.status.code, answer.next_offset) == (0, offset_end or 3)

@@ -1,0 +1,60 @@
+"""What the broker in memory tells of its queues: bounds, and where recoveries have cut them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark_rocketpy.offsets import Bounds, QueueBounds
+from pyspark_rocketpy.transport.values import Subscription
+
+# topic -> queue -> its messages
+Topics = Mapping[str, Sequence[Sequence[object]]]
+
+
+@dataclass
+class Recoveries:
+    """The end of each queue at each recovery, the oldest first; a recovery's id is its place."""
+
+    ends: list[dict[tuple[str, int], int]] = field(default_factory=lambda: [{}])
+
+    @property
+    def newest_id(self) -> str:
+        """The id of the last one."""
+        return str(len(self.ends) - 1)
+
+    def add(self, topics: Topics) -> None:
+        """A start behind a crash, which has left these messages."""
+        queues = [(topic, i, queue) for topic in topics for i, queue in enumerate(topics[topic])]
+        self.ends.append({(topic, i): len(queue) for topic, i, queue in queues})
+
+    def cut_of(self, topic: str, queue_id: int, recovery_id: str) -> int | None:
+        """Where messages begin that were stored since a recovery behind that one."""
+        ids = [str(number) for number in range(len(self.ends))]
+        later = self.ends[ids.index(recovery_id) + 1 :] if recovery_id in ids else []
+        return min((ends.get((topic, queue_id), 0) for ends in later), default=None)
+
+
+def bounds_of(
+    topics: Topics,
+    committed: Mapping[tuple[str, str, int], int],
+    recoveries: Recoveries,
+    subscription: Subscription,
+    recovery_id: str,
+) -> Bounds:
+    """The bounds of every queue of the topics that are asked for and exist."""
+    pattern, group = subscription.topic_pattern, subscription.consumer_group
+    return {
+        topic: {
+            i: QueueBounds(
+                0,
+                len(queue),
+                committed.get((group, topic, i), -1),
+                cut_offset=recoveries.cut_of(topic, i, recovery_id),
+            )
+            for i, queue in enumerate(queues)
+        }
+        for topic, queues in topics.items()
+        if topic in subscription.named or (pattern and re.fullmatch(pattern, topic))
+    }
