@@ -26,7 +26,8 @@ def run(folder: Path, text: str, *, ci: str, shared_out: bool = False) -> tuple[
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, *options, str(folder)]
     if shared_out:
         command += ["--numprocesses", "2"]
-    environment = {**os.environ, "CI": ci, "PYTHONPATH": str(TOP)}
+    # What whoever runs these tests asks of pytest is not for the run within.
+    environment = {**os.environ, "CI": ci, "PYTHONPATH": str(TOP), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -57,4 +58,4 @@ def test_a_skipped_test_is_named_with_its_reason_everywhere_else(tmp_path: Path)
 def test_a_run_without_skipped_tests_says_nothing_of_them(text: str, tmp_path: Path) -> None:
     code, said = run(tmp_path, text, ci="true")
     assert code == 0
-    assert "skipped" not in said
+    assert "what was not tested" not in said
