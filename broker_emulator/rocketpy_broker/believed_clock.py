@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 
 from rocketpy_broker.clock import Clock, Timer
+from rocketpy_broker.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 # Wall and monotonic time may drift apart by this much between readings that agree.
@@ -41,22 +42,6 @@ class Agreement:
     def forget(self) -> None:
         """Let the next reading be the first."""
         self.step_ms = None
-
-
-class Seldom:
-    """Lets a line into the log once a minute, however often there is a reason for it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._next_ms = -float("inf")
-
-    def may_say(self) -> bool:
-        """Whether a minute has gone by since this was last true."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_ms:
-            return False
-        self._next_ms = now_ms + CONFIRM_MS
-        return True
 
 
 class BelievedClock:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 
 from tests.faults import disk_programs
 from tests.faults.recording import Recorder
+from tests.faults.small_disk import mounted_disk
 from tests.faults.zygote import Zygote
 
 ROUNDS_QUICK = 50
@@ -27,16 +26,8 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk in memory that is soon full."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small disk needs root")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "rocketpy-test", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no small disk can be mounted: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("rounds", [ROUNDS_QUICK, pytest.param(ROUNDS_TORTURE, marks=torture)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import Host
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grpc
 from tests.faults.clients import append_request
+from tests.faults.small_disk import mounted_disk
 from tests.store.conftest import crash
 from tests.store.messages import flush_log, put, read_all
 
@@ -115,16 +115,8 @@ def test_f17_queues_with_a_message_each_cost_what_they_hold(
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A small disk in memory."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small disk needs root")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "rocketpy-test", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no small disk can be mounted: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
+        yield folder
 
 
 def fill(folder: Path) -> Path:

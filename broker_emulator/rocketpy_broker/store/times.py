@@ -22,9 +22,9 @@ from rocketpy_broker.believed_clock import (
     CONFIRM_MS,
     STEP_MS_MAX,
     Agreement,
-    Seldom,
 )
 from rocketpy_broker.clock import Clock
+from rocketpy_broker.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 # The newest are kept; each takes a look more of a search by time.

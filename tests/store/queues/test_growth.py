@@ -10,11 +10,12 @@ import pytest
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.seldom import INTERVAL_MS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.files import QueueFiles
-from rocketpy_broker.store.queues.growth import RETRIES_MAX, WARNING_INTERVAL_MS
+from rocketpy_broker.store.queues.growth import RETRIES_MAX
 from rocketpy_broker.store.values import QueueKey, QueueRange
 from tests.store.conftest import OpenStore, crash
 from tests.store.messages import OTHER, QUEUE, delete_topic, flush_log, numbered, put, read_all
@@ -126,7 +127,7 @@ def test_f17_the_log_hears_of_it_once_a_minute(
     store = new_store()
     store.open()
     FullDisk().fill(monkeypatch)
-    for step_ms, warnings in ((0, 1), (WARNING_INTERVAL_MS - 1, 1), (1, 2), (0, 2)):
+    for step_ms, warnings in ((0, 1), (INTERVAL_MS - 1, 1), (1, 2), (0, 2)):
         clock.advance(step_ms)
         for _ in range(5):
             with pytest.raises(QueueGrowthError):

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from rocketpy_broker.errors import StoreError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.files.copies import COPIES, replace_copies, sound_copy
 from rocketpy_proto.record.crc import body_crc
 
 logger = logging.getLogger(__name__)
-ID_BYTES, COPIES = 8, 2
+ID_BYTES = 8
 RECOVERIES_MAX = 64
 
 
@@ -68,7 +68,7 @@ class Recoveries:
         if abnormal or not known:
             known.append(Recovered(secrets.token_hex(ID_BYTES), log_end))
             known = known[-RECOVERIES_MAX:]
-            durable.replace_bytes(self._path, _copy_of(known) * COPIES)
+            replace_copies(self._path, _copy_of(known))
         self._all = known
 
     def log_end_since(self, recovery_id: str) -> int | None:
@@ -88,14 +88,9 @@ class Recoveries:
         if not self._path.exists():
             return []
         data = self._path.read_bytes()
-        half = len(data) // COPIES
-        for copy in (data[:half], data[half:]):
-            found = _parsed(copy)
-            if found:
-                if data != copy * COPIES:
-                    logger.warning("%s was damaged in one of its copies and is mended", self._path)
-                    durable.replace_bytes(self._path, copy * COPIES)
-                return found
+        copy = sound_copy(self._path, data, len(data) // COPIES, lambda copy: bool(_parsed(copy)))
+        if copy is not None:
+            return _parsed(copy)
         logger.error(
             "%s is damaged and is begun anew: queries do not learn what power cuts before this "
             "start took back",

@@ -8,17 +8,15 @@ that is not on disk. Read at each start.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError, StoreError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.files.copies import replace_copies, sound_copy
 from rocketpy_proto.record.crc import body_crc
 
-logger = logging.getLogger(__name__)
-ID_BYTES, COPIES = 16, 2
+ID_BYTES = 16
 
 
 class OtherStoreError(StoreError):
@@ -41,23 +39,22 @@ def load_or_draw(path: Path) -> str:
     """The id of the store. Raises StoreDirectoryError, and OSError; then none has been told."""
     if not path.exists():
         drawn = secrets.token_hex(ID_BYTES)
-        durable.replace_bytes(path, _line_of(drawn) * COPIES)
+        replace_copies(path, _line_of(drawn))
         return drawn
-    data = path.read_bytes()
     length = len(_line_of("0" * 2 * ID_BYTES))
-    for line in (data[:length], data[length:]):
-        store_id = line[: 2 * ID_BYTES].decode("ascii", "replace")
-        if line == _line_of(store_id):
-            if data != line * COPIES:
-                logger.warning("%s was damaged in one of its lines and is mended", path)
-                durable.replace_bytes(path, line * COPIES)
-            return store_id
+    line = sound_copy(path, path.read_bytes(), length, lambda line: line == _line_of(_id_in(line)))
+    if line is not None:
+        return _id_in(line)
     raise StoreDirectoryError(
         path,
         "is damaged",
         "put it back from a copy of the directory; or remove it to have a new id drawn, which "
         "queries with an old checkpoint refuse",
     )
+
+
+def _id_in(line: bytes) -> str:
+    return line[: 2 * ID_BYTES].decode("ascii", "replace")
 
 
 def _line_of(store_id: str) -> bytes:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 
 from rocketpy_broker.clock import Clock
+from rocketpy_broker.seldom import Seldom
 from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.runs import Run
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
 logger = logging.getLogger(__name__)
-WARNING_INTERVAL_MS = 60_000
 # Of more queues is only known that they are there no more, once they are tried again.
 QUEUES_MAX = 1_000
 # Queues that are tried again at a time.
@@ -29,10 +29,9 @@ class QueueGrowth:
 
     def __init__(self, queues: ConsumeQueueTable, clock: Clock) -> None:
         self._queues = queues
-        self._clock = clock
         # Why, and up to which offset there is to be room; first those to be tried first.
         self._refused: dict[QueueKey, tuple[str, int]] = {}
-        self._warned_at_ms: float | None = None
+        self._seldom = Seldom(clock)
 
     def reserve(self, runs: list[Run]) -> None:
         """See that the queues of some records have room for their units.
@@ -62,9 +61,7 @@ class QueueGrowth:
         reason = error.strerror or str(error)
         if key in self._refused or len(self._refused) < QUEUES_MAX:
             self._refused[key] = reason, max_offset
-        now_ms = self._clock.monotonic_ms()
-        if self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARNING_INTERVAL_MS:
-            self._warned_at_ms = now_ms
+        if self._seldom.may_say():
             logger.warning("%s", self.refusal)
 
     @property
