@@ -5,12 +5,15 @@ Source: spec/storage.md section 5.2. An id is made of
     IPv4 (4) | process id (2) | random per process (4) | ms in the month (4) | counter (2)
 
 as upper-case hex. The last six bytes are one ascending number, so ids of a process never repeat;
-a restarted process gets another random part.
+a restarted process gets another random part. An id that a row keeps when it is written again has a
+hash of whose row it is for the first ten bytes, and the row's number for the last six: RocketMQ's
+tools, which take a time from there, find the month's begin, and search from then on.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import ipaddress
 import os
 import socket
@@ -19,11 +22,17 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from rocketpy_proto.record import Host, fixed_width_strings, hex_digits
 
 COUNTER_BITS = 16
 _NUMBER_BYTES = 6
+_TASK_BYTES = 10
+_DIGIT_VALUES = np.full(256, -1, np.int64)
+_DIGIT_VALUES[np.frombuffer(b"0123456789ABCDEF", np.uint8)] = np.arange(16)
+_DIGIT_WEIGHTS = 16 ** np.arange(2 * _NUMBER_BYTES - 1, -1, -1, dtype=np.int64)
 _LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 
@@ -42,10 +51,48 @@ class UniqueKeys:
         with self._lock:
             first = max(self._next, _month_ms(now_ms) << COUNTER_BITS)
             self._next = first + count
-        numbers = np.arange(first, first + count, dtype=">u8").view(np.uint8).reshape(count, 8)
-        digits = hex_digits(numbers[:, -_NUMBER_BYTES:])
-        prefix = np.broadcast_to(self._prefix_digits, (count, self._prefix_digits.shape[1]))
-        return fixed_width_strings(np.hstack((prefix, digits)))
+        return _joined(self._prefix_digits, np.arange(first, first + count))
+
+
+def task_digits(task: tuple[str, int, int]) -> str:
+    """What the ids of a task's rows begin with; see `row_keys`."""
+    hashed = hashlib.blake2b(
+        "\0".join(map(str, task)).encode(), digest_size=_TASK_BYTES, person=b"rocketpy rows"
+    )
+    return hashed.hexdigest().upper()
+
+
+def row_keys(task: tuple[str, int, int], numbers: NDArray[np.int64]) -> pa.Array:
+    """The ids of a task's rows by their numbers, a string array; the same whenever it is run.
+
+    The task is told by writer, batch and partition. With 80 bits of it in an id, a billion tasks
+    have two alike by a chance of one in a million.
+    """
+    digits = np.frombuffer(task_digits(task).encode(), np.uint8)
+    return _joined(digits[None, :], numbers)
+
+
+def row_numbers(keys: pa.StringArray, digits: str) -> NDArray[np.int64]:
+    """The row that each id is of, and -1 where it is of no row of the task, or null."""
+    width = 2 * (_TASK_BYTES + _NUMBER_BYTES)
+    is_own = pc.and_(pc.starts_with(keys, digits), pc.equal(pc.binary_length(keys), width))
+    own = np.flatnonzero(is_own.fill_null(False).to_numpy(zero_copy_only=False))
+    numbers = np.full(len(keys), -1, np.int64)
+    if len(own):
+        letters = b"".join(keys.take(pa.array(own)).cast(pa.binary()).to_pylist())
+        table = np.frombuffer(letters, np.uint8).reshape(len(own), width)[:, 2 * _TASK_BYTES :]
+        values = _DIGIT_VALUES[table]
+        is_hex = (values >= 0).all(axis=1)
+        numbers[own[is_hex]] = values[is_hex] @ _DIGIT_WEIGHTS
+    return numbers
+
+
+def _joined(prefix_digits: NDArray[np.uint8], numbers: NDArray[np.integer]) -> pa.Array:
+    count = len(numbers)
+    octets = numbers.astype(">u8").view(np.uint8).reshape(count, 8)
+    digits = hex_digits(octets[:, -_NUMBER_BYTES:])
+    prefix = np.broadcast_to(prefix_digits, (count, prefix_digits.shape[1]))
+    return fixed_width_strings(np.hstack((prefix, digits)))
 
 
 def _month_ms(now_ms: int) -> int:

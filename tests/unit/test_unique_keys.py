@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import warnings
 
+import numpy as np
+
 from rocketpy_proto.record import Host
-from rocketpy_proto.unique_keys import UniqueKeys, unique_keys
+from rocketpy_proto.unique_keys import UniqueKeys, row_keys, unique_keys
 
 NOW_MS = 1_700_000_000_000
 
@@ -39,3 +42,25 @@ def test_a_forked_process_makes_other_ids() -> None:
     theirs, ours = receiver.recv(), unique_keys().take(3, 0).to_pylist()
     child.join()
     assert set(theirs).isdisjoint(ours)
+
+
+def test_a_row_keeps_its_id_when_it_is_written_again() -> None:
+    numbers = np.array([0, 1, 70_000, 1 << 40])
+    made = row_keys(("query", 5, 3), numbers).to_pylist()
+    assert made == row_keys(("query", 5, 3), numbers).to_pylist()
+    assert made == [row_keys(("query", 5, 3), numbers[[i]]).to_pylist()[0] for i in range(4)]
+    assert len(set(made)) == 4
+    assert all(re.fullmatch("[0-9A-F]{32}", key) for key in made)
+
+
+def test_rows_of_other_tasks_have_other_ids() -> None:
+    tasks = [("query", 5, 3), ("query", 5, 4), ("query", 53, 3), ("query5", 3, 3), ("query", 3, 5)]
+    made = [row_keys(task, np.arange(100)).to_pylist() for task in tasks]
+    assert len({key for keys in made for key in keys}) == 500
+
+
+def test_a_time_in_a_row_s_id_is_the_month_s_begin() -> None:
+    """RocketMQ's tools look for a message from the time on that they read here."""
+    [key] = row_keys(("query", 5, 3), np.array([10_000_000])).to_pylist()
+    month_ms = int.from_bytes(bytes.fromhex(key)[10:14], "big")
+    assert month_ms < 1_000

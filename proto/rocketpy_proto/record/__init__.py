@@ -4,10 +4,9 @@ Pure functions over buffers, in two forms: one record at a time, and a whole blo
 Source: spec/storage.md sections 2 to 5. Holds no state.
 """
 
+from rocketpy_proto.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
 from rocketpy_proto.record.block import RecordBlock, scan_sizes
 from rocketpy_proto.record.columns import (
-    COLUMN_TYPES,
-    NULLABLE_COLUMNS,
     property_column,
     property_columns,
     to_record_batch,

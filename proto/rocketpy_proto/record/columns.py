@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rocketpy_proto.column_types import COLUMN_TYPES, TIMESTAMP
 from rocketpy_proto.record.block import RecordBlock
 from rocketpy_proto.record.compression import (
     INFLATED_TOGETHER_BYTES_MAX,
@@ -32,36 +33,11 @@ from rocketpy_proto.record.ranges import (
 )
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
 # What pandas can hold in nanoseconds, and with it Spark and Python: from 1678 on, before 2262.
+# Times outside are null.
 TIMES_MS = (
     int(np.datetime64("1678-01-01", "ms").astype(np.int64)),
     int(np.datetime64("2262-01-01", "ms").astype(np.int64)),
-)
-# Every column, in Spark's order. tags, keys and messageGroup are null where absent, times where
-# they lie outside of TIMES_MS, bodyError where the body is as its producer gave it.
-COLUMN_TYPES: Mapping[str, pa.DataType] = {
-    "topic": pa.string(),
-    "queueId": pa.int32(),
-    "queueOffset": pa.int64(),
-    "body": pa.binary(),
-    "tags": pa.string(),
-    "keys": pa.list_(pa.string()),
-    "properties": pa.map_(pa.string(), pa.string()),
-    "msgId": pa.string(),
-    "offsetMsgId": pa.string(),
-    "bornTimestamp": TIMESTAMP,
-    "storeTimestamp": TIMESTAMP,
-    "bornHost": pa.string(),
-    "storeHost": pa.string(),
-    "reconsumeTimes": pa.int32(),
-    "sysFlag": pa.int32(),
-    "commitLogOffset": pa.int64(),
-    "messageGroup": pa.string(),
-    "bodyError": pa.string(),
-}
-NULLABLE_COLUMNS = frozenset(
-    {"tags", "keys", "bornTimestamp", "storeTimestamp", "messageGroup", "bodyError"}
 )
 _OF_BODIES = frozenset({"body", "bodyError"})
 _MICROSECONDS = 1000

@@ -1,0 +1,74 @@
+"""RocketMQ's remoting protocol: bytes in, values out, for clients and for servers. No I/O.
+
+    bytes <-> RemotingCommand     frames.py, by json_header.py and binary_header.py
+    ext fields <-> headers        headers/, by the tables of fields.py
+    body <-> values               bodies/; batches.py for what is sent in one; records stay bytes
+
+Whatever a peer sends, the one error is RemotingFormatError. Source: spec/remoting.md. No state but
+the frame that a FrameDecoder has in part.
+"""
+
+from rocketpy_proto.remoting.batches import (
+    BatchMessage,
+    decode_batch,
+    encode_batch,
+    split_batches,
+)
+from rocketpy_proto.remoting.bodies import REQUEST_BODIES, RESPONSE_BODIES
+from rocketpy_proto.remoting.codes import Language, RequestCode, ResponseCode
+from rocketpy_proto.remoting.command import (
+    ONE_WAY_FLAG,
+    PROTOCOL_VERSION,
+    RESPONSE_FLAG,
+    RemotingCommand,
+    Serialization,
+)
+from rocketpy_proto.remoting.errors import (
+    RemotingError,
+    RemotingFormatError,
+    UnencodableRemotingError,
+)
+from rocketpy_proto.remoting.fields import (
+    Body,
+    Header,
+    MessageQueue,
+    QueueTable,
+    decode_body,
+    encode_body,
+)
+from rocketpy_proto.remoting.frames import FRAME_BYTES_MAX, FrameDecoder, encode_frame
+from rocketpy_proto.remoting.headers import EXCHANGES, NoFields
+from rocketpy_proto.remoting.signature import is_signed_by, signed
+
+__all__ = [
+    "EXCHANGES",
+    "FRAME_BYTES_MAX",
+    "ONE_WAY_FLAG",
+    "PROTOCOL_VERSION",
+    "REQUEST_BODIES",
+    "RESPONSE_BODIES",
+    "RESPONSE_FLAG",
+    "BatchMessage",
+    "Body",
+    "FrameDecoder",
+    "Header",
+    "Language",
+    "MessageQueue",
+    "NoFields",
+    "QueueTable",
+    "RemotingCommand",
+    "RemotingError",
+    "RemotingFormatError",
+    "RequestCode",
+    "ResponseCode",
+    "Serialization",
+    "UnencodableRemotingError",
+    "decode_batch",
+    "decode_body",
+    "encode_batch",
+    "encode_body",
+    "encode_frame",
+    "is_signed_by",
+    "signed",
+    "split_batches",
+]

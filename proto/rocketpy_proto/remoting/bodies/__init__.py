@@ -1,0 +1,57 @@
+"""The bodies of requests and answers, by code. Holds no state.
+
+Records (pulls, pops, look-ups), batches and properties texts are no JSON and stay bytes. Compressed
+registrations are read by registration.py. Source: spec/remoting.md section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketpy_proto.remoting.bodies import clients, configs, registration, routes, stats
+from rocketpy_proto.remoting.codes import RequestCode as Code
+from rocketpy_proto.remoting.fields import Body
+
+REQUEST_BODIES: Mapping[Code, type[Body]] = {
+    Code.HEART_BEAT: clients.HeartbeatData,
+    Code.CHECK_CLIENT_CONFIG: clients.CheckClientRequestBody,
+    Code.LOCK_BATCH_MQ: clients.LockBatchRequestBody,
+    Code.UNLOCK_BATCH_MQ: clients.LockBatchRequestBody,
+    Code.QUERY_ASSIGNMENT: clients.QueryAssignmentRequestBody,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: configs.SubscriptionGroupConfig,
+    Code.REGISTER_BROKER: registration.RegisterBrokerBody,
+    Code.REGISTER_TOPIC_IN_NAMESRV: routes.TopicRouteData,
+    Code.QUERY_DATA_VERSION: configs.DataVersion,
+}
+
+RESPONSE_BODIES: Mapping[Code, type[Body]] = {
+    Code.GET_ROUTEINFO_BY_TOPIC: routes.TopicRouteData,
+    Code.GET_BROKER_CLUSTER_INFO: routes.ClusterInfo,
+    Code.GET_BROKER_MEMBER_GROUP: routes.BrokerMemberGroupBody,
+    Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: routes.TopicList,
+    Code.GET_TOPICS_BY_CLUSTER: routes.TopicList,
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_NS: routes.TopicList,
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: routes.TopicList,
+    Code.QUERY_TOPICS_BY_CONSUMER: routes.TopicList,
+    Code.QUERY_TOPIC_CONSUME_BY_WHO: routes.GroupList,
+    Code.GET_BROKER_RUNTIME_INFO: routes.TextTable,
+    Code.GET_KVLIST_BY_NAMESPACE: routes.TextTable,
+    Code.GET_CONSUMER_LIST_BY_GROUP: clients.ConsumerListBody,
+    Code.GET_CONSUMER_CONNECTION_LIST: clients.ConsumerConnection,
+    Code.GET_PRODUCER_CONNECTION_LIST: clients.ProducerConnection,
+    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: clients.QuerySubscriptionBody,
+    Code.LOCK_BATCH_MQ: clients.LockBatchResponseBody,
+    Code.QUERY_ASSIGNMENT: clients.QueryAssignmentResponseBody,
+    Code.GET_TOPIC_STATS_INFO: stats.TopicStatsTable,
+    Code.GET_CONSUME_STATS: stats.ConsumeStats,
+    Code.INVOKE_BROKER_TO_RESET_OFFSET: stats.ResetOffsetBody,
+    Code.GET_ALL_CONSUMER_OFFSET: stats.ConsumerOffsets,
+    Code.GET_ALL_DELAY_OFFSET: stats.DelayOffsets,
+    Code.GET_BROKER_HA_STATUS: stats.HARuntimeInfo,
+    Code.GET_TOPIC_CONFIG: configs.TopicConfig,
+    Code.GET_ALL_TOPIC_CONFIG: configs.TopicConfigTable,
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG: configs.SubscriptionGroupConfig,
+    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: configs.SubscriptionGroupTable,
+    Code.QUERY_DATA_VERSION: configs.DataVersion,
+    Code.REGISTER_BROKER: routes.TextTable,
+}

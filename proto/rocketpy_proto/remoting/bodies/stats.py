@@ -1,0 +1,96 @@
+"""How far queues and groups are: statistics and tables of offsets. Holds no state.
+
+Source: spec/remoting.md section 4.6, spec/cluster.md section 2.6.
+"""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from rocketpy_proto.remoting.bodies.configs import DataVersion
+from rocketpy_proto.remoting.fields import Body, Int32, Int64, QueueTable
+
+
+class TopicOffset(Body, frozen=True):
+    """A queue's range: [min, max). The time is 0 where it is empty."""
+
+    min_offset: Int64
+    max_offset: Int64
+    last_update_ms: Int64 = field(name="lastUpdateTimestamp", default=0)
+
+
+class TopicStatsTable(Body, frozen=True):
+    """GET_TOPIC_STATS_INFO."""
+
+    offset_table: QueueTable[TopicOffset] = QueueTable({})
+    topic_put_tps: float | None = None
+
+
+class OffsetWrapper(Body, frozen=True):
+    """Where a group is in a queue; `consumer_offset` is 0 also where nothing is committed."""
+
+    broker_offset: Int64
+    consumer_offset: Int64
+    pull_offset: Int64 | None = None
+    # Store time of the last consumed message.
+    last_ms: Int64 = field(name="lastTimestamp", default=0)
+
+
+class ConsumeStats(Body, frozen=True):
+    """GET_CONSUME_STATS."""
+
+    offset_table: QueueTable[OffsetWrapper] = QueueTable({})
+    consume_tps: float = 0.0
+
+
+class ResetOffsetBody(Body, frozen=True):
+    """INVOKE_BROKER_TO_RESET_OFFSET: where each queue's group goes on."""
+
+    offset_table: QueueTable[Int64] = QueueTable({})
+
+
+class ConsumerOffsets(Body, frozen=True):
+    """GET_ALL_CONSUMER_OFFSET: by `topic@group`, then by queue."""
+
+    offset_table: dict[str, dict[Int32, Int64]] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+    group_topic_map: dict[str, tuple[str, ...]] | None = None
+
+
+class DelayOffsets(Body, frozen=True):
+    """GET_ALL_DELAY_OFFSET: by delay level."""
+
+    offset_table: dict[Int32, Int64] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+class HAConnection(Body, frozen=True):
+    """One slave, as its master sees it."""
+
+    addr: str
+    slave_ack_offset: Int64
+    diff: Int64
+    is_in_sync: bool = field(name="inSync")
+    transferred_bytes_per_second: Int64 = field(name="transferredByteInSecond", default=0)
+    transfer_from_where: Int64 = 0
+
+
+class HAClientInfo(Body, frozen=True):
+    """A slave, as it sees itself; a master has zeros."""
+
+    master_addr: str | None = None
+    transferred_bytes_per_second: Int64 = field(name="transferredByteInSecond", default=0)
+    max_offset: Int64 = 0
+    last_read_ms: Int64 = field(name="lastReadTimestamp", default=0)
+    last_write_ms: Int64 = field(name="lastWriteTimestamp", default=0)
+    master_flush_offset: Int64 = 0
+
+
+class HARuntimeInfo(Body, frozen=True):
+    """GET_BROKER_HA_STATUS."""
+
+    is_master: bool = field(name="master")
+    master_commit_log_max_offset: Int64 = 0
+    in_sync_slaves: Int32 = field(name="inSyncSlaveNums", default=0)
+    connections: tuple[HAConnection, ...] = field(name="haConnectionInfo", default=())
+    client: HAClientInfo | None = field(name="haClientRuntimeInfo", default=None)

@@ -1,0 +1,70 @@
+"""A request or an answer, as a value. Source: spec/remoting.md section 1. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from rocketpy_proto.remoting.codes import Language
+
+RESPONSE_FLAG = 1
+ONE_WAY_FLAG = 2
+# The number of 5.3.0. From 401 on a name server answers routes in standard JSON; who says more than
+# 475 may be told to GO_AWAY (spec/remoting.md 6.4).
+PROTOCOL_VERSION = 473
+
+
+class Serialization(IntEnum):
+    """The form of a header: the byte in front of its length."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingCommand:
+    """One frame.
+
+    `code` is a request's RequestCode or an answer's ResponseCode; `opaque` ties an answer to its
+    request. `body` of a received command is a view of the bytes that were fed, read-only.
+    """
+
+    code: int
+    opaque: int
+    flag: int = 0
+    language: Language = Language.PYTHON
+    version: int = PROTOCOL_VERSION
+    remark: str | None = None
+    ext_fields: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | memoryview = b""
+    serialization: Serialization = Serialization.JSON
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request; asked before `opaque` is looked up."""
+        return bool(self.flag & RESPONSE_FLAG)
+
+    @property
+    def is_one_way(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return bool(self.flag & ONE_WAY_FLAG)
+
+    def answer(
+        self,
+        code: int,
+        *,
+        remark: str | None = None,
+        ext_fields: Mapping[str, str] | None = None,
+        body: bytes | memoryview = b"",
+    ) -> RemotingCommand:
+        """The answer to this request, with a header of the same form."""
+        return RemotingCommand(
+            code=code,
+            opaque=self.opaque,
+            flag=RESPONSE_FLAG,
+            remark=remark,
+            ext_fields=ext_fields or {},
+            body=body,
+            serialization=self.serialization,
+        )

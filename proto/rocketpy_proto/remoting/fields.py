@@ -1,0 +1,152 @@
+"""How headers and bodies become values: their fields are their tables. Holds no state.
+
+A class of fields says each field's type; its name on the wire is the same in camel case, unless
+`field(name=...)` gives another. A header's values are texts on the wire; a body is JSON.
+Fields that we do not know are left out, since a peer may be newer; null is as good as absent.
+Source: spec/remoting.md sections 2.3 and 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Annotated, Generic, TypeVar, get_args
+
+import msgspec
+
+from rocketpy_proto.remoting.errors import UnencodableRemotingError
+from rocketpy_proto.remoting.json_text import DECLARED_BY_PARSERS, format_error, read_json
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Header(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of the headers: what stands in the ext fields of a command."""
+
+
+class Body(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of the JSON bodies, and of the objects in them."""
+
+
+class MessageQueue(Body, frozen=True):
+    """A queue of a topic at a broker."""
+
+    broker_name: str
+    queue_id: Int32
+    topic: str
+
+
+H = TypeVar("H", bound=Header)
+B = TypeVar("B", bound=Body)
+V = TypeVar("V")
+
+
+class QueueTable(Mapping[MessageQueue, V]):
+    """A table whose keys are queues: on the wire each is an object, or its JSON as a string."""
+
+    def __init__(self, entries: Mapping[MessageQueue, V]) -> None:
+        self._entries = dict(entries)
+
+    def __getitem__(self, queue: MessageQueue) -> V:
+        return self._entries[queue]
+
+    def __iter__(self) -> Iterator[MessageQueue]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"QueueTable({self._entries!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderForm(Generic[H]):
+    """A header as ext fields. `names` are other names for its fields, by their usual ones."""
+
+    kind: type[H]
+    names: Mapping[str, str] = dataclass_field(default_factory=dict)
+
+    def encode(self, header: H) -> dict[str, str]:
+        """The ext fields, without those that are None. Raises UnencodableRemotingError."""
+        values = _encodable(header)
+        return {
+            self.names.get(name, name): _text(value)
+            for name, value in values.items()
+            if value is not None
+        }
+
+    def decode(self, ext_fields: Mapping[str, str]) -> H:
+        """The header. Raises RemotingFormatError, which names what is missing or wrong."""
+        if self.names:
+            usual = {short: name for name, short in self.names.items()}
+            ext_fields = {usual.get(name, name): value for name, value in ext_fields.items()}
+        try:
+            return msgspec.convert(ext_fields, self.kind, strict=False)
+        except DECLARED_BY_PARSERS as error:
+            raise format_error(self.kind.__name__, error) from error
+
+
+def encode_body(body: Body) -> bytes:
+    """Standard JSON, without what is None. Raises UnencodableRemotingError."""
+    values = _without_nulls(_encodable(body))
+    try:
+        return msgspec.json.encode(values)
+    except UnicodeEncodeError as error:
+        raise UnencodableRemotingError(type(body).__name__, str(error)) from error
+
+
+def decode_body(kind: type[B], data: bytes | memoryview) -> B:
+    """The value of a body, which may be fastjson's. Raises RemotingFormatError."""
+    value = _without_nulls(read_json(data, kind.__name__))
+    try:
+        return msgspec.convert(value, kind, strict=False, dec_hook=_table_from_json)
+    except DECLARED_BY_PARSERS as error:
+        raise format_error(kind.__name__, error) from error
+
+
+def _encodable(value: Header | Body) -> dict[str, object]:
+    """By names on the wire. Constructors check neither types nor ranges: reading it back does."""
+    try:
+        values: dict[str, object] = msgspec.to_builtins(value, enc_hook=_table_to_json)
+        msgspec.convert(values, type(value), dec_hook=_table_from_json)
+    except DECLARED_BY_PARSERS as error:
+        raise UnencodableRemotingError(type(value).__name__, str(error)) from error
+    return values
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _table_to_json(table: object) -> dict[str, object]:
+    assert isinstance(table, QueueTable), type(table)
+    return {msgspec.json.encode(queue).decode(): entry for queue, entry in table.items()}
+
+
+def _table_from_json(kind: object, value: object) -> object:
+    if kind is object:
+        return value
+    (entry_kind,) = get_args(kind)
+    entries = msgspec.convert(
+        value,
+        dict[str, entry_kind],  # type: ignore[valid-type] # It is known at run time only.
+        strict=False,
+    )
+    return QueueTable({_queue(key): entry for key, entry in entries.items()})
+
+
+def _queue(key: str) -> MessageQueue:
+    return msgspec.json.decode(key, type=MessageQueue, strict=False)

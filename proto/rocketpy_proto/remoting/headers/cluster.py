@@ -1,0 +1,118 @@
+"""Headers of what brokers and operators ask of name servers. Holds no state.
+
+Source: spec/remoting.md section 2.8.
+"""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from rocketpy_proto.remoting.fields import Header, Int32, Int64
+
+
+class RegisterBrokerRequest(Header, frozen=True):
+    """REGISTER_BROKER. `body_crc32` is of the body's lower 31 bits; 0 is not checked."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: Int64
+    ha_server_addr: str
+    is_compressed: bool = field(name="compressed", default=False)
+    body_crc32: Int32 = 0
+    is_acting_master_enabled: bool | None = field(name="enableActingMaster", default=None)
+    heartbeat_timeout_ms: Int64 | None = field(name="heartbeatTimeoutMillis", default=None)
+
+
+class RegisterBrokerResponse(Header, frozen=True):
+    """Where a slave finds its master; a master is told nothing."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+class BrokerRequest(Header, frozen=True):
+    """UNREGISTER_BROKER, QUERY_DATA_VERSION."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: Int64
+
+
+class QueryDataVersionResponse(Header, frozen=True):
+    """Whether the broker's topics differ from those that the name server knows."""
+
+    is_changed: bool = field(name="changed")
+
+
+class BrokerHeartbeatRequest(Header, frozen=True):
+    """BROKER_HEARTBEAT."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: Int64 | None = None
+    epoch: Int32 | None = None
+    max_offset: Int64 | None = None
+    confirm_offset: Int64 | None = None
+    heartbeat_timeout_ms: Int64 | None = field(name="heartbeatTimeoutMills", default=None)
+    election_priority: Int32 | None = None
+
+
+class BrokerNameRequest(Header, frozen=True):
+    """WIPE_WRITE_PERM_OF_BROKER, ADD_WRITE_PERM_OF_BROKER."""
+
+    broker_name: str
+
+
+class WipeWritePermResponse(Header, frozen=True):
+    """How many topics were changed."""
+
+    wipe_topic_count: Int32
+
+
+class AddWritePermResponse(Header, frozen=True):
+    """How many topics were changed."""
+
+    add_topic_count: Int32
+
+
+class BrokerMemberGroupRequest(Header, frozen=True):
+    """GET_BROKER_MEMBER_GROUP."""
+
+    cluster_name: str
+    broker_name: str
+
+
+class KVConfigRequest(Header, frozen=True):
+    """GET_KV_CONFIG, DELETE_KV_CONFIG."""
+
+    namespace: str
+    key: str
+
+
+class PutKVConfigRequest(Header, frozen=True):
+    """PUT_KV_CONFIG."""
+
+    namespace: str
+    key: str
+    value: str
+
+
+class KVConfigResponse(Header, frozen=True):
+    """GET_KV_CONFIG; a missing key is QUERY_NOT_FOUND."""
+
+    value: str | None = None
+
+
+class KVNamespaceRequest(Header, frozen=True):
+    """GET_KVLIST_BY_NAMESPACE."""
+
+    namespace: str
+
+
+class BrokerConfigResponse(Header, frozen=True):
+    """GET_BROKER_CONFIG: its version as JSON; the body is Java properties text."""
+
+    version: str | None = None

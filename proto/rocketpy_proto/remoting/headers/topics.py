@@ -1,0 +1,61 @@
+"""Headers about topics and routes. Source: spec/remoting.md 2.7 and 2.8. Holds no state."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from rocketpy_proto.remoting.fields import Header, Int32
+
+SINGLE_TAG = "SINGLE_TAG"
+# Bits of `perm`.
+PERM_READ, PERM_WRITE, PERM_INHERIT = 4, 2, 1
+
+
+class GetRouteInfoRequest(Header, frozen=True):
+    """GET_ROUTEINFO_BY_TOPIC. Name servers before 4.9.4 know no standard JSON."""
+
+    topic: str
+    is_standard_json_only: bool | None = field(name="acceptStandardJsonOnly", default=None)
+
+
+class TopicRequest(Header, frozen=True):
+    """What asks about a topic, and DELETE_TOPIC_IN_BROKER."""
+
+    topic: str
+    is_logical: bool | None = field(name="lo", default=None)
+    broker_name: str | None = field(name="bname", default=None)
+
+
+class CreateTopicRequest(Header, frozen=True):
+    """UPDATE_AND_CREATE_TOPIC. `attributes` is like `+key=value,-key`."""
+
+    topic: str
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    default_topic: str = "TBW102"
+    perm: Int32 = PERM_READ | PERM_WRITE
+    topic_filter_type: str = SINGLE_TAG
+    topic_sys_flag: Int32 = 0
+    is_order: bool = field(name="order", default=False)
+    attributes: str | None = None
+    is_forced: bool | None = field(name="force", default=None)
+    broker_name: str | None = field(name="bname", default=None)
+
+
+class DeleteTopicInNamesrvRequest(Header, frozen=True):
+    """DELETE_TOPIC_IN_NAMESRV."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+class RegisterTopicRequest(Header, frozen=True):
+    """REGISTER_TOPIC_IN_NAMESRV; the body is a TopicRouteData."""
+
+    topic: str
+
+
+class TopicsByClusterRequest(Header, frozen=True):
+    """GET_TOPICS_BY_CLUSTER."""
+
+    cluster: str
