@@ -204,7 +204,7 @@ class Broker:
             for start in self._lifecycle.starts:
                 await start(scope)
             scope.start(self._persist_loop())
-            port = await server.start()
+            port = await server.start(scope)
             self.store.store_host = _store_host(self._config, port)
             ready.set_result(Ready(self._config.host, port, recovery))
             try:

@@ -56,8 +56,8 @@ class LocalBroker:
     ...     spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
 
     `flush` is SYNC_FLUSH (default with `data`) or ASYNC_FLUSH (default without). A large store
-    takes its time to start after a crash; `start_seconds_max` bounds it. Everything raises
-    LocalBrokerError.
+    takes its time to start after a crash; `start_seconds_max` bounds it on an idle machine.
+    Everything raises LocalBrokerError.
     """
 
     def __init__(

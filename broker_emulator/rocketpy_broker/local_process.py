@@ -24,6 +24,10 @@ logger = logging.getLogger(__name__)
 START_SECONDS_MAX = 60.0
 STILL_STARTING_SECONDS = 5.0
 STOP_SECONDS_MAX = 15.0
+# A process that does nothing for so long is not waited for any longer, when its time is over.
+STANDSTILL_SECONDS = 15.0
+# However it gets on, it is waited for so many times as long as it may take.
+STRETCH_MAX = 10
 QUOTED_LINES_MAX = 20
 QUOTED_BYTES_MAX = 8 << 10
 
@@ -33,15 +37,51 @@ class LocalBrokerError(BrokerError):
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """What tells that a process gets on: its processor time, and how much it has logged."""
+
+    processor_seconds: float = 0.0
+    logged_bytes: int = 0
+
+
+class Patience:
+    """Whether a process is still to be waited for.
+
+    A busy machine gives it little processor time. So it has its time and, while it gets on, as much
+    again and again: until it has had so much of the processor, stands still, or `STRETCH_MAX`.
+    """
+
+    def __init__(self, seconds_max: float, begin: Progress) -> None:
+        self._seconds_max = seconds_max
+        self._begin = self._last = begin
+        self._moved_seconds = 0.0
+
+    def is_over(self, waited_seconds: float, progress: Progress) -> bool:
+        """Whether it has had its time, so long after it was begun to wait."""
+        if progress != self._last:
+            self._last, self._moved_seconds = progress, waited_seconds
+        if waited_seconds < self._seconds_max:
+            return False
+        standing_seconds = waited_seconds - self._moved_seconds
+        worked_seconds = progress.processor_seconds - self._begin.processor_seconds
+        return (
+            standing_seconds >= min(self._seconds_max, STANDSTILL_SECONDS)
+            or worked_seconds >= self._seconds_max
+            or waited_seconds >= self._seconds_max * STRETCH_MAX
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class StartTimes:
-    """How long a start may take, and after which times it is said to go on."""
+    """How long a start may take on an idle machine, and after which times it is said to go on."""
 
     seconds_max: float = START_SECONDS_MAX
     still_starting_seconds: float = STILL_STARTING_SECONDS
 
     def next_pause(self, waited_seconds: float) -> float:
-        """How long to wait until something is to be said."""
-        return min(self.still_starting_seconds, self.seconds_max - waited_seconds)
+        """How long to wait until something is to be said, or looked at."""
+        left = self.seconds_max - waited_seconds
+        return min(self.still_starting_seconds, left if left > 0 else self.seconds_max)
 
 
 class BrokerProcess:
@@ -89,19 +129,24 @@ class BrokerProcess:
             lines = log.read().decode(errors="replace").strip().splitlines()
         return "\n".join(lines[-QUOTED_LINES_MAX:]) or "it has logged nothing"
 
+    def _progress(self) -> Progress:
+        """How far it has come."""
+        logged_bytes = self._log_path.stat().st_size - self._log_begin
+        return Progress(processor_seconds(self.pid), logged_bytes)
+
     def _wait_ready(self, times: StartTimes) -> int:
         """The port of the line that says so. Raises LocalBrokerError."""
         assert self._process.stdout is not None
         clock = SystemClock()
         begin_ms = clock.monotonic_ms()
-        waited = 0.0
+        waited, patience = 0.0, Patience(times.seconds_max, Progress())
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while not selector.select(times.next_pause(waited)):
                 waited = (clock.monotonic_ms() - begin_ms) / 1000
-                if waited >= times.seconds_max:
+                if patience.is_over(waited, self._progress()):
                     raise LocalBrokerError(
-                        f"the broker did not start within {times.seconds_max:g} s and was killed; "
+                        f"the broker did not start within {waited:.0f} s and was killed; "
                         f"its last words: {self.last_words()}"
                     )
                 logger.warning(
@@ -115,14 +160,21 @@ class BrokerProcess:
 
     def stop(self) -> None:
         """Stop cleanly, as SIGTERM does. Raises LocalBrokerError if that takes too long."""
+        clock = SystemClock()
+        begin_ms = clock.monotonic_ms()
+        patience = Patience(STOP_SECONDS_MAX, self._progress())
         self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired as error:
-            self.kill()
-            raise LocalBrokerError(
-                f"the broker did not stop within {STOP_SECONDS_MAX:g} s and was killed"
-            ) from error
+        while True:
+            try:
+                self._process.wait(STILL_STARTING_SECONDS)
+                break
+            except subprocess.TimeoutExpired as error:
+                waited = (clock.monotonic_ms() - begin_ms) / 1000
+                if patience.is_over(waited, self._progress()):
+                    self.kill()
+                    raise LocalBrokerError(
+                        f"the broker did not stop within {waited:.0f} s and was killed"
+                    ) from error
         self._close_pipes()
 
     def kill(self) -> None:
@@ -139,6 +191,17 @@ class BrokerProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has had of the processor; 0 where nothing tells, or it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0.0
+    # The name before the last bracket may hold anything; utime and stime are fields 14 and 15.
+    fields = stat.rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 _running: WeakSet[BrokerProcess] = WeakSet()

@@ -6,14 +6,25 @@ too quick to be watched.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.local_process import BrokerProcess, LocalBrokerError, StartTimes
+from rocketpy_broker.local_process import (
+    STANDSTILL_SECONDS,
+    STRETCH_MAX,
+    BrokerProcess,
+    LocalBrokerError,
+    Patience,
+    Progress,
+    StartTimes,
+    processor_seconds,
+)
 from rocketpy_broker.process import READY_PREFIX
 
 READY = f"{READY_PREFIX}127.0.0.1:4711 data=x"
@@ -59,10 +70,37 @@ def test_a_start_that_takes_too_long_is_ended_with_its_last_words(tmp_path: Path
         "for line in range(100): print('line', line, file=sys.stderr, flush=True)\n"
         "sys.stdin.read()\n"
     )
-    with pytest.raises(LocalBrokerError, match="did not start within 2 s and was killed") as caught:
+    with pytest.raises(
+        LocalBrokerError, match=r"did not start within \d+ s and was killed"
+    ) as caught:
         BrokerProcess(program(text), tmp_path / "log", StartTimes(seconds_max=2))
     assert caught.value.remark.endswith("line 98\nline 99")
     assert "line 79\n" not in caught.value.remark
+
+
+def waited_for(progress: Callable[[int], Progress], seconds_max: float = 60) -> int:
+    """For how many seconds a process is waited for that has come so far by then."""
+    patience = Patience(seconds_max, progress(0))
+    return next(each for each in itertools.count(1) if patience.is_over(each, progress(each)))
+
+
+def test_a_process_that_gets_on_is_waited_for_until_it_has_had_its_time() -> None:
+    assert waited_for(lambda second: Progress(0.0, 0)) == 60
+    # The last it did was at 50.
+    assert waited_for(lambda second: Progress(0.0, min(second, 50))) == 50 + STANDSTILL_SECONDS
+    # It gets a sixth of a processor, and says nothing.
+    assert waited_for(lambda second: Progress(7 + second / 6)) == 360
+    # It is busy, for ever.
+    assert waited_for(lambda second: Progress(float(second))) == 60
+    assert waited_for(lambda second: Progress(0.0, second)) == 60 * STRETCH_MAX
+    assert waited_for(lambda second: Progress(0.0, min(second, 1)), seconds_max=2) == 3
+
+
+def test_the_processor_time_of_a_process_is_known_while_it_runs() -> None:
+    with LocalBroker() as broker:
+        pid = broker.pid
+        assert processor_seconds(pid) > 0
+    assert processor_seconds(pid) == 0
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def run(arguments: list[str], packages: str, folder: Path) -> None:
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    os.environ["PYTHONPATH"] = os.pathsep.join([packages, str(TOP / "connector")])
+    os.environ["PYTHONPATH"] = packages
     # Nobody gets to see a compiled file of a text that was there a moment ago.
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
@@ -102,7 +102,7 @@ def run(arguments: list[str], packages: str, folder: Path) -> None:
     # Options of whoever runs the tests are not for these.
     os.environ.pop("PYTEST_ADDOPTS", None)
     sys.dont_write_bytecode = True
-    sys.path[:0] = [packages, str(TOP / "connector")]
+    sys.path.insert(0, packages)
     exit_code = INTERNAL_ERROR
     try:
         exit_code = pytest.main(arguments)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 STORE = "rocketpy_broker/store/"
 SERVICES = "rocketpy_broker/services/"
 SERVER = "rocketpy_broker/server/"
+CONNECTOR = "pyspark_rocketpy/"
 CODEC = "rocketpy_proto/record/"
 
 IN_APPEND = "tests/broker/pulling/test_append_and_pull.py::"
@@ -355,7 +356,7 @@ SERVING = (
     Sabotage(
         "a held pull is never let go of",
         SERVICES + "holding/calls.py",
-        "            waiters.discard(future)\n",
+        "            del self._watches[watch]\n",
         "",
         (IN_APPEND + "test_c08_a_held_pull_is_answered_when_a_message_arrives",),
     ),

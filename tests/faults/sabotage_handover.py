@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults.sabotage import STORE, Sabotage
 
+IN_DAMAGED = "tests/store/test_damaged_while_open.py::"
 IN_HANDOVER = "tests/store/recovery/test_handover.py::"
 IN_FOREIGN_LOG = "tests/store/recovery/test_foreign_log.py::"
 
@@ -41,6 +42,17 @@ HANDOVER = (
         "        good = _leading(here)\n",
         "        good, shown = len(here), np.ones(len(here), np.bool_)\n",
         (IN_HANDOVER + "test_s11_a_pull_believes_no_unit_that_names_the_middle_of_a_record",),
+    ),
+    Sabotage(
+        "a unit that this process has written is believed",
+        STORE + "queues/reader.py",
+        "bool((size_and_magic == wanted).all() and is_here.all())\n",
+        "True\n",
+        (
+            IN_DAMAGED
+            + "test_f16_a_wrong_unit_of_a_record_that_this_process_wrote_costs_its_record_only"
+            "[8--4-5-neighbours1]",
+        ),
     ),
     Sabotage(
         "records that RocketMQ has cut come back behind its last one",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.faults.sabotage import SERVICES, STORE, Sabotage
+from tests.faults.sabotage import SERVER, SERVICES, STORE, Sabotage
 
 IN_STORE_ID = "tests/broker/operations/test_store_id.py::test_s9_"
 IN_RECOVERIES = "tests/broker/offsets/test_recoveries.py::test_s5_"
+IN_NAMES = "tests/broker/turns/test_names.py::test_n12_"
 IN_EPOCHS = "tests/broker/topics/test_epochs.py::test_s9_"
 
 IDENTITY = (
@@ -31,6 +32,13 @@ IDENTITY = (
         (IN_RECOVERIES + "an_older_recovery_is_answered_with_cuts_for_each_queue",),
     ),
     Sabotage(
+        "a group stays beyond the end of a queue that was cut",
+        SERVICES + "offsets/committed.py",
+        "if offsets[each] > end}",
+        "if offsets[each] > end > 1 << 60}",
+        (IN_RECOVERIES + "a_group_goes_on_where_a_power_cut_has_ended_its_queues",),
+    ),
+    Sabotage(
         "a topic that is made again passes for the old one",
         SERVICES + "topics/epochs.py",
         "    return bool(known and own) and known != own\n",
@@ -46,5 +54,12 @@ IDENTITY = (
         "        self._checks.check_topic(request)\n        return command\n",
         "        return command\n",
         (IN_EPOCHS + "a_held_pull_gets_nothing_of_the_topic_that_comes_in_place",),
+    ),
+    Sabotage(
+        "a request's names are not looked at",
+        SERVER + "rocketpy_v1/handlers.py",
+        "        names.check(message)\n",
+        "        names.check_all([])\n",
+        (IN_NAMES + "an_illegal_name_is_answered_before_anything_else[Broker.Pull]",),
     ),
 )

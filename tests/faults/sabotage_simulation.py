@@ -77,8 +77,8 @@ SIMULATION_SABOTAGES = (
     Sabotage(
         "a held pull is not woken",
         SERVICES + "holding/calls.py",
-        "        for future in self._waiters.get(queue, ()):\n",
-        "        for future in [*self._waiters.get(queue, ())][1:]:\n",
+        "        for watch in self._by_queue.get(queue, ()):\n",
+        "        for watch in [*self._by_queue.get(queue, ())][1:]:\n",
         FOUND,
     ),
     Sabotage(

@@ -1,4 +1,4 @@
-"""Known faults of gathered and delayed messages and of transactions, in the form of `sabotage`."""
+"""Known faults of messages and calls that wait, and of transactions, in the form of `sabotage`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,24 @@ IN_ENDING = "tests/broker/transactions/test_ending.py::test_n11_"
 IN_CHECKING = "tests/broker/transactions/test_checking.py::test_t04_"
 IN_ENDED = "tests/broker/transactions/test_crash.py::test_t05_"
 IN_GATHERING = "tests/broker/sending/test_gathering.py::test_"
+IN_HERDS = "tests/broker/offsets/test_herds.py::test_b11_"
 IN_BATCH = "tests/broker/batches/test_waiting.py::test_d02_"
 
 WAITING = (
+    Sabotage(
+        "a held query is not told of messages",
+        SERVICES + "holding/calls.py",
+        "        for watch in self._by_topic.get(queue.topic, ()):\n",
+        "        for watch in set[Watch]():\n",
+        (IN_HERDS + "a_query_over_few_queues_is_answered_at_once",),
+    ),
+    Sabotage(
+        "what comes while a held query looks is forgotten",
+        SERVICES + "holding/calls.py",
+        "        if any(self._changes):\n",
+        "        if False:\n",
+        (IN_HERDS + "what_changes_while_a_held_query_looks_is_looked_at",),
+    ),
     Sabotage(
         "gathered messages are told each other's places",
         SERVICES + "sending/gathering.py",

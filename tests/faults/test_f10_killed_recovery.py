@@ -72,18 +72,18 @@ def killed_at_call(number: int) -> Iterator[list[str]]:
 def killed_at_line(number: int) -> Iterator[list[int]]:
     """Kill before the line of the store's code of this number; gives the count of lines run.
 
-    Lines with `with` are left out: they run once more at the end of their block, and what is
-    raised then leaves a lock held, which a killed process does not.
+    Lines of `with` and `try` are left out: the first run once more at the end of their block, the
+    others do nothing, and CPython guards neither. What is raised there leaves a lock held, which a
+    killed process does not. In `__del__`, Python would take no notice.
     """
     lines = [0]
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
         file = frame.f_code.co_filename
-        if not file.startswith(STORE_FOLDER):
+        if not file.startswith(STORE_FOLDER) or frame.f_code.co_name == "__del__":
             return None
-        if event == "line" and not linecache.getline(file, frame.f_lineno).lstrip().startswith(
-            "with "
-        ):
+        line = linecache.getline(file, frame.f_lineno).lstrip()
+        if event == "line" and not line.startswith(("with ", "try:")):
             lines[0] += 1
             if lines[0] > number:
                 raise Killed

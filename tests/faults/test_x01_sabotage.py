@@ -20,18 +20,21 @@ from tests.faults.sabotage import SABOTAGES as SABOTAGES_OF_THE_STORE
 from tests.faults.sabotage import Sabotage
 from tests.faults.sabotage_batches import BATCHES
 from tests.faults.sabotage_clock import CLOCK
+from tests.faults.sabotage_clusters import CLUSTERS
+from tests.faults.sabotage_config_files import CONFIG_FILES
 from tests.faults.sabotage_growth import GROWTH
 from tests.faults.sabotage_handover import HANDOVER
 from tests.faults.sabotage_identity import IDENTITY
 from tests.faults.sabotage_reading import READING
+from tests.faults.sabotage_requests import REQUESTS
 from tests.faults.sabotage_simulation import SIMULATION_SABOTAGES
 from tests.faults.sabotage_waiting import WAITING
 
 SABOTAGES = (
     *(SABOTAGES_OF_THE_STORE + BATCHES + WAITING + SIMULATION_SABOTAGES),
-    *(READING + IDENTITY + CLOCK + HANDOVER + GROWTH),
+    *(READING + IDENTITY + CLUSTERS + CLOCK + HANDOVER + GROWTH + REQUESTS + CONFIG_FILES),
 )
-PACKAGES = ("broker_emulator/rocketpy_broker", "proto/rocketpy_proto")
+PACKAGES = ("broker_emulator/rocketpy_broker", "proto/rocketpy_proto", "connector/pyspark_rocketpy")
 FAILED = re.compile(r"^FAILED (\S+::.+?) - (.*)$", re.MULTILINE)
 # A test that fails by one of these has met a broken program, and not the fault that was meant.
 BROKEN = re.compile(r"\b(Name|UnboundLocal|Import|ModuleNotFound|Syntax|Attribute|Type)Error\b")

@@ -9,7 +9,8 @@ import pytest
 
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.units import BLANK_SIZE
-from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
+from tests.blocks import bodies_of
 from tests.store.check.planted_faults import (
     CHECKSUM_BYTES,
     FIRST,
@@ -115,3 +116,50 @@ def test_f05_the_first_of_two_damaged_records_ends_a_read_whichever_has_a_checks
         flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, number)[0] + 90)
     assert len(store.get_message(QUEUE, 0, NO_END, ReadLimits()).sizes) == 6
     assert len(store.get_message(QUEUE, 7, NO_END, ReadLimits()).sizes) == 1
+
+
+@pytest.mark.parametrize("neighbours", [[QUEUE], [QUEUE, QueueKey("TopicA", 3)]])
+@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize(("place", "difference"), [(0, 4), (0, -4), (8, 4), (8, -4)])
+def test_f16_a_wrong_unit_of_a_record_that_this_process_wrote_costs_its_record_only(
+    new_store: OpenStore,
+    tmp_path: Path,
+    neighbours: list[QueueKey],
+    number: int,
+    place: int,
+    difference: int,
+) -> None:
+    store = new_store()
+    store.open()
+    right = numbered(10)
+    for body in right:
+        for queue in neighbours:
+            put(store, [body], queue)
+    form = ">q" if place == 0 else ">i"
+    value = unit_of(tmp_path, number)[0 if place == 0 else 1] + difference
+    write_unit(tmp_path, number, place, struct.pack(form, value))
+    assert bodies_one_by_one(store, 10) == right[:number] + right[number + 1 :]
+
+
+@pytest.mark.parametrize("number", [0, 4, 9])
+@pytest.mark.parametrize("unit", [(0, ">q", (1 << 63) - 1), (8, ">i", -(1 << 31))])
+def test_f16_a_unit_that_no_number_is_too_large_for_costs_its_record_only(
+    new_store: OpenStore, tmp_path: Path, number: int, unit: tuple[int, str, int]
+) -> None:
+    store = new_store()
+    store.open()
+    right = numbered(10)
+    put(store, right)
+    place, form, value = unit
+    write_unit(tmp_path, number, place, struct.pack(form, value))
+    assert bodies_one_by_one(store, 10) == right[:number] + right[number + 1 :]
+
+
+def bodies_one_by_one(store: MessageStore, offset_end: int) -> list[bytes]:
+    """What is read while each read goes on where the one before says."""
+    bodies, offset = [], 0
+    while offset < offset_end:
+        result = store.get_message(QUEUE, offset, NO_END, ReadLimits())
+        bodies += bodies_of(b"".join(map(bytes, result.parts)), result.sizes)
+        offset = result.next_offset
+    return bodies

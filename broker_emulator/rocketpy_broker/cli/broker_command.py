@@ -183,8 +183,7 @@ def broker(
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    if consume_queue_file_bytes % 20:
-        raise typer.BadParameter("must be a multiple of 20, the size of a unit")
+    _check_queue_file_bytes(consume_queue_file_bytes)
     delay_levels = _delay_levels(message_delay_level)
     process.tune()
     try:
@@ -222,6 +221,11 @@ def broker(
             event_loop.run(_run(config, stop_at_eof=stop_at_eof))
     except (BrokerError, OSError) as error:
         sys.exit(f"rocketpy broker: {error}")
+
+
+def _check_queue_file_bytes(size: int) -> None:
+    if size % 20:
+        raise typer.BadParameter("must be a multiple of 20, the size of a unit")
 
 
 def _default_flush(data: Path | None) -> FlushDiskType:

@@ -26,31 +26,52 @@ class _Peer:
     withheld: int = 0
 
 
-class FailureLog:
-    """What has been told of which peer. Ports do not count: each connection has another."""
+class PeerLines:
+    """Lets a line about a peer into the log once a minute. Ports do not count."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._peers: OrderedDict[str, _Peer] = OrderedDict()
-        self._places: set[str] = set()
 
-    def tell(self, peer: str, method: str, error: Exception) -> None:
-        """Log that a call of `peer` met `error`, or count it."""
-        name, now_ms = peer.rpartition(":")[0] or peer, self._clock.monotonic_ms()
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def due(self, peer: str) -> int | None:
+        """How many lines were withheld since the last one; None where this one is to be, too."""
+        name, now_ms = host_of(peer), self._clock.monotonic_ms()
         known = self._peers.get(name)
         if known is not None and now_ms < known.silent_until_ms:
             known.withheld += 1
-            return
-        withheld = known.withheld if known is not None else 0
+            return None
         self._peers[name] = _Peer(now_ms + INTERVAL_MS)
         self._peers.move_to_end(name)
         while len(self._peers) > PEERS_MAX:
             self._peers.popitem(last=False)
+        return known.withheld if known is not None else 0
+
+
+def host_of(peer: str) -> str:
+    """A peer without its port: each connection has another."""
+    return peer.rpartition(":")[0] or peer
+
+
+class FailureLog:
+    """What has been told of which peer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._peers = PeerLines(clock)
+        self._places: set[str] = set()
+
+    def tell(self, peer: str, method: str, error: Exception) -> None:
+        """Log that a call of `peer` met `error`, or count it."""
+        withheld = self._peers.due(peer)
+        if withheld is None:
+            return
         place = _place(error)
         logger.error(
             "%s failed for %s with %s at %s: %s; %d more since the last such line",
             method,
-            name,
+            host_of(peer),
             type(error).__name__,
             place,
             str(error)[:TEXT_MAX].replace("\n", " "),

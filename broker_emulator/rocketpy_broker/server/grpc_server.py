@@ -13,8 +13,11 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import KIB, BrokerConfig
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.server import received
 from rocketpy_broker.server.failure_log import FailureLog
 from rocketpy_broker.server.guarding import Failure, Guard, GuardedHandlers
+from rocketpy_broker.server.unfinished import UnfinishedRequests
+from rocketpy_broker.tasks import TaskScope
 
 logger = logging.getLogger(__name__)
 # What a request carries beside its records: names, sizes, framing.
@@ -97,7 +100,10 @@ class GrpcServer:
         )
         self._health = health.aio.HealthServicer()
         self._names = [health.SERVICE_NAME, reflection.SERVICE_NAME]
-        self.guard = Guard(FailureLog(clock), CALLS_MAX)
+        self._traffic = received.ConnectionTraffic(clock)
+        of = self._traffic.of if received.is_told(clock) else received.untold
+        self.unfinished = UnfinishedRequests(clock, request_bytes, of)
+        self.guard = Guard(FailureLog(clock), CALLS_MAX, self.unfinished)
         for door in doors:
             self._add(door.handlers(), door.failure)
             self._names += door.names
@@ -113,7 +119,7 @@ class GrpcServer:
         guarded = [GuardedHandlers(each, self.guard, failure) for each in handlers]
         self._server.add_generic_rpc_handlers(guarded)
 
-    async def start(self) -> int:
+    async def start(self, scope: TaskScope) -> int:
         """Listen; return the port. Raises PortInUseError."""
         host, port = self._config.host, self._config.port
         address = f"[{host}]" if ":" in host else host
@@ -122,6 +128,7 @@ class GrpcServer:
         except RuntimeError as error:
             raise PortInUseError(host, port) from error
         await self._server.start()
+        self.unfinished.start(scope)
         await self._set_health(SERVING)
         return bound
 
@@ -129,6 +136,8 @@ class GrpcServer:
         """Take no more requests; let running ones end within the grace time, then cut them."""
         await self._set_health(NOT_SERVING)
         await self._server.stop(self._config.stop_grace_ms / 1000)
+        self.unfinished.stop()
+        self._traffic.close()
 
     async def _set_health(self, serving: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for name in ("", *self._names):

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.failure_log import FailureLog
+from rocketpy_broker.server.unfinished import UnfinishedRequests
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 # A response of any method of a protocol that tells of an error.
@@ -61,7 +62,8 @@ class TooManyCallsError(BrokerError):
 class Guard:
     """Counts the running calls of a server, and ends those that fail."""
 
-    def __init__(self, log: FailureLog, calls_max: int) -> None:
+    def __init__(self, log: FailureLog, calls_max: int, unfinished: UnfinishedRequests) -> None:
+        self.unfinished = unfinished
         self._log = log
         self._calls_max = calls_max
         self.running = 0
@@ -119,6 +121,7 @@ class GuardedMethod:
         self._name = name
         self._guard = guard
         self._failure = failure
+        self._unfinished = guard.unfinished
         self._asks_in_stream = handler.request_streaming
         self._answers_in_stream = handler.response_streaming
         self._decode: Any = handler.request_deserializer
@@ -126,50 +129,57 @@ class GuardedMethod:
         self._work: Any = handler.stream_stream or handler.unary_stream or handler.unary_unary
 
     def handler(self) -> Handler:
-        """What a server takes up."""
+        """What a server takes up: methods that ask for their requests by themselves."""
         if not self._answers_in_stream:
-            return grpc.unary_unary_rpc_method_handler(self._answer)
-        made = grpc.unary_stream_rpc_method_handler
-        if self._asks_in_stream:
-            made = grpc.stream_stream_rpc_method_handler
+            return grpc.stream_unary_rpc_method_handler(self._answer)
         if inspect.isasyncgenfunction(self._work):
-            return made(self._stream)
-        return made(self._write, response_serializer=self._encode_unless_bytes)
+            return grpc.stream_stream_rpc_method_handler(self._stream)
+        return grpc.stream_stream_rpc_method_handler(
+            self._write, response_serializer=self._encode_unless_bytes
+        )
 
-    async def _answer(self, data: bytes, context: Any) -> bytes:
+    async def _answer(self, _requests: Any, context: Any) -> bytes:
         try:
             with self._guard.passing(context.peer, self._name):
-                answer: bytes = self._encode(await self._work(self._decode(data), context))
+                request = await self._asked(context)
+                answer: bytes = self._encode(await self._work(request, context))
                 return answer
         except BrokerError as error:
             return await self._failed(context, error)
 
-    async def _stream(self, request: Any, context: Any) -> AsyncIterator[bytes]:
+    async def _stream(self, _requests: Any, context: Any) -> None:
+        """Writes by itself, since a generator would be one more layer to go through."""
         try:
             with self._guard.passing(context.peer, self._name):
-                asked = self._asked(request, context)
+                asked = await self._asked(context)
                 async with contextlib.aclosing(self._work(asked, context)) as answers:
                     async for answer in answers:
-                        yield self._encode(answer)
-        except BrokerError as error:
-            yield await self._failed(context, error)
-
-    async def _write(self, request: Any, context: Any) -> None:
-        """For a method that writes its responses by itself."""
-        try:
-            with self._guard.passing(context.peer, self._name):
-                await self._work(self._asked(request, context), context)
+                        await context.write(self._encode(answer))
         except BrokerError as error:
             await context.write(await self._failed(context, error))
 
-    def _asked(self, request: Any, context: Any) -> Any:
-        """What a method gets: a request, or an iterator of requests."""
-        return self._read_all(context) if self._asks_in_stream else self._decode(request)
+    async def _write(self, _requests: Any, context: Any) -> None:
+        """For a method that writes its responses by itself."""
+        try:
+            with self._guard.passing(context.peer, self._name):
+                await self._work(await self._asked(context), context)
+        except BrokerError as error:
+            await context.write(await self._failed(context, error))
 
-    async def _read_all(self, context: Any) -> AsyncIterator[Any]:
+    async def _asked(self, context: Any) -> Any:
+        """What a method gets: a request, or an iterator of requests."""
+        data = await self._unfinished.first(context)
+        if self._asks_in_stream:
+            return self._read_all(data, context)
+        if data is grpc.aio.EOF:
+            raise DecodeError
+        return self._decode(data)
+
+    async def _read_all(self, data: Any, context: Any) -> AsyncIterator[Any]:
         """Requests as they come. gRPC's own iterator of them is a generator more to go through."""
-        while (data := await context.read()) is not grpc.aio.EOF:
+        while data is not grpc.aio.EOF:
             yield self._decode(data)
+            data = await self._unfinished.next(context)
 
     def _encode_unless_bytes(self, answer: Any) -> bytes:
         encoded: bytes = answer if isinstance(answer, bytes) else self._encode(answer)

@@ -80,7 +80,7 @@ class MessageStore:
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
         self._derived = DerivedFiles(parts, self._dispatcher, self._checkpoint, self._directory)
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
-        self._reader = Reader(self._log, 0, config.hot_bytes, self._keep_apart)
+        self._reader = Reader(self._log, config.hot_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self.index)
         self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
         self.scattered = ScatteredReader(self._log, self._queues, self._keep_apart)
@@ -124,6 +124,7 @@ class MessageStore:
         # Units of damaged records stay, so what was read up to the last of them is compared again.
         damaged_ends = [damage.offset + damage.length for damage in result.damages]
         self._reader.checked_from = max(result.begin, *damaged_ends, 0)
+        self._reader.written_from = result.end
         self._checkpoint.confirm_physical_offset = result.end
         self._refusal = None
         return result

@@ -13,6 +13,7 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.errors import ConfigFileError, StoreDirectoryError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
+from tests.blocks import wire_block
 from tests.broker.config_files import rocketmq_files
 from tests.broker.conftest import RunningBroker, StartBroker, until
 
@@ -20,7 +21,7 @@ from tests.broker.conftest import RunningBroker, StartBroker, until
 def write_config(data: Path) -> Path:
     """What RocketMQ 5.3 left below `config/`."""
     folder = data / "config"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     texts = {
         "topics.json": rocketmq_files.TOPICS,
         "consumerOffset.json": rocketmq_files.CONSUMER_OFFSETS,
@@ -177,11 +178,24 @@ async def test_b03_each_table_stops_the_start_where_it_is_broken_and_has_no_back
     assert (folder / name).read_text() == text
 
 
+def fill_topic(broker: LocalBroker) -> None:
+    """300 messages in each of four queues."""
+    broker.create_topic("TopicA", queues=4)
+    block = wire_block("TopicA", [b"message"] * 300)
+    requests = [
+        broker_pb2.AppendRequest(
+            topic="TopicA", queue_id=i, records=block.records, record_sizes=block.record_sizes
+        )
+        for i in range(4)
+    ]
+    with grpc.insecure_channel(broker.endpoint) as channel:
+        for response in broker_pb2_grpc.BrokerStub(channel).Append(iter(requests)):
+            assert response.status.code == 0
+
+
 def test_b01_b03_b05_a_store_of_rocketmq_goes_on_over_stop_crash_and_torn_files(
     tmp_path: Path,
 ) -> None:
-    folder = write_config(tmp_path)
-
     def query(broker: LocalBroker) -> list[int]:
         request = broker_pb2.QueryOffsetsRequest(topics=["TopicA"], consumer_group="g1")
         with grpc.insecure_channel(broker.endpoint) as channel:
@@ -194,7 +208,11 @@ def test_b01_b03_b05_a_store_of_rocketmq_goes_on_over_stop_crash_and_torn_files(
         with grpc.insecure_channel(broker.endpoint) as channel:
             broker_pb2_grpc.BrokerStub(channel).CommitOffsets(request, timeout=10)
 
-    expected = [250, 251, 2**63 - 1, -1, -1, -1, -1, -1]
+    with LocalBroker(tmp_path) as broker:
+        fill_topic(broker)
+    folder = write_config(tmp_path)
+    # The third is beyond its queue.
+    expected = [250, 251, 300, -1, -1, -1, -1, -1]
     with LocalBroker(tmp_path) as broker:
         assert query(broker) == expected
         commit_one(broker, 5)

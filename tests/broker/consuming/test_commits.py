@@ -108,6 +108,7 @@ async def test_c07_what_a_pull_has_committed_is_there_after_a_restart(
 ) -> None:
     async with start_broker() as running:
         await running.create_topic("T")
+        await running.append("T", 0, *[b"a"] * 7)
         await pulled(running, commit_offset=7)
     async with start_broker() as running:
         assert committed(running) == 7

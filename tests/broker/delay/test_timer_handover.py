@@ -234,6 +234,7 @@ async def test_d04_what_is_due_before_others_that_have_gone_outlives_a_kill(
         await running.create_topic("T")
         await send_at(running, [NOW_MS + 5_000], b"first")
         await advance(running, 5_100)
+        await until(lambda: visible(running) == 1)
         running.clock.jump(-5_100)
         await send_at(running, [NOW_MS + 3_000], b"behind a clock that was set back")
         await advance(running, 100)
@@ -241,4 +242,5 @@ async def test_d04_what_is_due_before_others_that_have_gone_outlives_a_kill(
         save_now(running.broker.rooms.delay.progress)
     async with start_broker(clock=ManualClock(NOW_MS + 100)) as running:
         await advance(running, 6_000)
+        await until(lambda: visible(running) == 2)
         assert await bodies(running) == [b"first", b"behind a clock that was set back"]

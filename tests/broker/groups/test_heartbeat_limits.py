@@ -86,7 +86,7 @@ BAD_HEARTBEATS = [
         "c",
         [consumer(f"g{group}", *(f"T{each}" for each in range(667))) for group in range(3)],
         [],
-        "number of subscriptions is 2001, accepted is 2000 or fewer in one heartbeat",
+        "number of subscriptions is 2001, accepted is 2000 or fewer in one request",
         id="many in all",
     ),
     pytest.param(

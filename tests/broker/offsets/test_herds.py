@@ -1,10 +1,17 @@
-"""Held queries over many queues: not woken once a message."""
+"""Held queries over many queues: not woken once a message, and they look at what has changed."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
+import pytest
+
+from rocketpy_broker.clock import give_way
+from rocketpy_broker.services.offsets import queries
 from rocketpy_broker.services.offsets.queries import FEW_QUEUES, REST_MS
+from rocketpy_broker.services.topics.config import Perm
+from rocketpy_broker.store.values import QueueKey, QueueRange
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
@@ -54,3 +61,161 @@ async def test_b11_a_query_over_few_queues_is_answered_at_once(start_broker: Sta
         call = await ask(running, FEW_QUEUES)
         await append(running, 1)
         assert await call == 1
+
+
+class CountingStore:
+    """Counts whose maximum a held query looks at."""
+
+    def __init__(self, running: RunningBroker) -> None:
+        service = running.broker.rooms.offsets.queries
+        self._store = service._store
+        self.recoveries = self._store.recoveries
+        self.seen: list[QueueKey] = []
+        service._store = self  # type: ignore[assignment]
+
+    def range_of(self, queue: QueueKey) -> QueueRange:
+        self.seen.append(queue)
+        return self._store.range_of(queue)
+
+
+class HeldQuery:
+    """A query over all that is there, held behind its first look, and what it looks at then."""
+
+    def __init__(self, running: RunningBroker) -> None:
+        self._running = running
+        self._store = CountingStore(running)
+        self._service = running.broker.rooms.offsets.queries
+
+    async def hold(self, *topics: str, pattern: str = "", with_epochs: bool = False) -> None:
+        """Hold it until it has looked at each queue."""
+        configs = self._running.broker.rooms.topics.list(include_system=False)
+        queues = [QueueKey(each.topic, i) for each in configs for i in range(each.read_queue_nums)]
+        known = {queue: self._store.range_of(queue).max_offset for queue in queues}
+        epochs = {each.topic: each.epoch for each in configs} if with_epochs else {}
+        self._store.seen.clear()
+        query = self._service.query(topics, pattern, known, 30_000, epochs)
+        self.call = asyncio.ensure_future(self._service.topics_when_new(query))
+        await until(lambda: len(self._store.seen) >= len(queues))
+        await self.settle()
+        assert sorted(self._store.seen) == sorted(queues)
+        self._store.seen.clear()
+
+    async def settle(self) -> None:
+        """Let it look at what it was woken for."""
+        self._running.clock.advance(REST_MS)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    async def looked_at(self) -> list[QueueKey]:
+        """The queues since this was asked last, without order."""
+        await self.settle()
+        seen, self._store.seen = sorted(self._store.seen), []
+        return seen
+
+
+async def create(running: RunningBroker, topic: str, queues: int) -> None:
+    assert await running.create_topic(topic, queues=queues) == 0
+
+
+@pytest.mark.parametrize("queues", [300, 3_000])
+async def test_b11_a_message_makes_a_held_query_look_at_its_queue(
+    start_broker: StartBroker, queues: int
+) -> None:
+    async with start_broker() as running:
+        await create(running, "T", 200)
+        for number in range(queues // 100 - 2):
+            await create(running, f"U{number}", 100)
+        held = HeldQuery(running)
+        await held.hold(pattern="T|U.*")
+        await running.append("T", 150, b"x")
+        assert await held.looked_at() == [QueueKey("T", 150)]
+        assert len(await held.call) == queues // 100 - 1
+
+
+@pytest.mark.parametrize(("named", "pattern"), [(["T"], ""), ([], "T.*")])
+async def test_b11_topics_of_others_make_a_held_query_look_at_no_queue(
+    start_broker: StartBroker, named: list[str], pattern: str
+) -> None:
+    async with start_broker() as running:
+        await create(running, "T", 300)
+        held = HeldQuery(running)
+        await held.hold(*named, pattern=pattern)
+        await create(running, "Other", 5)
+        assert await held.looked_at() == []
+        assert not held.call.done()
+        await running.append("T", 0, b"x")
+        assert await held.looked_at() == [QueueKey("T", 0)]
+        assert await held.call == ["T"]
+
+
+async def test_b11_a_changed_topic_makes_a_held_query_look_at_its_queues(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await create(running, "T", 300)
+        await create(running, "U", 3)
+        held = HeldQuery(running)
+        await held.hold("T", "U")
+        # Not told from one that was deleted and made again: no epoch is known.
+        topics = running.broker.rooms.topics
+        await topics.update(replace(topics.get("U"), perm=Perm.READ), create_only=False)
+        assert await held.looked_at() == [QueueKey("U", i) for i in range(3)]
+        assert not held.call.done()
+        await topics.add_queues("U", 4)
+        assert await held.call == ["T", "U"]
+
+
+async def test_b11_what_changes_while_a_held_query_looks_is_looked_at(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+        await create(running, "T", 300)
+        held = HeldQuery(running)
+        await held.hold("T")
+        calls = running.broker.rooms.holding.calls
+        monkeypatch.setattr(queries, "QUEUES_A_TURN", 1)
+
+        async def tell_between(_kind: str = "") -> None:
+            monkeypatch.setattr(queries, "give_way", give_way)
+            calls.wake(QueueKey("T", 7))
+
+        monkeypatch.setattr(queries, "give_way", tell_between)
+        # Nothing has come, though it is woken.
+        calls.wake(QueueKey("T", 5))
+        calls.wake(QueueKey("T", 6))
+        assert await held.looked_at() == [QueueKey("T", i) for i in (5, 6, 7)]
+        assert not held.call.done()
+        await running.append("T", 0, b"x")
+        assert await held.call == ["T"]
+
+
+async def test_b11_a_queue_that_no_longer_can_be_read_is_not_looked_at(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await create(running, "T", 300)
+        held = HeldQuery(running)
+        await held.hold("T")
+        running.broker.rooms.holding.calls.wake(QueueKey("T", 300))
+        assert await held.looked_at() == []
+        held.call.cancel()
+
+
+@pytest.mark.parametrize("with_epochs", [False, True])
+async def test_b11_a_topic_that_is_made_again_is_told_by_its_epoch(
+    start_broker: StartBroker, *, with_epochs: bool
+) -> None:
+    async with start_broker() as running:
+        await create(running, "T", 3)
+        held = HeldQuery(running)
+        await held.hold("T", with_epochs=with_epochs)
+        topics = running.broker.rooms.topics
+        # One change for who waits: it is made again before the query looks.
+        calls = running.broker.rooms.holding.calls
+        topics.on_change(lambda _names: None)
+        await topics.delete("T")
+        topics.on_change(calls.wake_for_topics)
+        await create(running, "T", 3)
+        await held.settle()
+        assert held.call.done() is with_epochs
+        held.call.cancel()

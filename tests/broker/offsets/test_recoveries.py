@@ -12,7 +12,7 @@ from rocketpy_broker.clock import give_way
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.offsets import service
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.conftest import StartBroker
+from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.offsets.test_queries import WAIT_MS, ask, delete_topic, known
 
 
@@ -26,6 +26,11 @@ class Disk:
     def flush(self) -> None:
         shutil.rmtree(self._kept, ignore_errors=True)
         shutil.copytree(self._folder, self._kept)
+
+    def flush_progress(self) -> None:
+        """Only groups' progress, which is saved apart from the log."""
+        name = "config/consumerOffset.json"
+        shutil.copy(self._folder / name, self._kept / name)
 
     def cut_power(self) -> None:
         shutil.rmtree(self._folder)
@@ -158,3 +163,46 @@ async def test_s5_a_pull_behind_a_cut_is_refused_by_name(
             for recovery_id in ("", "x" * 1_000):
                 [answer] = await running.pull(recovery_id=recovery_id, **whole)
                 assert (answer.status.code, answer.next_offset) == (0, offset_end or 3)
+
+
+async def commit(running: RunningBroker, group: str, *offsets: int) -> None:
+    entries = [
+        broker_pb2.CommittedOffset(topic="T", queue_id=queue_id, offset=offset)
+        for queue_id, offset in enumerate(offsets)
+    ]
+    request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=entries)
+    assert (await running.data.CommitOffsets(request)).status.code == ResponseCode.SUCCESS
+
+
+async def committed(running: RunningBroker, group: str) -> list[int]:
+    answer = await ask(running, topics=["T"], consumer_group=group)
+    return [queue.committed_offset for queue in answer.topics[0].queues]
+
+
+async def test_s5_a_group_goes_on_where_a_power_cut_has_ended_its_queues(
+    start_broker: StartBroker, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else it would never see what gets the same offsets again, once the queues have grown."""
+    async with start_broker() as running:
+        await running.create_topic("T", 3)
+        await running.append("T", 0, *[b"kept"] * 5)
+        await commit(running, "g", 0, 0, 0)
+        disk.flush()
+        for queue_id, count in enumerate((10, 2)):
+            await running.append("T", queue_id, *[b"lost"] * count)
+        await commit(running, "g", 15, 2)
+        await commit(running, "behind", 3, 0)
+    disk.flush_progress()
+    disk.cut_power()
+    async with start_broker() as running:
+        assert "T@g: queue 0 at 15, ends at 5; queue 1 at 2, ends at 0" in caplog.text
+        assert "T@behind" not in caplog.text
+        await running.append("T", 0, *[b"new"] * 20)
+        assert await committed(running, "g") == [5, 0, 0]
+        assert await committed(running, "behind") == [3, 0, -1]
+        disk.flush()
+    disk.flush_progress()
+    disk.cut_power()
+    async with start_broker() as running:
+        # It was saved: the queue is longer now than the group had once come.
+        assert await committed(running, "g") == [5, 0, 0]

@@ -115,6 +115,8 @@ async def test_what_cannot_be_deleted_is_refused(
 async def test_c10_b05_committed_offsets_survive_a_clean_stop(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         await running.create_topic("T", queues=2)
+        for queue_id in range(2):
+            await running.append("T", queue_id, *[b"x"] * 9)
         assert await commit(running, "g", ("T", 0, 7), ("T", 1, 9)) == ResponseCode.SUCCESS
     async with start_broker() as running:
         assert await committed(running, "g", "T") == [7, 9]

@@ -23,6 +23,7 @@ from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy, Subscrip
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import wire_block
+from tests.queues import Q0
 
 KIB = 1 << 10
 SEGMENT_BYTES = 1 << 20
@@ -187,7 +188,7 @@ def test_c04_messages_that_are_gone_are_lost_whatever_the_expression(
 def _minimum(broker: LocalBroker) -> int:
     """Where the queue begins now."""
     queries = config_of(broker.endpoint).transport.offset_queries()
-    return queries.bounds(Subscription(("T",), None, ""))["T"][0].min_offset
+    return queries.bounds(Subscription(("T",), None, ""))["T"][Q0].min_offset
 
 
 def test_s4_batches_are_bounded_and_rows_complete(broker: LocalBroker) -> None:

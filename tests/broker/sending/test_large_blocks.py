@@ -155,6 +155,7 @@ async def test_b09_clients_that_go_away_leave_no_room_taken(
         await until(lambda: bool(held.begun) and in_flight(running)[0] > 2 * len(LARGE))
         await gone.close()
         await asyncio.gather(*reads, return_exceptions=True)
+        await until(lambda: in_flight(running)[0] < 2 * len(LARGE))
         held.let_go(3)
         await until(lambda: in_flight(running) == (0, 0))
         held.let_go(1)
@@ -277,9 +278,9 @@ async def test_n13_a_list_of_many_topics_is_made_some_at_a_turn(
 
     monkeypatch.setattr(admin_servicer, "_to_message", counted)
     async with start_broker() as running:
-        table = running.broker.rooms.topics._topics
-        template = table["TBW102"]
-        table.update({f"topic-{number}": template for number in range(topics)})
+        table = running.broker.rooms.topics._table
+        template = table.entries["TBW102"]
+        table.take_in({f"topic-{number}": template for number in range(topics)})
         request = admin_pb2.ListTopicsRequest()
         listing = asyncio.gather(*(running.admin.ListTopics(request) for _ in range(askers)))
         assert await most_at_a_turn(listing, lambda: made) <= admin_servicer.ENTRIES_A_TURN

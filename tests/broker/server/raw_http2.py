@@ -73,16 +73,17 @@ class RawConnection:
 
     async def send(self, stream: int, data: bytes) -> None:
         """As far as the server's windows allow; ends early where the call is ended."""
-        while data and stream not in self.ended and not self.is_closed:
-            count = min(len(data), self._window, self._windows[stream], FRAME_BYTES_MAX)
+        left = memoryview(data)
+        while left and stream not in self.ended and not self.is_closed:
+            count = min(len(left), self._window, self._windows[stream], FRAME_BYTES_MAX)
             if count <= 0:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
             self._window -= count
             self._windows[stream] -= count
-            self._writer.write(frame(DATA, 0, stream, data[:count]))
-            data = data[count:]
+            self._writer.write(frame(DATA, 0, stream, bytes(left[:count])))
+            left = left[count:]
             await self._writer.drain()
 
     async def _read(self) -> None:

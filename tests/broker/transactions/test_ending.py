@@ -81,7 +81,8 @@ async def test_t03_an_op_message_names_the_half_message_that_is_over(
         records = response.records
         first = decode_record(records).record
         second = decode_record(records, int.from_bytes(response.record_sizes[:4], "big")).record
-        assert [first.body, second.body] == [b"2,", b"0,"]
+        # RocketMQ 4 takes the body for a number: with a separator it asks, and commits, again.
+        assert [first.body, second.body] == [b"2", b"0"]
         assert first.properties["TAGS"] == second.properties["TAGS"] == "d"
 
 

@@ -6,11 +6,13 @@ import pytest
 
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.topics.system import OP_TOPIC
 from rocketpy_broker.services.transactions import checking
-from rocketpy_broker.services.transactions.messages import OP_QUEUE
+from rocketpy_broker.services.transactions.messages import OP_QUEUE, OpMessage
 from rocketpy_broker.services.transactions.progress import GROUP as CHECKERS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.record.single import Record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker
@@ -216,3 +218,20 @@ async def test_t05_what_is_committed_before_the_next_round_is_not_asked_after_ag
             await end(running, again, COMMIT, from_check=True)
         assert await bodies(running) == [b"a"]
         assert producer.asked == []
+
+
+@pytest.mark.parametrize(
+    ("body", "offsets"),
+    [
+        (b"12", (12,)),
+        (b"12,13,", (12, 13)),
+        (b"9" * 18, (10**18 - 1,)),
+        # Python reads no number of more than 4,300 digits.
+        (b"9" * 19 + b",7," + b"9" * 5_000, (7,)),
+        ("\u0661,\u00b2,-1,+2, 3,1_0,".encode() + b"\xff,4", (4,)),
+        (b"", ()),
+    ],
+)
+def test_t03_an_op_message_tells_what_is_an_offset(body: bytes, offsets: tuple[int, ...]) -> None:
+    record = Record(OP_TOPIC, 0, body, {"TAGS": "d"})
+    assert OpMessage.of(record).offsets == offsets

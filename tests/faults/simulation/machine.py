@@ -76,7 +76,7 @@ class NoServer:
     def __init__(self, *_given: object) -> None:
         pass
 
-    async def start(self) -> int:
+    async def start(self, _scope: object) -> int:
         """Listens to nobody."""
         return 1
 

@@ -246,5 +246,6 @@ PLANTS: dict[str, Plant] = {
         f"consumequeue/TopicB/0/{FIRST}", 115, b"x", 60, "56 bytes behind the last unit"
     ),
     "file among topics": make_file("consumequeue/notes.txt", b"x", 0, "is no queue"),
+    "file like a queue": make_file("consumequeue/TopicA/7", b"x", 0, "is no queue"),
     "name of a queue": make_file("consumequeue/TopicA/two/x", b"", 0, "is no queue"),
 }

@@ -83,6 +83,7 @@ OPERATIONS: dict[str, Callable[[Path], Any]] = {
     "create_unflushed": create_unflushed,
     "replace_text": lambda folder: durable.replace_text(folder / OLD, "new"),
     "replace_text, new": lambda folder: durable.replace_text(folder / "new", "new"),
+    "replace_encoded": lambda folder: durable.replace_encoded(folder / OLD, b"new"),
     "replace_bytes": lambda folder: durable.replace_bytes(folder / OLD, b"new"),
     "replacing": replace,
     "move": lambda folder: durable.move(folder / OLD, folder / SUB / "moved"),

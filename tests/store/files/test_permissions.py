@@ -15,7 +15,7 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.message_store import MessageStore
 from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore
-from tests.store.messages import numbered, put_all
+from tests.store.messages import numbered, put, put_all
 
 LINKED = ("commitlog", "consumequeue/T", "index", "config/topics.json", "rocketpy/flushed", "lock")
 
@@ -77,6 +77,26 @@ def test_b12_a_link_in_the_directory_is_refused_by_name(
     assert f"is a link to {elsewhere}" in refused.value.remark
     assert "in its place" in refused.value.remark
     assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_b12_a_link_for_a_file_of_a_queue_is_refused_by_name(
+    new_store: OpenStore, tmp_path: Path, number: int
+) -> None:
+    """Also where the manifest vouches for what the queue holds."""
+    store = new_store()
+    store.open()
+    put(store, [b"one"])
+    store.close()
+    elsewhere = tmp_path.with_name(f"elsewhere-{number}")
+    file = tmp_path / f"consumequeue/TopicA/2/{0:020d}"
+    elsewhere.write_bytes(file.read_bytes())
+    link = file.with_name(f"{number * QUEUE_FILE_BYTES:020d}")
+    link.unlink(missing_ok=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(StoreDirectoryError, match=f"is a link to {elsewhere}") as refused:
+        new_store().open()
+    assert refused.value.path == link
 
 
 def test_b12_what_is_neither_file_nor_folder_is_refused(

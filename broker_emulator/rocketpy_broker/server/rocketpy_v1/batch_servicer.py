@@ -45,7 +45,7 @@ class BatchServicer:
 
     async def stage_blocks(
         self,
-        requests: AsyncIterator[broker_pb2.StageBlocksRequest | ParameterIllegalError],
+        requests: AsyncIterator[broker_pb2.StageBlocksRequest | BrokerError],
         context: status.Context,
     ) -> AsyncIterator[broker_pb2.StageBlocksResponse]:
         """One block after the other; a refused one does not end the stream."""
@@ -53,7 +53,7 @@ class BatchServicer:
         with ExitStack() as alive:
             is_first = True
             async for request in requests:
-                if isinstance(request, ParameterIllegalError):
+                if isinstance(request, BrokerError):
                     yield broker_pb2.StageBlocksResponse(status=status.failure(request))
                     continue
                 yield await self._stage(request)

@@ -14,7 +14,6 @@ from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import (
     BrokerError,
     OffsetNotFoundError,
-    ParameterIllegalError,
 )
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.append_answers import AppendAnswers
@@ -25,6 +24,7 @@ from rocketpy_broker.server.rocketpy_v1.handlers import (
     decoder,
     decoder_of_large,
 )
+from rocketpy_broker.server.rocketpy_v1.names import STORED, check_each
 from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
@@ -36,12 +36,11 @@ from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetServ
 from rocketpy_broker.services.pulling.checks import PullRequest
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import RangeLimitService
-from rocketpy_broker.services.pulling.work_time import check_count
 from rocketpy_broker.services.retry.sends import SendService
 from rocketpy_broker.services.sending.appending import Stored
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_broker.tasks import TaskScope
-from rocketpy_proto.call_limits import OFFSET_QUERY_BYTES_MAX, OFFSET_QUERY_ENTRIES_MAX
+from rocketpy_proto.call_limits import OFFSET_QUERY_BYTES_MAX
 from rocketpy_proto.pull_wire import PullResponseParts, serialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
@@ -92,7 +91,7 @@ class BrokerServicer:
 
     async def append(
         self,
-        requests: AsyncIterator[broker_pb2.AppendRequest | ParameterIllegalError],
+        requests: AsyncIterator[broker_pb2.AppendRequest | BrokerError],
         context: status.Context,
     ) -> None:
         """Write each block as it comes; answer in order, as flushes complete."""
@@ -105,10 +104,10 @@ class BrokerServicer:
             await answers.written()
 
     async def _appended(
-        self, request: broker_pb2.AppendRequest | ParameterIllegalError
+        self, request: broker_pb2.AppendRequest | BrokerError
     ) -> Stored | BrokerError:
         try:
-            if isinstance(request, ParameterIllegalError):
+            if isinstance(request, BrokerError):
                 return request
             self._to.check_store(request.store_id)
             if request.default_topic:
@@ -131,13 +130,13 @@ class BrokerServicer:
 
     async def pull(
         self,
-        request: broker_pb2.PullRequest | ParameterIllegalError,
+        request: broker_pb2.PullRequest | BrokerError,
         context: status.Context,
     ) -> AsyncIterator[PullResponseParts]:
         """Stream what is there; hold the call where nothing is."""
         turns.connection.set(context.peer())
         try:
-            if isinstance(request, ParameterIllegalError):
+            if isinstance(request, BrokerError):
                 raise request
             self._to.check_store(request.store_id)
             async for answer in self._to.consuming.pull(_pull_request(request)):
@@ -160,11 +159,8 @@ class BrokerServicer:
     ) -> broker_pb2.QueryOffsetsResponse:
         """Each topic by itself: a missing one does not hide the others."""
         try:
+            known, epochs = _known(request)
             self._to.check_store(request.store_id)
-            check_count("topics", request.topics, OFFSET_QUERY_ENTRIES_MAX)
-            check_count("known", request.known, OFFSET_QUERY_ENTRIES_MAX)
-            known = {QueueKey(each.topic, each.queue_id): each.max_offset for each in request.known}
-            epochs = {each.topic: each.topic_epoch for each in request.known}
             query = self._to.offset_queries.query(
                 request.topics,
                 request.topic_pattern,
@@ -217,7 +213,6 @@ class BrokerServicer:
         """The first queues or an error."""
         try:
             self._to.check_store(request.store_id)
-            check_count("queues", request.queues)
             times = [
                 QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
                 for entry in request.queues
@@ -243,7 +238,6 @@ class BrokerServicer:
         """Each queue by itself: one without progress does not hide the others."""
         group = request.consumer_group
         try:
-            check_count("queues", request.queues)
             queues = [QueueKey(entry.topic, entry.queue_id) for entry in request.queues]
             found = await self._to.offsets.consumer_offsets(
                 group, queues, set_zero_if_not_found=request.set_zero_if_not_found
@@ -268,7 +262,6 @@ class BrokerServicer:
         """All or nothing."""
         try:
             self._to.check_store(request.store_id)
-            check_count("offsets", request.offsets)
             wanted = [
                 CommittedOffset(
                     QueueKey(entry.topic, entry.queue_id), entry.offset, entry.topic_epoch
@@ -326,6 +319,20 @@ class BrokerServicer:
             ),
             **all_bounded(broker_pb2, methods, self._to.request_bytes_max),
         }
+
+
+def _known(
+    request: broker_pb2.QueryOffsetsRequest,
+) -> tuple[dict[QueueKey, int], dict[str, int]]:
+    """Maxima by queue and epochs by topic. Raises ParameterIllegalError for an illegal topic."""
+    known: dict[QueueKey, int] = {}
+    epochs: dict[str, int] = {}
+    for each in request.known:
+        topic = each.topic
+        known[QueueKey(topic, each.queue_id)] = each.max_offset
+        epochs[topic] = each.topic_epoch
+    check_each(STORED, "topic", epochs)
+    return known, epochs
 
 
 def _pull_request(request: broker_pb2.PullRequest) -> PullRequest:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import grpc
 
 from rocketpy_broker.clock import give_way
-from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, decoder
 from rocketpy_broker.services.groups.clients import ClientService, Heartbeat, check_counts
@@ -148,11 +148,11 @@ class GroupsServicer:
         return groups_pb2.UnlockQueuesResponse(status=status.success())
 
     async def notices(
-        self, request: groups_pb2.NoticesRequest | ParameterIllegalError, context: status.Context
+        self, request: groups_pb2.NoticesRequest | BrokerError, context: status.Context
     ) -> None:
         """Write notices as they come, until the client or the broker ends the stream."""
         try:
-            if isinstance(request, ParameterIllegalError):
+            if isinstance(request, BrokerError):
                 raise request
             stream = self._clients.open_notices(request.client_id)
         except BrokerError as error:

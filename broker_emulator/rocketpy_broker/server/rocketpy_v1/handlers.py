@@ -1,6 +1,7 @@
 """Handlers of methods with one request and one response. Holds no state.
 
-Every request is measured before it is decoded, since decoding takes time on the event loop.
+Every request is measured before it is decoded, since decoding takes time on the event loop; its
+names are checked when it is decoded, before anything else.
 Each call tells the loop's turns whose it is; streams, which are not made here, do so themselves.
 """
 
@@ -14,22 +15,24 @@ import grpc
 from google.protobuf.message import Message
 
 from rocketpy_broker import turns
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.names import Names
 from rocketpy_broker.server.rocketpy_v1.request_parts import has_more_parts
 
-Decoded = Message | ParameterIllegalError
+Decoded = Message | BrokerError
 DecoderOf = Callable[[type[Message], int], Callable[[bytes], Decoded]]
 # Of a request with blocks, or with columns of numbers; a whole one has a dozen.
 LARGE_PARTS_MAX = 64
 
 
 def decoder(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded]:
-    """Decodes a request, or says that it is too large."""
+    """Decodes a request, or says that it is too large, or which of its names is illegal."""
+    names = Names(request.DESCRIPTOR)
 
     def decode(data: bytes) -> Decoded:
         if len(data) <= bytes_max:
-            return request.FromString(data)
+            return _checked(request.FromString(data), names)
         return ParameterIllegalError("bytes of the request", len(data), f"{bytes_max} or fewer")
 
     return decode
@@ -37,15 +40,24 @@ def decoder(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded
 
 def decoder_of_large(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded]:
     """As `decoder`, for a request with long fields: a larger one has few parts."""
+    names = Names(request.DESCRIPTOR)
 
     def decode(data: bytes) -> Decoded:
         if len(data) <= bytes_max or not has_more_parts(data, request, LARGE_PARTS_MAX):
-            return request.FromString(data)
+            return _checked(request.FromString(data), names)
         accepted = f"{LARGE_PARTS_MAX} or fewer in one of more than {bytes_max} bytes"
         count = f"{LARGE_PARTS_MAX + 1} or more"
         return ParameterIllegalError("number of parts of the request", count, accepted)
 
     return decode
+
+
+def _checked(message: Message, names: Names) -> Decoded:
+    try:
+        names.check(message)
+    except BrokerError as error:
+        return error
+    return message
 
 
 def bounded(
@@ -58,7 +70,7 @@ def bounded(
     """The handler of `method`; what is too large is answered by a failing `response`."""
 
     async def checked(message: Decoded, context: status.Context) -> Message:
-        if isinstance(message, ParameterIllegalError):
+        if isinstance(message, BrokerError):
             return response(status=status.failure(message))
         turns.connection.set(context.peer())
         answer: Message = await method(message, context)

@@ -16,7 +16,6 @@ from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import OffsetRange, RangeLimitService
-from rocketpy_broker.services.pulling.work_time import check_count
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
@@ -109,8 +108,6 @@ class RangeServicer:
 
 
 def _ranges(wanted: Sequence[broker_pb2.OffsetRange]) -> list[OffsetRange]:
-    """Raises ParameterIllegalError for too many, before they take time."""
-    check_count("ranges", wanted)
     return [
         OffsetRange(QueueKey(part.topic, part.queue_id), part.begin, part.end) for part in wanted
     ]

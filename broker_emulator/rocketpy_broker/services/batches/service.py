@@ -308,9 +308,8 @@ class BatchService:
             by_job[one.attempt.job].append(one)
         for decision in self._undone():
             self._decided(decision, by_job[decision.batch.job])
-        for writer_id, batch_id in {
-            (one.attempt.job.writer_id, one.attempt.job.batch_id) for one in loaded
-        }:
+        batches = [(one.attempt.job.writer_id, one.attempt.job.batch_id) for one in loaded]
+        for writer_id, batch_id in dict.fromkeys(batches):
             if batch_id <= self._ledger.last_batch(writer_id):
                 done = BatchJob(writer_id, batch_id, 0)
                 await self._staging.take(done, self._needed(writer_id))

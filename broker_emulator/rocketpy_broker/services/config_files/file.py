@@ -9,42 +9,20 @@ Source: ConfigManager, spec/storage.md section 1 (`.bak`) and section 11.1.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from rocketpy_broker.errors import ConfigFileError
 from rocketpy_broker.services.config_files import relaxed_json
 from rocketpy_broker.services.config_files.json_fields import as_object
+from rocketpy_broker.services.config_files.json_text import field_text, name_text
+from rocketpy_broker.services.config_files.table_text import TableText
 from rocketpy_broker.store.files import durable
 
 logger = logging.getLogger(__name__)
 Table = TypeVar("Table")
-Entry = TypeVar("Entry")
-# Escapes keep a file readable for everyone, also where a string is no valid Unicode.
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
-# Encoded by one call, for which other threads wait.
-ENCODED_KEYS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Entries(Generic[Entry]):
-    """A field that is a table: entries by name, and the JSON of one of them.
-
-    An entry must not change once it was saved: while it is the same one, its text is used again.
-    """
-
-    by_name: Mapping[str, Entry]
-    encode: Callable[[Entry], object]
-
-
-class _Text(str):
-    """JSON already."""
-
-    __slots__ = ()
 
 
 class ConfigFile:
@@ -60,8 +38,6 @@ class ConfigFile:
         self._broken = path.with_name(path.name + ".broken")
         self._fields = fields
         self._kept: Mapping[str, object] = {}
-        # Of each table, by name: an entry and its text.
-        self._texts: dict[str, dict[str, tuple[object, str]]] = {}
 
     def load(self, decode: Callable[[Mapping[str, Any]], Table]) -> Table | None:
         """What `decode` makes of the content, or of the backup's; None where neither is there.
@@ -104,27 +80,11 @@ class ConfigFile:
         logger.warning("%s: read from its backup", self.path)
 
     def save(self, content: Mapping[str, object]) -> None:
-        """Replace the content; a table may be given as `Entries`. Blocks, one call at a time.
+        """Replace the content; a table may be given as its text. Blocks, one call at a time.
 
         Raises OSError; the old content is then still there.
         """
-        fields = {
-            name: self._table_text(name, value) if isinstance(value, Entries) else value
-            for name, value in content.items()
-        }
-        durable.replace_text(self.path, _to_text({**self._kept, **fields}))
-
-    def _table_text(self, field: str, entries: Entries[Any]) -> _Text:
-        """The text of a table; only new entries are encoded."""
-        known, texts = self._texts.get(field, {}), {}
-        for name in sorted(entries.by_name):
-            entry = entries.by_name[name]
-            found = known.get(name)
-            if found is None or found[0] is not entry:
-                found = entry, _field_text(name, entries.encode(entry), "\n\t\t")
-            texts[name] = found
-        self._texts[field] = texts
-        return _Text(_object_text([text for _, text in texts.values()], "\n\t"))
+        durable.replace_encoded(self.path, b"".join(_parts({**self._kept, **content})))
 
 
 def _parse(text: str) -> Mapping[str, Any]:
@@ -136,37 +96,19 @@ def _parse(text: str) -> Mapping[str, Any]:
     return as_object(content)
 
 
-def _to_text(value: object, line: str = "\n") -> str:
-    """JSON in fastjson's shape; `line` begins a line at the indentation of `value`.
-
-    A field a line, by name, without nulls; arrays, and maps from queue ids or levels, on one line.
-    """
-    if isinstance(value, _Text):
-        return value
-    if not isinstance(value, Mapping):
-        return _ENCODER.encode(value)
-    if all(key.isdecimal() for key in value):
-        return _numbered_text(value)
-    inner = line + "\t"
-    fields = [
-        _field_text(key, value[key], inner) for key in sorted(value) if value[key] is not None
-    ]
-    return _object_text(fields, line)
-
-
-def _field_text(name: str, value: object, line: str) -> str:
-    return f"{_ENCODER.encode(name)}:{_to_text(value, line)}"
-
-
-def _object_text(fields: list[str], line: str) -> str:
-    inner = line + "\t"
-    return f"{{{inner}{f',{inner}'.join(fields)}{line}}}" if fields else "{}"
-
-
-def _numbered_text(value: Mapping[str, object]) -> str:
-    keys = sorted(value, key=int)
-    parts = [
-        _ENCODER.encode({key: value[key] for key in keys[start : start + ENCODED_KEYS]})
-        for start in range(0, len(keys), ENCODED_KEYS)
-    ]
-    return f"{{{','.join(part[1:-1] for part in parts)}}}"
+def _parts(content: Mapping[str, object]) -> Iterator[bytes]:
+    """The text of a file: a field a line, by name, without nulls."""
+    fields = {name: content[name] for name in sorted(content) if content[name] is not None}
+    if not fields:
+        yield b"{}"
+        return
+    before = b"{\n\t"
+    for name, value in fields.items():
+        yield before
+        if isinstance(value, TableText):
+            yield name_text(name).encode("ascii")
+            yield from value.parts()
+        else:
+            yield field_text(name, value, "\n\t").encode("ascii")
+        before = b",\n\t"
+    yield b"\n}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,10 @@ from rocketpy_broker.errors import (
     SubscriptionGroupNotExistError,
 )
 from rocketpy_broker.services.config_files.data_version import DataVersion
-from rocketpy_broker.services.config_files.file import ConfigFile, Entries
+from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.config_files.saving import Saver
-from rocketpy_broker.services.config_files.table import ConfigTable
+from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTable
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,6 @@ PREDEFINED = (
     "CID_ONSAPI_OWNER",
     "CID_RMQ_SYS_TRANS",
 )
-DATA_VERSION = "dataVersion"
 TABLE = "subscriptionGroupTable"
 FORBIDDEN = "forbiddenTable"
 # Of its bits by group and topic.
@@ -92,10 +91,11 @@ class SubscriptionGroupManager:
         self._file = ConfigFile(folder / "subscriptionGroup.json", (DATA_VERSION, TABLE, FORBIDDEN))
         self._auto_create = auto_create_subscription_group
         self._groups_max = groups_max
-        self._table = ConfigTable(self._file, clock, self._content_of)
+        self._table = ConfigTable(self._file, clock, TABLE, SubscriptionGroupConfig.to_json)
         self._table.on_change = self._on_change
+        self._table.others_of = self._others_of
         self._groups = self._table.entries
-        self._groups.update({group: SubscriptionGroupConfig(group) for group in PREDEFINED})
+        self._table.take_in({group: SubscriptionGroupConfig(group) for group in PREDEFINED})
         self._forbidden: Mapping[str, object] = {}
         self._forbidden_next: Mapping[str, object] = {}
         # Called when a group is no more.
@@ -110,7 +110,7 @@ class SubscriptionGroupManager:
         """Read the file, if there is one. Raises ConfigFileError."""
         loaded = self._file.load(_Loaded.from_json)
         if loaded is not None:
-            self._groups.update(loaded.groups)
+            self._table.take_in(loaded.groups)
             self._forbidden, self._table.version = loaded.forbidden, loaded.version
 
     def __contains__(self, group: str) -> bool:
@@ -192,21 +192,14 @@ class SubscriptionGroupManager:
         await self._table.change(group, lambda _old: None)
         await self.on_deleted(group)
 
-    def _content_of(
-        self, groups: Mapping[str, SubscriptionGroupConfig], version: DataVersion
-    ) -> Mapping[str, object]:
+    def _others_of(self, gone: Collection[str]) -> Mapping[str, object]:
         # A group that is deleted takes its topics along; those of one that never was are kept.
-        gone = self._groups.keys() - groups.keys()
         self._forbidden_next = {
             group: topics for group, topics in self._forbidden.items() if group not in gone
         }
-        return {
-            DATA_VERSION: version.to_json(),
-            TABLE: Entries(groups, SubscriptionGroupConfig.to_json),
-            FORBIDDEN: self._forbidden_next,
-        }
+        return {FORBIDDEN: self._forbidden_next}
 
-    def _on_change(self) -> None:
+    def _on_change(self, _groups: Collection[str]) -> None:
         self._forbidden = self._forbidden_next
 
 

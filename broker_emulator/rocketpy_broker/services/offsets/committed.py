@@ -1,26 +1,33 @@
 """The progress of consumer groups: `config/consumerOffset.json`.
 
 Offsets are kept in memory and saved every few seconds and at a clean stop; a crash loses the last
-seconds of progress, never a message. A save copies the outer table only; what it has taken of it is
-copied by the next commit that changes it. For Spark the checkpoint is the truth, and this table
-what every other tool sees of it. RocketMQ's files are read as they are; `groupTopicMap`, which it
-derives from the table, is neither read nor written.
+seconds of progress, never a message. A save takes the entries that were changed since the one
+before; a commit that changes one again copies it. A queue that a power cut or an older copy of the
+store has shortened gives its offsets again, so a start sets a group back that was beyond its end:
+it would never see what is stored there next. RocketMQ does so with a pull, while the queue is still
+shorter. For Spark the checkpoint is the truth, and this
+table what every other tool sees of it. RocketMQ's files are read as they are; `groupTopicMap`,
+which it derives from the table, is neither read nor written.
 Source: ConsumerOffsetManager, spec/storage.md section 11.3; rows B05, C10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.services.config_files.data_version import DataVersion
-from rocketpy_broker.services.config_files.file import ConfigFile, Entries
+from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
 from rocketpy_broker.services.config_files.saving import SavePlan
+from rocketpy_broker.services.config_files.table_text import TextKeeper
+from rocketpy_broker.store.values import QueueKey, QueueRange
 
+logger = logging.getLogger(__name__)
 NOT_COMMITTED = -1
 SEPARATOR = "@"
 DATA_VERSION = "dataVersion"
@@ -30,6 +37,8 @@ DERIVED = "groupTopicMap"
 COMMITTING_MS = 600_000
 # consumerOffsetUpdateVersionStep: so many commits make one change of the data version.
 COMMITS_PER_VERSION = 500
+# Of more entries that a start sets back is only told how many they are.
+TOLD_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +69,8 @@ class ConsumerOffsetManager:
         self._file = ConfigFile(folder / "consumerOffset.json", (DATA_VERSION, TABLE, DERIVED))
         self._clock = clock
         self._table: dict[str, dict[int, int]] = {}
-        # Keys of offsets that no save has taken: only these may be changed in place.
-        self._own: set[str] = set()
+        # Offsets that no save has taken are among its changed ones: these may change in place.
+        self._keeper = TextKeeper(_encode)
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
         self._version = DataVersion()
@@ -74,14 +83,36 @@ class ConsumerOffsetManager:
         loaded = self._file.load(_Loaded.from_json)
         if loaded is not None:
             self._table, self._version = loaded.table, loaded.version
+            self._keeper.changed(self._table)
+
+    def set_back(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
+        """Let no group be beyond the end of a queue; call it when queues are as the log has them.
+
+        What is changed is saved with the next interval, and each start does it again until then.
+        """
+        told = []
+        for key, offsets in self._table.items():
+            topic = key.partition(SEPARATOR)[0]
+            ends = {each: range_of(QueueKey(topic, each)).max_offset for each in offsets}
+            beyond = {each: end for each, end in ends.items() if offsets[each] > end}
+            if beyond:
+                each = (f"queue {i} at {offsets[i]}, ends at {end}" for i, end in beyond.items())
+                told.append(f"{key}: {'; '.join(each)}")
+                self._table[key] = {**offsets, **beyond}
+                self._keeper.changed([key])
+                self._change_count += 1
+        for text in told[:TOLD_MAX]:
+            logger.warning("%s: the queue was longer, and the group goes on where it ends", text)
+        if told[TOLD_MAX:]:
+            logger.warning("%d more groups go on where their queues end", len(told) - TOLD_MAX)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the next offset of a queue."""
         key = topic + SEPARATOR + group
-        if key not in self._own:
-            self._own.add(key)
-            self._table[key] = dict(self._table.get(key, {}))
-        self._table[key][queue_id] = offset
+        if key not in self._keeper:
+            self._keeper.changed([key])
+            self._table[key] = dict(self._table.get(key, ()))
+        self._table.setdefault(key, {})[queue_id] = offset
         self._committed_ms[key] = self._clock.monotonic_ms()
         self._change_count += 1
         self._commits += 1
@@ -129,7 +160,7 @@ class ConsumerOffsetManager:
         for key in keys:
             del self._table[key]
             self._committed_ms.pop(key, None)
-        self._own.difference_update(keys)
+        self._keeper.changed(keys)
         if keys:
             self._version = self._version.next(self._clock.now_ms())
             self._change_count += 1
@@ -139,14 +170,16 @@ class ConsumerOffsetManager:
         count = self._change_count
         if count == self._saved_count:
             return None
-        self._own.clear()
-        table = Entries(dict(self._table), _encode)
-        content = {DATA_VERSION: self._version.to_json(), TABLE: table}
+        tell = self._keeper.telling(self._table)
+        version = self._version.to_json()
+
+        def run() -> None:
+            self._file.save({DATA_VERSION: version, TABLE: tell()})
 
         def saved() -> None:
             self._saved_count = count
 
-        return SavePlan(lambda: self._file.save(content), saved)
+        return SavePlan(run, saved)
 
 
 def _encode(queues: Mapping[int, int]) -> object:

@@ -9,13 +9,15 @@ and on the table of topics, in the waiting list of `holding`. Holds no state. Ro
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.services.holding.calls import TOPIC_TABLE, HeldCalls, Watch
+from rocketpy_broker.services.holding.calls import Changes, HeldCalls, Watch
 from rocketpy_broker.services.offsets.patterns import TopicPattern
 from rocketpy_broker.services.topics.epochs import is_remade
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
@@ -33,7 +35,7 @@ FEW_QUEUES = 100
 REST_MS = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OffsetQuery:
     """Topics by name and by pattern, the maxima that the client knows, how long to hold it.
 
@@ -49,6 +51,20 @@ class OffsetQuery:
     known_epochs: Mapping[str, int] = field(default_factory=dict)
     seen: dict[str, bool] = field(default_factory=dict)
     log_end: int | None = None
+
+    @cached_property
+    def known_counts(self) -> Counter[str]:
+        """How many queues the client knows of each topic."""
+        return Counter(queue.topic for queue in self.known)
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The topics that it names."""
+        return frozenset(self.topics)
+
+    def asks_for(self, topic: str) -> bool:
+        """Whether it names the topic, or its pattern was seen to find it."""
+        return topic in self.named or self.seen.get(topic, False)
 
 
 class OffsetQueryService:
@@ -102,7 +118,7 @@ class OffsetQueryService:
         """
         if query.pattern is None:
             return list(dict.fromkeys(query.topics))
-        fresh = [queue.topic for queue in query.known]
+        fresh: list[str] = list(query.known_counts)
         while True:
             names = [config.topic for config in self._topics.list(include_system=True)]
             fresh = list(dict.fromkeys(name for name in (*fresh, *names) if name not in query.seen))
@@ -128,38 +144,68 @@ class OffsetQueryService:
 
         Returns also when the time of the query is over, or when the broker stops.
         """
+        if not query.wait_ms:
+            return await self._topics_of(query)
         deadline_ms = self._held.deadline_ms(query.wait_ms)
         soonest_ms = self._held.deadline_ms(
             0 if len(query.known) <= FEW_QUEUES else min(REST_MS, query.wait_ms)
         )
-        while True:
+        with self._held.watch() as watch:
+            # Before the first look at the table, so that no change of it is missed.
+            watch.add_topic_table()
             topics = await self._topics_of(query)
-            if not query.wait_ms:
-                return topics
-            with self._held.watch() as watch:
-                # In the turn of the last look at the table, so that no change of it is missed.
-                watch.add([TOPIC_TABLE])
-                is_known = await self._is_known(query, topics, watch)
-                if not (is_known and await watch.wait(deadline_ms)):
-                    return topics
-            await self._held.rest(soonest_ms)
+            is_known = await self._is_known(query, topics, watch)
+            while is_known and await watch.wait(deadline_ms):
+                await self._held.rest(soonest_ms)
+                is_known = await self._is_still_known(query, watch.take_changes())
+        # Others have come and gone meanwhile, whether or not anything was found.
+        return await self._topics_of(query)
 
     async def _is_known(self, query: OffsetQuery, topics: Iterable[str], watch: Watch) -> bool:
         """Whether the maxima are those known; each queue is watched before it is looked at."""
-        named, count = frozenset(query.topics), 0
         if any(self._is_remade(topic, epoch) for topic, epoch in query.known_epochs.items()):
             return False
-        for some in _parts(self._queues(topics), QUEUES_A_TURN):
-            watch.add(some)
-            maxima = {queue: self._store.range_of(queue).max_offset for queue in some}
-            if any(query.known.get(queue) != offset for queue, offset in maxima.items()):
+        count = await self._count_known(query, self._queues(topics), watch)
+        return count == sum(
+            number for topic, number in query.known_counts.items() if query.asks_for(topic)
+        )
+
+    async def _is_still_known(self, query: OffsetQuery, changes: Changes) -> bool:
+        """Whether it is still known, where something has changed since; looks at nothing else."""
+        if query.pattern is not None:
+            fresh = [topic for topic in changes.topics if topic not in query.seen]
+            await self._look_at(fresh, query.pattern, query.seen)
+        if await self._count_known(query, filter(self._is_readable, changes.queues)) is None:
+            return False
+        for topic in changes.topics:
+            if not query.asks_for(topic):
+                continue
+            if self._is_remade(topic, query.known_epochs.get(topic, 0)):
                 return False
+            count = await self._count_known(query, self._queues([topic]))
+            if count != query.known_counts[topic]:
+                return False
+        return True
+
+    async def _count_known(
+        self, query: OffsetQuery, queues: Iterator[QueueKey], watch: Watch | None = None
+    ) -> int | None:
+        """How many these are; None where the maximum of one is not the known one."""
+        count = 0
+        for some in _parts(queues, QUEUES_A_TURN):
+            if watch is not None:
+                watch.add_topics({queue.topic for queue in some})
+            range_of, known = self._store.range_of, query.known
+            if any(known.get(queue) != range_of(queue).max_offset for queue in some):
+                return None
             count += len(some)
             if len(some) == QUEUES_A_TURN:
                 await give_way("offsets")
-        return count == sum(
-            queue.topic in named or query.seen.get(queue.topic, False) for queue in query.known
-        )
+        return count
+
+    def _is_readable(self, queue: QueueKey) -> bool:
+        config = self._topics.find(queue.topic)
+        return config is not None and queue.queue_id < config.readable_queues
 
     def _is_remade(self, topic: str, epoch: int) -> bool:
         config = self._topics.find(topic)

@@ -32,11 +32,15 @@ def build(ground: Ground, topics: TopicConfigManager, groups: Groups, held: Held
         committed, groups.clients.consumers.is_subscribed, ground.store.range_of, ground.clock
     )
 
+    def load() -> None:
+        committed.load()
+        committed.set_back(ground.store.range_of)
+
     async def start(scope: TaskScope) -> None:
         scope.start(scan.run())
 
     ground.lifecycle.starts.append(start)
-    ground.lifecycle.loads.append(committed.load)
+    ground.lifecycle.loads.append(load)
     ground.lifecycle.tables.append(Saver(committed))
     return Offsets(
         committed,

@@ -168,7 +168,7 @@ class StoreExport:
         return ExportResult(count, self._damaged_count, paths)
 
     def _batches(self, topics: set[str], advance: Advance) -> Iterator[pa.RecordBatch]:
-        reader = Reader(self._log, _EVERY_RECORD, 0, self._count_damage)
+        reader = Reader(self._log, 0, self._count_damage, _EVERY_RECORD)
         limits = ReadLimits.of_bytes(BLOCK_BYTES)
         for key, queue in self._queues.items():
             offset = queue.min_offset if key.topic in topics else queue.max_offset

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,10 @@ from rocketpy_broker.errors import (
     TopicNotExistError,
 )
 from rocketpy_broker.services.config_files.data_version import DataVersion
-from rocketpy_broker.services.config_files.file import ConfigFile, Entries
+from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.config_files.saving import Saver, save_now
-from rocketpy_broker.services.config_files.table import ConfigTable
+from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTable
 from rocketpy_broker.services.topics.changes import TopicChange, check_values
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.epochs import (
@@ -48,7 +48,6 @@ from rocketpy_broker.services.topics.system import (
 
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 TOPIC_BYTES_MAX = 127
-DATA_VERSION = "dataVersion"
 TABLE = "topicConfigTable"
 
 
@@ -82,14 +81,14 @@ class TopicConfigManager:
         self._enable_mixed_message_type = enable_mixed_message_type
         self._file = ConfigFile(folder / "topics.json", (DATA_VERSION, TABLE))
         self._system = system_topics(cluster_name, broker_name, options or SystemTopicOptions())
-        self._table = ConfigTable(self._file, clock, _content_of)
+        self._table = ConfigTable(self._file, clock, TABLE, TopicConfig.to_json)
         self._topics = self._table.entries
-        self._topics.update(self._system)
+        self._table.take_in(self._system)
         self._all_names = SortedNames(lambda _name: True)
         self._own_names = SortedNames(lambda name: not self.is_internal(name))
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each change of the table."""
+    def on_change(self, listener: Callable[[Collection[str]], None]) -> None:
+        """Call `listener` after each change of the table, with the names of the topics."""
         self._table.on_change = listener
 
     @property
@@ -109,7 +108,7 @@ class TopicConfigManager:
             save_now(self._table)
             return
         self._table.version = loaded.version
-        self._topics.update(loaded.topics)
+        self._table.take_in(loaded.topics)
         own = {topic: each for topic, each in loaded.topics.items() if not self.is_system(topic)}
         if strangers := made_elsewhere(own):
             self._table.note(strangers)
@@ -201,6 +200,7 @@ class TopicConfigManager:
         """Let the broker have this topic of its own from now on; it is saved with the others."""
         if config.topic not in self._topics:
             self._table.note({config.topic: config})
+            self._table.on_change([config.topic])
 
     async def make_retry_topics(self, configs: Iterable[TopicConfig]) -> None:
         """Create retry topics; of those that are there, only `order` is set. Durable on return.
@@ -293,10 +293,6 @@ def is_retry(topic: str) -> bool:
 
 def _retry_topic(config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
     return made(config) if old is None else replace(old, order=config.order)
-
-
-def _content_of(topics: Mapping[str, TopicConfig], version: DataVersion) -> Mapping[str, object]:
-    return {DATA_VERSION: version.to_json(), TABLE: Entries(topics, TopicConfig.to_json)}
 
 
 def _check_new(old: TopicConfig | None, *, create_only: bool) -> None:

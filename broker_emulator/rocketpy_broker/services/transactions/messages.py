@@ -62,6 +62,8 @@ IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 FIRST_HALF = "ROCKETPY_FIRST_HALF"
 SEPARATOR = ","
 _NUMBER = re.compile("[0-9]{1,10}")
+# Of a queue offset; longer ones are beyond every queue.
+_OFFSET = re.compile("[0-9]{1,18}")
 # What a step of a transaction leaves beside the messages themselves.
 _STEP = Known(cause=PutCause.TRANSACTION)
 
@@ -158,7 +160,7 @@ class OpMessage:
         offsets: tuple[int, ...] = ()
         if record.properties.get(TAGS) == OP_TAG:
             texts = record.body.decode(errors="replace").split(SEPARATOR)
-            offsets = tuple(int(text) for text in texts if text.isdigit() and text.isascii())
+            offsets = tuple(int(text) for text in texts if _OFFSET.fullmatch(text))
         name = record.properties.get(OPERATION, "")
         known = name in {operation.value for operation in Operation}
         return cls(record.queue_offset, offsets, Operation(name) if known else Operation.FOREIGN)
@@ -237,7 +239,8 @@ class TransactionMessages:
         record = Record(
             OP_TOPIC,
             0,
-            f"{queue_offset}{SEPARATOR}".encode(),
+            # RocketMQ 5 would take a separator behind it, RocketMQ 4 takes none.
+            str(queue_offset).encode(),
             {name: value for name, value in properties.items() if value},
             born_timestamp_ms=self._clock.now_ms(),
             born_host=host,

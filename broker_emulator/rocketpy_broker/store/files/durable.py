@@ -2,8 +2,8 @@
 
 Every change of a folder is followed by an fsync of that folder, so that after a power cut a
 file is either there with its content or not there; but for `create_unflushed`, whose file may be
-missing or empty until `sync_new` is done. A crash inside `replace_text` leaves the old
-text, the new text, or the old one under `<name>.bak`; never neither. A crash inside
+missing or empty until `sync_new` is done. A crash inside `replace_text` or `replace_encoded`
+leaves the old text, the new text, or the old one under `<name>.bak`; never neither. A crash inside
 `create_allocated` leaves at most `<folder>.new` beside the folder, which the next start removes.
 What is made here is its owner's alone, whatever the process's mask; what is there keeps its
 permissions until it is replaced. Source of the `.bak` and `.tmp` custom: spec/storage.md section 1.
@@ -190,8 +190,13 @@ def write_whole(descriptor: int, data: memoryview, position: int) -> None:
 
 def replace_text(path: Path, text: str) -> None:
     """Give `path` a new text and keep the old one as `<name>.bak`. Raises OSError."""
+    replace_encoded(path, text.encode("utf-8"))
+
+
+def replace_encoded(path: Path, text: bytes) -> None:
+    """As `replace_text`; by one call, since Linux takes many small ones at twice the time."""
     temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8", opener=open_private) as file:
+    with open(temporary, "wb", opener=open_private) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

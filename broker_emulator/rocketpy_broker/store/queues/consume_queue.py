@@ -55,6 +55,7 @@ class ConsumeQueue:
         "max_offset",
         "min_offset",
         "physical_end",
+        "units_read",
     )
 
     def __init__(
@@ -68,6 +69,8 @@ class ConsumeQueue:
         self.max_offset = 0
         # End in the log of the last record that has a unit here; -1 before the first.
         self.physical_end = -1
+        # How many the last reader wanted at once; only a guess at what the next one will.
+        self.units_read = 0
         # Where the first unit's record lies in the log; -1 where that is not known.
         self._first_place = -1
         self._prefixes = Prefixes()

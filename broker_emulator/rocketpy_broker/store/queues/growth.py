@@ -45,9 +45,8 @@ class QueueGrowth:
             except OSError as error:
                 self.failed(run.queue, max_offset, error)
                 raise QueueGrowthError(
-                    f"queue {_name(run.queue)} cannot grow ({error.strerror}); nothing was stored, "
-                    "and other queues go on; free space on the broker's disk, or grant it more "
-                    "open files, and send again"
+                    f"queue {_name(run.queue)} cannot grow ({_reason(error)}); nothing was "
+                    f"stored, and other queues go on; {_way_out(error)}, and send again"
                 ) from error
             self.grew(run.queue)
 
@@ -58,7 +57,7 @@ class QueueGrowth:
 
     def failed(self, key: QueueKey, max_offset: int, error: OSError) -> None:
         """The queue has got none, and is to have it up to `max_offset`."""
-        reason = error.strerror or str(error)
+        reason = _reason(error)
         if key in self._refused or len(self._refused) < QUEUES_MAX:
             self._refused[key] = reason, max_offset
         if self._seldom.may_say():
@@ -87,6 +86,23 @@ class QueueGrowth:
         """The topic's queues are gone."""
         for key in [key for key in self._refused if key.topic == topic]:
             del self._refused[key]
+
+
+def _is_in_place(error: OSError) -> bool:
+    """Whether a file lies where the queue, or its topic, has its folder."""
+    return isinstance(error, (NotADirectoryError, FileExistsError)) and bool(error.filename)
+
+
+def _reason(error: OSError) -> str:
+    if _is_in_place(error):
+        return f"a file lies where its folder belongs: {error.filename}"
+    return error.strerror or str(error)
+
+
+def _way_out(error: OSError) -> str:
+    if _is_in_place(error):
+        return "move that file out of the store"
+    return "free space on the broker's disk, or grant it more open files"
 
 
 def _name(key: QueueKey) -> str:

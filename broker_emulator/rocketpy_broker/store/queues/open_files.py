@@ -38,13 +38,14 @@ class OpenFile:
     __slots__ = ("descriptor",)
 
     def __init__(self, path: str, *, read_only: bool) -> None:
-        self.descriptor = -1
         mode = os.O_RDONLY if read_only else os.O_RDWR
-        self.descriptor = os.open(path, mode | os.O_CLOEXEC)
+        self.descriptor = os.open(path, mode | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def __del__(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
+        # Without one if it could not be opened.
+        descriptor = getattr(self, "descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 class Owner(Protocol):

@@ -3,10 +3,11 @@
 Nothing is decoded. Ranges that lie together are handed out as views of the mapped log; scattered
 ones are gathered by one Arrow `take`, without a loop over messages.
 
-A unit is believed only where a record of its size says that it lies there. What this process has
-written or scanned, and what is recent enough to be in memory, is then given as it is. Anything else
-comes from a disk and is compared with its checksums first; a damaged record is reported and passed
-over, a filler that stands for one is passed over. Holds no state.
+A unit is believed only where a record of its size says that it lies there; of records that this
+process has written and that lie together, only the first and the last one are asked. What this
+process has written or scanned, and what is recent enough to be in memory, is then given as it is.
+Anything else comes from a disk and is compared with its checksums first; a damaged record is
+reported and passed over, a filler that stands for one is passed over. Holds no state.
 Source: spec/storage.md section 6.6 (statuses and next offsets); rows C03, S11, S12, F5, F16.
 """
 
@@ -48,8 +49,12 @@ _HEAD = np.dtype(
         "itemsize": 72,
     }
 )
-# The first look at a queue is at so many units: often no other is needed.
-FIRST_UNITS = 64
+_PHYSICAL_OFFSET_AT = 28
+_LOW_WORD = (1 << 32) - 1
+# The first look at a queue is at so many units, or at a few more than the read before gave: often
+# no other is needed.
+FIRST_UNITS, UNITS_BEYOND = 64, 16
+NOTHING_WRITTEN = 1 << 62
 # Below this many records per run of adjacent ones, gathering beats handing out views.
 RECORDS_PER_RUN_MIN = 16
 
@@ -58,14 +63,16 @@ RECORDS_PER_RUN_MIN = 16
 class Reader:
     """Reads one log. Offsets are physical ones, in bytes.
 
-    Behind `checked_from` this process has seen every record; `memory_bytes` is how far behind the
-    log's end data counts as being in memory. `on_damage` gets to know of damaged records.
+    Behind `checked_from` this process has seen every record, behind `written_from` it has written
+    them and their units; `memory_bytes` is how far behind the log's end data counts as being in
+    memory. `on_damage` gets to know of damaged records.
     """
 
     log: CommitLog
-    checked_from: int
     memory_bytes: int
     on_damage: Callable[[Damage], None]
+    checked_from: int = 0
+    written_from: int = NOTHING_WRITTEN
 
     def get_message(
         self, queue: ConsumeQueue, offset: int, offset_end: int, limits: ReadLimits
@@ -79,16 +86,19 @@ class Reader:
         missed = _outside(bounds, offset)
         if missed is not None:
             return missed
-        first = queue.units(offset, offset + FIRST_UNITS)
+        look = max(queue.units_read, FIRST_UNITS)
+        first = queue.units(offset, offset + look)
         first_size = int(first["size"][0])
         if first_size == BLANK_SIZE:
             blank = queue.units(offset, min(bounds.max_offset, offset + SCAN_UNITS_MAX))
             return _removed(bounds, offset + blank_count(blank))
         if limits.tags_codes is None:
             count = max(min(offset_end - offset, _units_wanted(limits, first_size)), 0)
-            is_enough = count <= len(first) or len(first) < FIRST_UNITS
+            is_enough = count <= len(first) or len(first) < look or not _fit(limits, first)
             units = first[:count] if is_enough else queue.units(offset, offset + count)
-            return self._read(bounds, Candidates(offset, units), limits)
+            result = self._read(bounds, Candidates(offset, units), limits)
+            queue.units_read = min(result.next_offset - offset + UNITS_BEYOND, SCAN_UNITS_MAX)
+            return result
         matching = matching_units(queue, offset, offset_end, limits.tags_codes)
         if len(matching) == 0:
             return self._unmatched(bounds, matching, matching.offset_behind(0))
@@ -164,16 +174,18 @@ class Reader:
             bytes_max = max(bytes_max, limits.cold_bytes_max)
         first_size = max(int(candidates.first(1)["size"][0]), 1)
         units = candidates.first(min(count_max, 1 + 2 * (bytes_max // first_size)))
-        sizes = units["size"].astype(np.int64)
-        ends = np.cumsum(sizes)
-        stops = ends > limits.bytes_max
-        if is_cold:
-            # Each unit goes by its own limits.
-            is_unit_cold = units["physical_offset"].astype(np.int64) < self._cold_end
-            counts = np.arange(len(units))
-            is_full = (counts >= limits.cold_count_max) | (ends > limits.cold_bytes_max)
-            stops = np.where(is_unit_cold, is_full, stops | (counts >= limits.count_max))
-        stops |= (sizes == BLANK_SIZE) | (units["physical_offset"] >= segment.end)
+        # A negative size, which is wrong, counts as a very large one.
+        ends = np.cumsum(units["size"].astype(np.uint32), dtype=np.int64)
+        if not is_cold:
+            # Blank units, and what lies behind the segment, are left to `_whole`.
+            return units[: max(int(np.searchsorted(ends, limits.bytes_max, "right")), 1)]
+        # Each unit goes by its own limits.
+        is_unit_cold = units["physical_offset"].astype(np.int64) < self._cold_end
+        counts = np.arange(len(units))
+        is_full = (counts >= limits.cold_count_max) | (ends > limits.cold_bytes_max)
+        is_hot_full = (counts >= limits.count_max) | (ends > limits.bytes_max)
+        stops = np.where(is_unit_cold, is_full, is_hot_full)
+        stops |= (units["size"] == BLANK_SIZE) | (units["physical_offset"] >= segment.end)
         stops[0] = False
         return units[: int(np.argmax(stops))] if stops.any() else units
 
@@ -181,7 +193,9 @@ class Reader:
         """The units before the first damaged record; that is reported if nothing is before it."""
         offsets = units["physical_offset"].astype(np.int64)
         starts, sizes = offsets - segment.base, units["size"].astype(np.int32)
-        inside = (sizes >= FIXED_BYTES) & (starts >= 0) & (starts + sizes <= segment.size_bytes)
+        if not is_cold and offsets[0] >= self.written_from and _are_records(segment, starts, sizes):
+            return units
+        inside = (sizes >= FIXED_BYTES) & (starts >= 0) & (starts <= segment.size_bytes - sizes)
         if not inside.all():
             units = units[: int(np.argmin(inside))]
             starts, sizes = starts[: len(units)], sizes[: len(units)]
@@ -208,6 +222,31 @@ def _leading(good: NDArray[np.bool_]) -> int:
     return len(good) if good.all() else int(np.argmin(good))
 
 
+def _are_records(segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]) -> bool:
+    """Whether a record of its size lies at each start, by fewer looks than `_heads` takes.
+
+    Of records that lie together the first and the last one are looked at: a single wrong unit among
+    them would not join its neighbours.
+    """
+    if int(sizes.min()) < FIXED_BYTES or starts.min() < 0 or starts.max() > segment.size_bytes:
+        return False
+    ends = starts + sizes
+    if ends.max() > segment.size_bytes:
+        return False
+    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    if 2 * len(breaks) + 2 < len(starts):
+        edges = np.concatenate(([0], breaks, breaks + 1, [len(starts) - 1]))
+        starts, sizes = starts[edges], sizes[edges]
+    words: NDArray[np.int64] = np.ndarray(
+        (segment.size_bytes - 7,), ">i8", segment.view, strides=(1,)
+    )
+    size_and_magic = words[starts]
+    wanted = (sizes.astype(np.int64) << 32) | (size_and_magic[0] & _LOW_WORD)
+    is_known = int(size_and_magic[0] & _LOW_WORD) in (MAGIC_V1, MAGIC_V2)
+    is_here = words[starts + _PHYSICAL_OFFSET_AT] == starts + segment.base
+    return is_known and bool((size_and_magic == wanted).all() and is_here.all())
+
+
 def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
     """The first fields of the records at `starts`, each of which has room for them."""
     items: NDArray[np.void] = np.ndarray(
@@ -217,6 +256,11 @@ def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
         strides=(1,),
     )
     return items[starts].view(_HEAD)
+
+
+def _fit(limits: ReadLimits, units: Units) -> bool:
+    """Whether the records of all these units may go into one read."""
+    return int(units["size"].sum(dtype=np.int64)) <= max(limits.bytes_max, limits.cold_bytes_max)
 
 
 def _units_wanted(limits: ReadLimits, first_size: int) -> int:

@@ -30,7 +30,7 @@ Vouched = Mapping[QueueKey, Mapping[str, FilePrefix]]
 
 @dataclass(frozen=True, slots=True)
 class QueueFault:
-    """A queue whose files cannot be used, and why."""
+    """A queue whose files cannot be used, and why; `folder` may be a file in its place."""
 
     folder: Path
     error: StoreDirectoryError
@@ -76,6 +76,10 @@ class ConsumeQueueTable:
 
     def _load_queue(self, topic: str, name: str, vouched: Vouched) -> None:
         key, folder = QueueKey(topic, int(name)), f"{self._folder}/{topic}/{name}"
+        if not os.path.isdir(folder):
+            raise StoreDirectoryError(
+                Path(folder), "is a file where a queue has its folder", "move it out of the store"
+            )
         queue = ConsumeQueue.open(folder, self._file_bytes, self._open_files, vouched.get(key))
         # One without units may be of a topic that was made again: it keeps its place.
         is_deleted = 0 < queue.physical_end <= self.deleted_below(topic)
@@ -173,4 +177,4 @@ class ConsumeQueueTable:
 
 def _folders(folder: Path) -> list[str]:
     with os.scandir(folder) if folder.exists() else nullcontext(()) as entries:
-        return [entry.name for entry in entries if entry.is_dir()]
+        return sorted(entry.name for entry in entries if entry.is_dir())
