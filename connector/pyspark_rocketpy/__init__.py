@@ -15,7 +15,7 @@ from pyspark_rocketpy.python_choice import choose_python
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_rocketpy.transport.values import SentBack
+    from pyspark_rocketpy.transport.writing_values import SentBack
 
 choose_python()
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from pyspark_rocketpy.options.parsing import SourceOptions
+    from pyspark_rocketpy.options.parsing import SinkOptions, SourceOptions
     from pyspark_rocketpy.sink.writers import RocketpyStreamWriter, RocketpyWriter, SinkPlan
     from pyspark_rocketpy.source.readers import RocketpyBatchReader
-    from pyspark_rocketpy.transport.interface import SourceTransport
+    from pyspark_rocketpy.transport.interface import SinkTransport, SourceTransport
 
 PYSPARK_MIN = (4, 2)
 
@@ -124,20 +124,34 @@ class DefaultSource(DataSource):
         from pyspark_rocketpy.options.parsing import SinkOptions
         from pyspark_rocketpy.sink.columns import SinkColumns
         from pyspark_rocketpy.sink.writers import SinkPlan
-        from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 
         options = SinkOptions.parse(self.options, is_shared=is_shared)
         columns = SinkColumns.check(schema)
         if options.topic is None and "topic" not in columns.names:
             raise ColumnError("no topic: set option topic, or give the rows a column topic")
-        return SinkPlan(options, columns, GrpcTransport.of_sink(options))
+        return SinkPlan(options, columns, _sink_transport(options, is_single=is_shared))
 
 
 def _source_transport(options: SourceOptions) -> SourceTransport:
-    """The way to the broker that the options name."""
-    from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
+    """The way to the broker or cluster that the options name."""
+    if options.cluster is not None:
+        from pyspark_rocketpy.transport.remoting.source import RemotingSource
 
-    return GrpcTransport.of_source(options)
+        return RemotingSource.of_source(options)
+    from pyspark_rocketpy.transport.grpc_v1.source import GrpcSource
+
+    return GrpcSource.of_source(options)
+
+
+def _sink_transport(options: SinkOptions, *, is_single: bool) -> SinkTransport:
+    """The way to the broker or the cluster that the options name, which has been asked once."""
+    if options.cluster is None:
+        from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
+
+        return GrpcTransport.of_sink(options)
+    from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
+
+    return RemotingTransport.of_sink(options).prepared(options.topic, is_single=is_single)
 
 
 def _check_version() -> None:

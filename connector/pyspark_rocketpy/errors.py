@@ -8,6 +8,7 @@
     ├── ConnectionFailedError     no broker answers
     ├── BrokerError               a broker refused: its response code and remark
     │   ├── BrokerBusyError       a refusal that passes
+    │   ├── TopicNotExistError    a topic that nobody there knows
     │   └── OtherStoreError       a broker with another store than the one that is meant
     ├── CommitError               a batch whose tasks do not fit together, or that is too late
     ├── OversizeMessageError      a message larger than the broker takes
@@ -68,9 +69,18 @@ class BrokerError(RocketpyError):
 
     code = "ROCKETPY_BROKER"
 
+    def __init__(self, text: str, *, response_code: int | None = None) -> None:
+        super().__init__(text)
+        # RocketMQ's number for the reason, where whoever raised it tells.
+        self.response_code = response_code
+
 
 class BrokerBusyError(BrokerError):
     """A broker cannot do it now, or not in time; the same request may be sent again."""
+
+
+class TopicNotExistError(BrokerError):
+    """No broker has the topic, or the one that was asked has not."""
 
 
 class OtherStoreError(BrokerError):

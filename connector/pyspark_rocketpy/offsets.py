@@ -1,8 +1,11 @@
 """Offsets of a query: positions by topic and queue, and the JSON that Spark's checkpoint holds.
 
     {"v": 1, "offsetTable": {"TopicTest@my-group": {"0": 1042}}, "base": {...}}
+    {"v": 2, "offsetTable": {"TopicTest@my-group": {"broker-a": {"0": 1042}}}, "base": {...}}
 
-The shape of the table is that of RocketMQ's consumerOffset.json. `base` carries the first position
+Version 1 is of the one broker that endpoints name, version 2 of a cluster, each broker of which
+numbers its queues of a topic from 0. The shape of a broker's table is that of RocketMQ's
+consumerOffset.json. `base` carries the first position
 of the query along, because Spark asks for the initial offset again at each restart before its
 first commit, and may get another answer; `first` marks that answer. `new` tells where queues begin
 that came during the query. `store` is the id of the store that all of it is of; an offset of an
@@ -16,21 +19,36 @@ Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark_rocketpy.errors import OffsetError
 
-VERSION = 1
+VERSION, CLUSTER_VERSION = 1, 2
 SEPARATOR = "@"
 STORE, EPOCHS, RECOVERY = "store", "epochs", "recovery"
 LATEST, EARLIEST = -1, -2
 NUMBER_MAX = (1 << 63) - 1
 _SHOWN_MAX = 100
 
-# topic -> queue id -> offset
-Positions = dict[str, dict[int, int]]
+T = TypeVar("T")
+
+
+class BrokerQueue(NamedTuple):
+    """A topic's queue; the one broker that endpoints name has the name ""."""
+
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        """For people."""
+        where = f" of broker {self.broker_name}" if self.broker_name else ""
+        return f"queue {self.queue_id}{where}"
+
+
+# topic -> queue -> offset
+Positions = dict[str, dict[BrokerQueue, int]]
 Offset = dict[str, Any]
 # topic -> epoch
 Epochs = Mapping[str, int]
@@ -42,7 +60,8 @@ class QueueBounds:
 
     `topic_epoch` is that of its topic, and changes when the topic is made again; 0 for none.
     `cut_offset` is where messages begin that were stored since a recovery that the query does not
-    know of; None where it knows all of them.
+    know of; None where it knows all of them. `is_behind`: a slave has answered, whose end may lie
+    before what was read of its master.
     """
 
     min_offset: int
@@ -50,10 +69,11 @@ class QueueBounds:
     committed_offset: int
     topic_epoch: int = 0
     cut_offset: int | None = None
+    is_behind: bool = False
 
 
-# topic -> queue id -> bounds; a topic that is not there is missing.
-Bounds = dict[str, dict[int, QueueBounds]]
+# topic -> queue -> bounds; a topic that is not there is missing.
+Bounds = dict[str, dict[BrokerQueue, QueueBounds]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +85,17 @@ class QueueRange:
     begin: int
     end: int
     topic_epoch: int = 0
+    broker_name: str = ""
+
+    @classmethod
+    def of(cls, topic: str, queue: BrokerQueue, begin: int, end: int) -> QueueRange:
+        """Of a queue."""
+        return cls(topic, queue.queue_id, begin, end, broker_name=queue.broker_name)
+
+    @property
+    def queue(self) -> BrokerQueue:
+        """Which of the topic's queues."""
+        return BrokerQueue(self.broker_name, self.queue_id)
 
     @property
     def count(self) -> int:
@@ -73,7 +104,7 @@ class QueueRange:
 
     def rest(self, offset: int) -> str:
         """What is left of it from `offset` on, for people."""
-        return f"offsets [{offset}, {self.end}) of queue {self.queue_id} of topic {self.topic!r}"
+        return f"offsets [{offset}, {self.end}) of {self.queue} of topic {self.topic!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +142,7 @@ def epochs_in(bounds: Bounds) -> dict[str, int]:
     return {topic: epoch for topic, epoch in found.items() if epoch}
 
 
-def _epoch(queues: Mapping[int, QueueBounds]) -> int:
+def _epoch(queues: Mapping[BrokerQueue, QueueBounds]) -> int:
     return next((queue.topic_epoch for queue in queues.values()), 0)
 
 
@@ -123,7 +154,8 @@ def remade_topics(known: Epochs, bounds: Bounds) -> frozenset[str]:
 
 def first_offset(positions: Positions, group: str, origin: Origin = ANY) -> Offset:
     """The answer to initialOffset."""
-    return origin.marked({"v": VERSION, "first": True, "offsetTable": _table(positions, group)})
+    table = _table(positions, group)
+    return origin.marked({"v": _version(positions), "first": True, "offsetTable": table})
 
 
 def store_of(offset: Offset) -> str:
@@ -144,16 +176,45 @@ def next_offset(
     """
     base = start.get("base", start["offsetTable"])
     table = _table(positions, group)
-    offset = origin.marked({"v": VERSION, "offsetTable": table, "base": base})
+    offset = origin.marked({"v": _version(positions), "offsetTable": table, "base": base})
     return {**offset, "new": _table(entering, group)} if entering else offset
 
 
-def _table(positions: Positions, group: str) -> dict[str, dict[str, int]]:
+def _version(positions: Positions) -> int:
+    names = {queue.broker_name for queues in positions.values() for queue in queues}
+    return CLUSTER_VERSION if any(names) else VERSION
+
+
+def _table(positions: Positions, group: str) -> dict[str, dict[str, Any]]:
     """Deterministic, since Spark compares offsets as text."""
     return {
-        topic + SEPARATOR + group: {str(queue_id): queues[queue_id] for queue_id in sorted(queues)}
-        for topic, queues in sorted(positions.items())
+        topic + SEPARATOR + group: by_broker(queues) for topic, queues in sorted(positions.items())
     }
+
+
+def by_broker(queues: Mapping[BrokerQueue, T]) -> dict[str, Any]:
+    """Values of one topic's queues as JSON has them: by queue id, below brokers with names."""
+    found: dict[str, Any] = {}
+    for queue, value in sorted(queues.items(), key=lambda item: item[0]):
+        name = queue.broker_name
+        (found.setdefault(name, {}) if name else found)[str(queue.queue_id)] = value
+    return found
+
+
+def _by_queue(
+    queues: Mapping[str, Any], number: Callable[[str], int], value: Callable[[Any], int]
+) -> dict[BrokerQueue, int]:
+    """The reverse. Raises AttributeError, TypeError, ValueError for what is none."""
+    found = {}
+    for name, content in queues.items():
+        if isinstance(content, Mapping):
+            if not name:
+                raise ValueError(name)
+            for queue_id, each in content.items():
+                found[BrokerQueue(name, number(queue_id))] = value(each)
+        else:
+            found[BrokerQueue("", number(name))] = value(content)
+    return found
 
 
 def positions_of(offset: object) -> Positions:
@@ -165,10 +226,10 @@ def positions_of(offset: object) -> Positions:
             f"the checkpoint holds offset {shown}, which another source than rocketpy has "
             "written; start with a new checkpointLocation"
         )
-    if offset["v"] != VERSION:
+    if offset["v"] not in (VERSION, CLUSTER_VERSION):
         raise OffsetError(
             f"the checkpoint's offset has version {offset['v']!r}, this connector reads "
-            f"{VERSION}; use the version that wrote it, or a new checkpoint"
+            f"{VERSION} and {CLUSTER_VERSION}; use the version that wrote it, or a new checkpoint"
         )
     return _positions(offset.get("offsetTable"))
 
@@ -187,11 +248,11 @@ def begin_of(start: Offset, end: Offset) -> Positions:
     is_all_new = bool(start.get("first")) or known.is_before(of_end)
     for topic, queues in _positions(end.get("new", {})).items():
         is_new = is_all_new or _is_other(known.epochs, of_end.epochs, topic)
-        for queue_id, offset in queues.items():
-            place = begin.setdefault(topic, {}).get(queue_id)
+        for queue, offset in queues.items():
+            place = begin.setdefault(topic, {}).get(queue)
             # A queue that was recreated ends before the place that was reached in the old one.
-            if is_new or place is None or place > ends[topic][queue_id]:
-                begin[topic][queue_id] = offset
+            if is_new or place is None or place > ends[topic][queue]:
+                begin[topic][queue] = offset
     return begin
 
 
@@ -204,23 +265,27 @@ def _positions(table: object) -> Positions:
     try:
         assert isinstance(table, Mapping)
         return {
-            key.rpartition(SEPARATOR)[0]: {int(i): int(offset) for i, offset in queues.items()}
+            key.rpartition(SEPARATOR)[0]: _by_queue(queues, int, int)
             for key, queues in table.items()
         }
     except (AssertionError, AttributeError, TypeError, ValueError) as error:
         raise OffsetError(f"the checkpoint holds no offset table but {table!r}") from error
 
 
+_OF_CLUSTER = ', in a cluster with the broker in between, {"topic":{"broker-a":{"0":12}}}'
+
+
 def parse_offsets_json(option: str, text: str) -> Positions:
     """Offsets that a user wrote. Raises OffsetError."""
-    positions = _parse_json(option, text, 'write it as {"topic":{"0":12,"1":-2}}')
+    positions = _parse_json(option, text, f'write it as {{"topic":{{"0":12,"1":-2}}}}{_OF_CLUSTER}')
     _check_least(option, positions, EARLIEST, "use 0 or more, -1 for latest, -2 for earliest")
     return positions
 
 
 def parse_times_json(option: str, text: str) -> Positions:
     """Times that a user wrote for queues, ms since 1970. Raises OffsetError."""
-    times = _parse_json(option, text, 'write it as {"topic":{"0":1767225600000}}')
+    example = f'write it as {{"topic":{{"0":1767225600000}}}}{_OF_CLUSTER}'
+    times = _parse_json(option, text, example)
     _check_least(option, times, 0, "use milliseconds since 1970")
     return times
 
@@ -233,21 +298,18 @@ def _parse_json(option: str, text: str, example: str) -> Positions:
     except (ValueError, RecursionError) as error:
         raise OffsetError(f"option {option} is {text!r}, which is no JSON; {example}") from error
     try:
-        return {
-            topic: {_queue_id(queue_id): _whole(value) for queue_id, value in queues.items()}
-            for topic, queues in content.items()
-        }
+        return {topic: _by_queue(queues, _queue_id, _whole) for topic, queues in content.items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise OffsetError(f"option {option} is {text!r}; {example}") from error
 
 
 def _check_least(option: str, values: Positions, least: int, hint: str) -> None:
     for topic, queues in values.items():
-        for queue_id, value in queues.items():
-            if value < least or queue_id < 0:
+        for queue, value in queues.items():
+            if value < least:
                 raise OffsetError(
-                    f"option {option}: {value} for queue {queue_id} of topic {topic!r} is "
-                    f"not accepted; {hint}"
+                    f"option {option}: {value} for {queue} of topic {topic!r} is not accepted; "
+                    f"{hint}"
                 )
 
 

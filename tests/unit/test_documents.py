@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.report import markdown
-from pyspark_rocketpy.options.parsing import SINK_OPTIONS, SOURCE_OPTIONS
+from pyspark_rocketpy.options.parsing import ON_CLUSTERS, cluster_table
 from pyspark_rocketpy.options.retrying import RETRY_OPTIONS
+from pyspark_rocketpy.options.sink_specs import SINK_OPTIONS
+from pyspark_rocketpy.options.source_specs import SOURCE_OPTIONS
 from pyspark_rocketpy.options.specs import option_table
 from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
@@ -37,6 +39,7 @@ def read(path: str) -> str:
         ("source", "source options", option_table(SOURCE_OPTIONS)),
         ("source", "retry options", option_table(RETRY_OPTIONS)),
         ("sink", "sink options", option_table(SINK_OPTIONS)),
+        ("clusters", "cluster options", cluster_table()),
         ("source", "source columns", column_table()),
         ("sink", "sink columns", sink_column_table()),
     ],
@@ -46,6 +49,10 @@ def test_a_table_of_a_document_is_the_codes(path: str, name: str, table: str) ->
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     found = text[text.index(begin) + len(begin) : text.index(end)].strip()
     assert found == table, f"put this between the marks of {name}:\n{table}"
+
+
+def test_what_is_said_of_options_on_clusters_is_of_options_that_exist() -> None:
+    assert ON_CLUSTERS.keys() <= {spec.name for spec in (*SOURCE_OPTIONS, *SINK_OPTIONS)}
 
 
 def promises() -> list[list[str]]:

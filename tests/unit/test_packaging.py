@@ -38,9 +38,9 @@ def test_the_long_description_stands_alone(wheel: Path) -> None:
     assert re.findall(r"\]\((?!https?://)", description) == []
 
 
-def test_the_connector_depends_on_four_libraries(wheel: Path) -> None:
+def test_the_connector_depends_on_five_libraries(wheel: Path) -> None:
     names = {requirement.name for requirement in requirements(metadata_of(wheel), set())}
-    assert names == {"grpcio", "protobuf", "pyarrow", "numpy"}
+    assert names == {"grpcio", "msgspec", "protobuf", "pyarrow", "numpy"}
 
 
 def test_the_connector_imports_without_the_broker_extra(environment: Environment) -> None:

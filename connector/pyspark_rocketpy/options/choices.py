@@ -10,6 +10,7 @@ class Delivery(str, Enum):
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
+    EFFECTIVELY_ONCE = "effectively-once"
 
 
 class Allocation(str, Enum):

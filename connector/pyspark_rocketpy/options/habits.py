@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 
 _ENDPOINTS = "use endpoints, with host:port of a broker"
-_NO_NAME_SERVER = "use endpoints, with host:port of a broker of rocketpy; no name server is asked"
+_NAME_SERVER = "use nameServer for a cluster, or endpoints with host:port of a broker of rocketpy"
 _GROUP = "use consumerGroup"
 _TOPIC = "use topic, or topics for several"
 _FILTER = "use filter, as in TagA || TagB"
@@ -26,10 +26,9 @@ SOURCE_HABITS: Mapping[str, str] = {
     "servers": _ENDPOINTS,
     "broker": _ENDPOINTS,
     "brokers": _ENDPOINTS,
-    "nameserver": _NO_NAME_SERVER,
-    "nameserveraddress": _NO_NAME_SERVER,
-    "namesrvaddr": _NO_NAME_SERVER,
-    "name.srv.addr": _NO_NAME_SERVER,
+    "nameserveraddress": _NAME_SERVER,
+    "namesrvaddr": _NAME_SERVER,
+    "name.srv.addr": _NAME_SERVER,
     "group.id": _GROUP,
     "kafka.group.id": _GROUP,
     "groupid": _GROUP,

@@ -1,4 +1,4 @@
-"""The options of source and sink: one table, parsed once into frozen values. Holds no state.
+"""The options of source and sink, parsed once into frozen values. Holds no state.
 
 Names follow Spark's Kafka source where a concept is the same, and RocketMQ where it is RocketMQ's.
 Errors come before any job starts, and name the option, the value, and what is accepted.
@@ -11,275 +11,13 @@ from dataclasses import dataclass
 
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.choices import Allocation, Delivery, FilterType, TimestampStrategy
+from pyspark_rocketpy.options.clusters import ClusterOptions, cluster_of
 from pyspark_rocketpy.options.habits import SINK_HABITS, SOURCE_HABITS
-from pyspark_rocketpy.options.retrying import retry_topic
-from pyspark_rocketpy.options.shared import (
-    CONNECT_TIMEOUT,
-    CONSUMER_GROUP,
-    ENDPOINTS,
-    RETRY_BACKOFF,
-    RETRY_TIMES_MAX,
-    SEND_TIMEOUT,
-)
-from pyspark_rocketpy.options.specs import (
-    TOPIC_ACCEPTED,
-    WRITER_CHARACTERS_MAX,
-    OptionSpec,
-    OptionTable,
-    choice_spec,
-    duration_ms,
-    given_options,
-    keys,
-    names,
-    number_spec,
-    parse,
-    pattern,
-    switch_spec,
-    tags,
-    text,
-    topic_name,
-    unchanged,
-    writer_name,
-)
+from pyspark_rocketpy.options.shared import CONSUMER_GROUP, retry_topic
+from pyspark_rocketpy.options.sink_specs import CONTROL_TOPIC, SINK_OPTIONS
+from pyspark_rocketpy.options.source_specs import SOURCE_OPTIONS
+from pyspark_rocketpy.options.specs import OptionTable, given_options, parse, tags
 
-_TIMES_FORM = '{"topic":{"0":1767225600000}}'
-_JSON_FORM = '{"topic":{"0":12,"1":-2}} (-2 earliest, -1 latest)'
-
-SOURCE_OPTIONS = (
-    ENDPOINTS,
-    OptionSpec("topic", None, "a topic", "the topic to read", text),
-    OptionSpec("topics", None, "topics with commas", "several topics to read", names),
-    OptionSpec(
-        "topicPattern",
-        None,
-        "a regular expression (RE2)",
-        "every topic with such a name, also one that comes later",
-        pattern,
-    ),
-    CONSUMER_GROUP,
-    switch_spec(
-        "withRetries",
-        "false",
-        "whether messages that the group sent back are read as well, from its topic `%RETRY%` + "
-        "consumerGroup, which must be set",
-    ),
-    OptionSpec(
-        "startingOffsets",
-        None,
-        f"earliest, latest, committed, or JSON such as {_JSON_FORM}",
-        "where a new query begins; a restarted one follows its checkpoint. Queues that JSON does "
-        "not name follow the default: latest in streaming, earliest in batch",
-        text,
-    ),
-    OptionSpec(
-        "endingOffsets",
-        "latest",
-        f"latest, or JSON such as {_JSON_FORM}",
-        "where a batch ends; queues that JSON does not name end at latest. Streams refuse all "
-        "options that set an end",
-        text,
-    ),
-    number_spec(
-        "startingTimestamp",
-        None,
-        0,
-        1 << 62,
-        "begin with what was stored from this time on, ms since 1970; goes before "
-        "startingOffsetsByTimestamp, which goes before startingOffsets",
-    ),
-    OptionSpec(
-        "startingOffsetsByTimestamp",
-        None,
-        f"JSON such as {_TIMES_FORM}",
-        "the same for single queues; the others follow startingOffsets",
-        text,
-    ),
-    choice_spec(
-        "startingOffsetsByTimestampStrategy",
-        TimestampStrategy,
-        TimestampStrategy.ERROR.value,
-        "what a queue without a message from that time on does",
-    ),
-    number_spec(
-        "endingTimestamp",
-        None,
-        0,
-        1 << 62,
-        "end a batch before what was stored from this time on, ms since 1970, or at the end of a "
-        "queue without such; goes before endingOffsetsByTimestamp, and that before endingOffsets",
-    ),
-    OptionSpec(
-        "endingOffsetsByTimestamp",
-        None,
-        f"JSON such as {_TIMES_FORM}",
-        "the same for single queues; the others follow endingOffsets",
-        text,
-    ),
-    number_spec(
-        "maxOffsetsPerTrigger",
-        None,
-        1,
-        1 << 62,
-        "messages in one micro-batch, at most; batches ignore all limits per trigger",
-    ),
-    number_spec(
-        "minOffsetsPerTrigger",
-        None,
-        1,
-        1 << 62,
-        "messages that a micro-batch waits for, but not beyond maxTriggerDelay; the first one and "
-        "those of AvailableNow do not wait",
-    ),
-    OptionSpec(
-        "maxTriggerDelay",
-        "15m",
-        "a number with ms, s, m or h",
-        "how long after the last batch fewer than minOffsetsPerTrigger messages wait",
-        duration_ms,
-    ),
-    number_spec(
-        "maxBytesPerTrigger",
-        None,
-        1,
-        1 << 62,
-        "bytes of stored records in one micro-batch, at most",
-    ),
-    number_spec("minPartitions", None, 1, 100_000, "tasks to read with, at least"),
-    number_spec(
-        "maxRecordsPerPartition", None, 1, 1 << 62, "messages that one task reads, at most"
-    ),
-    choice_spec(
-        "allocation",
-        Allocation,
-        None,
-        "how queues are given to tasks where there are more of them than minPartitions, or cores "
-        "of the driver if that is not set (default: queues with little to read share a task)",
-    ),
-    OptionSpec(
-        "allocationConfig",
-        None,
-        'JSON such as [["topic:0","topic:1"],["topic:2"]]',
-        "the queues of each task, for allocation config; names every queue once",
-        text,
-    ),
-    OptionSpec(
-        "machineRooms",
-        None,
-        "names with commas",
-        "rooms whose brokers are read, for allocation machineRoom; a broker's room is the part of "
-        "its name before an @",
-        names,
-    ),
-    OptionSpec(
-        "filter",
-        None,
-        "TagA || TagB, or *; with filterType SQL92 a condition, such as region = 'EU'",
-        "only messages with one of these tags, or whose properties meet the condition; the broker "
-        "leaves out the others",
-        unchanged,
-    ),
-    choice_spec(
-        "filterType",
-        FilterType,
-        FilterType.TAG.value,
-        "what filter is: tags, or a condition as RocketMQ's SQL92 has them",
-    ),
-    OptionSpec(
-        "keys",
-        None,
-        "keys with commas",
-        "only messages with one of these keys; a batch finds them by the broker's index, where "
-        "they are not very many, and else the tasks leave out the others",
-        keys,
-    ),
-    switch_spec(
-        "pushDownFilters",
-        "false",
-        "whether Spark may hand a batch's filters to the source; needs "
-        "spark.sql.python.filterPushdown.enabled",
-    ),
-    switch_spec("failOnDataLoss", "true", "whether lost messages fail the query"),
-    switch_spec("commitOffsets", "true", "whether progress is reported to the broker"),
-    OptionSpec("columns", None, "column names with commas", "the columns to read", names),
-    number_spec(
-        "fetchBytesMax",
-        4 << 20,
-        1_024,
-        8 << 20,
-        "bytes of one response, and of one Arrow batch's records",
-    ),
-    number_spec(
-        "prefetchBytesMax", 32 << 20, 1_024, 64 << 20, "bytes that a task fetches ahead, at most"
-    ),
-    OptionSpec(
-        "pollTimeout",
-        "1s",
-        "a number with ms, s, m or h; 0s: do not wait",
-        "how long a query without new messages waits for one at the broker",
-        duration_ms,
-    ),
-    CONNECT_TIMEOUT,
-    RETRY_TIMES_MAX,
-    RETRY_BACKOFF,
-    number_spec(
-        "pullTimeoutMs", 30_000, 100, 3_600_000, "after which a pull is restarted where it stands"
-    ),
-)
-SINK_OPTIONS = (
-    ENDPOINTS,
-    OptionSpec(
-        "topic", None, TOPIC_ACCEPTED, "topic of rows that name none in a column", topic_name
-    ),
-    choice_spec(
-        "delivery",
-        Delivery,
-        Delivery.EXACTLY_ONCE.value,
-        "what a batch that is written again does: nothing, or its messages come again",
-    ),
-    OptionSpec(
-        "txnAppId",
-        None,
-        f"a name of up to {WRITER_CHARACTERS_MAX} characters",
-        "who writes, for a batch that is to be written once although it is saved again; "
-        "with txnVersion, as in foreachBatch",
-        writer_name,
-    ),
-    number_spec(
-        "txnVersion",
-        None,
-        0,
-        1 << 62,
-        "number of that batch; one saved again is left out, a lower one is an error",
-    ),
-    switch_spec(
-        "idempotenceProperties",
-        "false",
-        "whether each message tells query, batch, partition and sequence in its properties",
-    ),
-    number_spec(
-        "batchBytesMax",
-        2 << 20,
-        1_024,
-        16 << 20,
-        "bytes of one block; less where a segment of the broker's log is smaller",
-    ),
-    SEND_TIMEOUT,
-    number_spec(
-        "commitTimeoutMs",
-        600_000,
-        100,
-        86_400_000,
-        "how long a commit may stand still; one that gets on is waited for",
-    ),
-    switch_spec(
-        "failOnDataLoss",
-        "true",
-        "whether a batch fails when the broker has lost a part of it after its commit",
-    ),
-    CONNECT_TIMEOUT,
-    RETRY_TIMES_MAX,
-    RETRY_BACKOFF,
-)
 _SOURCE = OptionTable(
     SOURCE_OPTIONS, SOURCE_HABITS, SINK_OPTIONS, "the sink; set it on write or writeStream"
 )
@@ -287,12 +25,19 @@ _SINK = OptionTable(
     SINK_OPTIONS, SINK_HABITS, SOURCE_OPTIONS, "the source; set it on read or readStream"
 )
 
+# What has no meaning where endpoints name the one broker.
+OF_CLUSTERS = ("pullsInFlightMax", "brokerAbsenceTimeout")
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Checked options of the source; times in ms, sizes in bytes."""
+    """Checked options of the source; times in ms, sizes in bytes.
+
+    Either `endpoints` or `cluster` is set.
+    """
 
     endpoints: tuple[str, ...]
+    cluster: ClusterOptions | None
     topics: tuple[str, ...]
     topic_pattern: str | None
     consumer_group: str
@@ -329,11 +74,14 @@ class SourceOptions:
     retry_times_max: int
     retry_backoff_ms: int
     pull_timeout_ms: int
+    pulls_in_flight_max: int
+    broker_absence_timeout: int
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_shared: bool = False) -> SourceOptions:
         """Shared options, as of a view, may be a sink's too. Raises OptionError."""
         values = parse(options, _SOURCE, is_shared=is_shared)
+        values["cluster"] = cluster_of(values, given_options(options), OF_CLUSTERS)
         topic, topics = values.pop("topic"), values.pop("topics")
         chosen = [kind for kind in (topic, topics, values["topic_pattern"]) if kind is not None]
         if len(chosen) != 1:
@@ -365,11 +113,17 @@ def _filter(value: object, kind: object) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Checked options of the sink; times in ms, sizes in bytes."""
+    """Checked options of the sink; times in ms, sizes in bytes.
+
+    Either `endpoints` or `cluster` is set.
+    """
 
     endpoints: tuple[str, ...]
+    cluster: ClusterOptions | None
     topic: str | None
     delivery: Delivery
+    # Set for effectively-once alone.
+    control_topic: str | None
     txn_app_id: str | None
     txn_version: int | None
     idempotence_properties: bool
@@ -385,9 +139,72 @@ class SinkOptions:
     def parse(cls, options: Mapping[str, str], *, is_shared: bool = False) -> SinkOptions:
         """Shared options, as of a view, may be a source's too. Raises OptionError."""
         values = parse(options, _SINK, is_shared=is_shared)
+        values["cluster"] = cluster_of(values, given_options(options), ())
+        if values["delivery"] is None:
+            is_cluster = values["cluster"] is not None
+            values["delivery"] = Delivery.AT_LEAST_ONCE if is_cluster else Delivery.EXACTLY_ONCE
+        if values["delivery"] is not Delivery.EFFECTIVELY_ONCE:
+            if CONTROL_TOPIC.lower() in given_options(options):
+                raise OptionError(
+                    "option controlTopic is for delivery effectively-once; leave it out, or set "
+                    "delivery"
+                )
+            values["control_topic"] = None
         parsed = cls(**values)  # type: ignore[arg-type]
-        if (parsed.txn_app_id is None) != (parsed.txn_version is None):
-            raise OptionError("set both options txnAppId and txnVersion, or none of them")
-        if parsed.txn_app_id is not None and parsed.delivery is not Delivery.EXACTLY_ONCE:
-            raise OptionError("txnAppId needs option delivery to be exactly-once, its default")
+        parsed._check()
         return parsed
+
+    def _check(self) -> None:
+        if self.cluster is not None and self.delivery is Delivery.EXACTLY_ONCE:
+            raise OptionError(
+                "option delivery is exactly-once, which a cluster of Apache RocketMQ cannot do: "
+                "nothing there lets messages of several queues show together, and once only. Leave "
+                "it out: with at-least-once a row that comes twice has the same UNIQ_KEY both "
+                "times, and effectively-once looks for it before it is sent again"
+            )
+        if self.cluster is None and self.delivery is Delivery.EFFECTIVELY_ONCE:
+            raise OptionError(
+                "option delivery is effectively-once, which is for clusters of Apache RocketMQ "
+                "(option nameServer); with endpoints set it to exactly-once, which promises more"
+            )
+        if self.cluster is not None and self.txn_app_id is not None:
+            raise OptionError(
+                "option txnAppId is for batches that show exactly once, which a cluster of Apache "
+                "RocketMQ cannot do; leave it out with nameServer"
+            )
+        if (self.txn_app_id is None) != (self.txn_version is None):
+            raise OptionError("set both options txnAppId and txnVersion, or none of them")
+        if self.txn_app_id is not None and self.delivery is not Delivery.EXACTLY_ONCE:
+            raise OptionError("txnAppId needs option delivery to be exactly-once, its default")
+
+
+_BY_BROKER = 'JSON names brokers: `{"orders":{"broker-a":{"0":12}}}`'
+_NO_MEANING = "no meaning: nothing is committed"
+# What is otherwise on a cluster, by option.
+ON_CLUSTERS = {
+    "endpoints": "refused; nameServer is in its place",
+    "startingOffsets": _BY_BROKER,
+    "endingOffsets": _BY_BROKER,
+    "startingOffsetsByTimestamp": _BY_BROKER,
+    "endingOffsetsByTimestamp": _BY_BROKER,
+    "maxBytesPerTrigger": "by estimate, from samples",
+    "allocationConfig": "names queues as `orders:broker-a:0`",
+    "machineRooms": "each broker with queues of the query must be in one of the rooms",
+    "filter": "SQL92 needs `enablePropertyFilter=true` at the brokers",
+    "keys": "no index is asked: tasks read everything and leave the others out",
+    "failOnDataLoss": "of the source also: whether a broker that is away too long fails the query",
+    "fetchBytesMax": "of one Arrow batch; a broker answers 32 messages or 256 KiB at a time",
+    "delivery": "at-least-once, the default, or effectively-once; exactly-once is refused",
+    "txnAppId": "refused: it needs exactly-once",
+    "txnVersion": "refused: it needs exactly-once",
+    "batchBytesMax": "and no more than 4 MiB",
+    "controlTopic": "only here; at one broker",
+    "commitTimeoutMs": _NO_MEANING,
+}
+
+
+def cluster_table() -> str:
+    """What each option is on a cluster, as a Markdown table for the documentation."""
+    names = dict.fromkeys(spec.name for spec in (*SOURCE_OPTIONS, *SINK_OPTIONS))
+    rows = [f"| `{name}` | {ON_CLUSTERS.get(name, 'yes')} |" for name in names]
+    return "\n".join(["| option | on a cluster |", "|---|---|", *rows])

@@ -1,4 +1,4 @@
-"""The options of `send_back`, and the source's of retries. Holds no state."""
+"""The options of `send_back`. Holds no state."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from pyspark_rocketpy.options.shared import (
 )
 from pyspark_rocketpy.options.specs import OptionSpec, OptionTable, number_spec, parse, text
 
-# Each consumer group has a topic of this name and its own.
-RETRY_PREFIX = "%RETRY%"
 LEVEL_MIN, LEVEL_MAX = -1, 18
 RETRY_OPTIONS = (
     ENDPOINTS,
@@ -43,7 +41,8 @@ RETRY_OPTIONS = (
     RETRY_TIMES_MAX,
     RETRY_BACKOFF,
 )
-_TABLE = OptionTable(RETRY_OPTIONS, SOURCE_HABITS, (), "")
+_NO_CLUSTER = "use endpoints; messages are sent back to a broker of rocketpy alone"
+_TABLE = OptionTable(RETRY_OPTIONS, {**SOURCE_HABITS, "nameserver": _NO_CLUSTER}, (), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +83,3 @@ def _level(value: str) -> int | str:
             "column of whole numbers"
         )
     return level
-
-
-def retry_topic(group: str, *, is_read: bool, is_given: bool) -> str | None:
-    """The topic of what a group sent back; None where it is not read. Raises OptionError."""
-    if not is_read:
-        return None
-    if not is_given:
-        raise OptionError(
-            "option withRetries is true, but consumerGroup is not set; set it to the group whose "
-            "messages are sent back"
-        )
-    return RETRY_PREFIX + group

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.specs import OptionSpec, endpoints, group, number_spec
 
+# Each consumer group has a topic of this name and its own.
+RETRY_PREFIX = "%RETRY%"
 ENDPOINTS = OptionSpec(
     "endpoints",
     None,
@@ -30,3 +33,15 @@ CONSUMER_GROUP = OptionSpec(
 SEND_TIMEOUT = number_spec(
     "sendTimeoutMs", 30_000, 100, 3_600_000, "how long an acknowledgement is waited for"
 )
+
+
+def retry_topic(group: str, *, is_read: bool, is_given: bool) -> str | None:
+    """The topic of what a group sent back; None where it is not read. Raises OptionError."""
+    if not is_read:
+        return None
+    if not is_given:
+        raise OptionError(
+            "option withRetries is true, but consumerGroup is not set; set it to the group whose "
+            "messages are sent back"
+        )
+    return RETRY_PREFIX + group

@@ -191,12 +191,23 @@ def parse(options: Mapping[str, str], table: OptionTable, *, is_shared: bool) ->
     for spec in table.specs:
         value = given.get(spec.name.lower(), spec.default)
         values[_field(spec.name)] = None if value is None else _value(spec, value)
-    if values["endpoints"] is None:
-        raise OptionError(
-            "option endpoints is missing; set it to host:port of a broker. Of a catalog's table "
-            "Spark hands on those options alone that stand in WITH (...)"
-        )
+    _require_address(values)
     return values
+
+
+def _require_address(values: Mapping[str, object]) -> None:
+    if values["endpoints"] is not None and values.get("name_server") is not None:
+        raise OptionError(
+            "options endpoints and nameServer are both set; endpoints is for a broker of rocketpy, "
+            "nameServer for a cluster of Apache RocketMQ: leave one out"
+        )
+    if values["endpoints"] is None and values.get("name_server") is None:
+        cluster = ", or nameServer, for a cluster of Apache RocketMQ"
+        raise OptionError(
+            "option endpoints is missing; set it to host:port of a broker"
+            f"{cluster if 'name_server' in values else ''}. Of a catalog's table Spark hands on "
+            "those options alone that stand in WITH (...)"
+        )
 
 
 def given_options(options: Mapping[str, str]) -> dict[str, str]:

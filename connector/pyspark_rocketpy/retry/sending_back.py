@@ -18,7 +18,7 @@ from pyspark.sql.types import IntegralType
 from pyspark_rocketpy.errors import ColumnError, OptionError
 from pyspark_rocketpy.options.retrying import RetryOptions
 from pyspark_rocketpy.rendering import plainly
-from pyspark_rocketpy.transport.values import MessageToSendBack, SentBack
+from pyspark_rocketpy.transport.writing_values import MessageToSendBack, SentBack
 from rocketpy_proto.record import decode_offset_message_id
 
 if TYPE_CHECKING:

@@ -19,11 +19,13 @@ from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.sink.routing import Routes
 from pyspark_rocketpy.sink.rows import Rows, cuts
 from pyspark_rocketpy.sink.waiting import waiting_properties
-from pyspark_rocketpy.transport.values import SIZE_BYTES, BatchName, Block, BrokerLimits
+from pyspark_rocketpy.transport.values import BrokerLimits
+from pyspark_rocketpy.transport.writing_values import SIZE_BYTES, BatchName, Block
 from rocketpy_proto.record import BLANK_BYTES, BlockColumns, CheckedBlock, UnencodableRecordError
 from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS, WAITING_NAMES
-from rocketpy_proto.unique_keys import born_host, unique_keys
+from rocketpy_proto.unique_keys import born_host, row_keys, unique_keys
 
+GROUP = "messageGroup"
 SHARDING_KEY, UNIQ_KEY = "__SHARDINGKEY", "UNIQ_KEY"
 # Where a message comes from, on request: the same for a row that is written again.
 WRITER, BATCH = "rocketpy_writer", "rocketpy_batch"
@@ -36,7 +38,7 @@ NEIGHBOURS_MIN = 64
 _COLUMNS = {
     "TAGS": "tags",
     "KEYS": "keys",
-    SHARDING_KEY: "messageGroup",
+    SHARDING_KEY: GROUP,
     DELAY: "delayLevel",
     TIMER_DELIVER_MS: "deliverAt",
 }
@@ -47,22 +49,32 @@ class BlockForm:
     """What is the same for all blocks of a task; sizes in bytes.
 
     A message that is larger than a block gets one of its own; none is larger than
-    `message_bytes_max`. `origin` is told in every message if it is set.
+    `message_bytes_max`. Every message tells its origin if that `is_told`. Its UNIQ_KEY is one of
+    this process's, or `has_keys_of_rows`: then a row that is written again has the same one.
     """
 
     block_bytes_max: int
     message_bytes_max: int
-    origin: BatchName | None
+    origin: BatchName
+    is_told: bool
+    has_keys_of_rows: bool
 
     @classmethod
     def within(
-        cls, limits: BrokerLimits, block_bytes_max: int, origin: BatchName | None
+        cls,
+        limits: BrokerLimits,
+        block_bytes_max: int,
+        origin: BatchName,
+        *,
+        is_told: bool = False,
+        has_keys_of_rows: bool = False,
     ) -> BlockForm:
         """Blocks that the broker takes in a request, and has room for in a segment of its log."""
         bytes_max = limits.request_bytes_max - SIZE_BYTES
         if limits.segment_bytes:
             bytes_max = min(bytes_max, limits.segment_bytes - BLANK_BYTES)
-        return cls(min(block_bytes_max, bytes_max), bytes_max, origin)
+        block_bytes = min(block_bytes_max, bytes_max)
+        return cls(block_bytes, bytes_max, origin, is_told, has_keys_of_rows)
 
     def blocks(self, rows: Rows, routes: Routes) -> Iterator[Block]:
         """The rows as blocks; those of a queue keep their order.
@@ -80,10 +92,10 @@ class BlockForm:
 
     def _checked(self, rows: Rows, routes: Routes) -> _Part:
         now_ms = clock.now_ms()
-        extra = {UNIQ_KEY: unique_keys().take(len(rows), now_ms), **self._origin(rows)}
+        extra = {UNIQ_KEY: self._unique_keys(rows, now_ms), **self._told(rows)}
         extra |= waiting_properties(rows)
-        if rows.has("messageGroup"):
-            extra[SHARDING_KEY] = rows.text("messageGroup")
+        if rows.has(GROUP):
+            extra[SHARDING_KEY] = rows.text(GROUP)
         columns = BlockColumns(
             body=rows.column("body"),
             topic=routes.topic,
@@ -101,7 +113,7 @@ class BlockForm:
         except UnencodableRecordError as error:
             raise _named(error, rows) from error
         self._check_sizes(rows, checked.sizes)
-        return _Part(routes, checked)
+        return _Part(routes, checked, is_movable=not (rows.has("queueId") or rows.has(GROUP)))
 
     def _check_sizes(self, rows: Rows, sizes: NDArray[np.int32]) -> None:
         too_large = sizes > self.message_bytes_max
@@ -112,8 +124,14 @@ class BlockForm:
                 f"for {self.message_bytes_max}; send less in a message"
             )
 
-    def _origin(self, rows: Rows) -> dict[str, pa.StringArray | str]:
-        if self.origin is None:
+    def _unique_keys(self, rows: Rows, now_ms: int) -> pa.StringArray:
+        if not self.has_keys_of_rows:
+            return unique_keys().take(len(rows), now_ms)
+        origin = self.origin
+        return row_keys((origin.writer_id, origin.batch_id, rows.partition), rows.numbers)
+
+    def _told(self, rows: Rows) -> dict[str, pa.StringArray | str]:
+        if not self.is_told:
             return {}
         return {
             WRITER: self.origin.writer_id,
@@ -129,6 +147,7 @@ class _Part:
 
     routes: Routes
     checked: CheckedBlock
+    is_movable: bool
 
     def blocks(self, bytes_max: int) -> Iterator[Block]:
         """The records, cut where the queue changes and where they would be too many bytes.
@@ -157,6 +176,7 @@ class _Part:
                 record_sizes=record_sizes[slice(*size_octets)],
                 records=bytes(records[slice(*octets)]),
                 delay=delay,
+                is_movable=self.is_movable,
             )
 
 

@@ -32,6 +32,7 @@ ACCEPTED: Mapping[str, tuple[DataType, ...]] = {
     "keys": (ArrayType(_STRING), _STRING),
     "properties": (MapType(_STRING, _STRING),),
     "queueId": _INTEGERS,
+    "brokerName": (_STRING,),
     "messageGroup": (_STRING,),
     "delayLevel": _INTEGERS,
     "deliverAt": (TimestampType(),),
@@ -46,6 +47,8 @@ MEANINGS = {
     "properties": "further properties; the other columns win over entries of their names, and "
     "entries by which a message would wait, as a copied one may have them, are left out",
     "queueId": "queue within the topic; null lets the sink choose",
+    "brokerName": "the broker whose queueId is meant; needed where several brokers of a cluster "
+    "have the topic, null where there is but one",
     "messageGroup": "messages of a group keep their order, in one queue",
     "delayLevel": "the message comes when this level is over: 1 is 1 s, 2 is 5 s, up to 18, which "
     "is 2 h; null and 0 stand for no delay",
@@ -88,6 +91,10 @@ class SinkColumns:
             _check_type(name, field.dataType)
         if "body" not in names:
             raise ColumnError("column body is missing; name the message's content body")
+        if "brokerName" in names and "queueId" not in names:
+            raise ColumnError(
+                "column brokerName says whose queue a queueId is; add column queueId, or drop it"
+            )
         return cls(tuple(names))
 
 

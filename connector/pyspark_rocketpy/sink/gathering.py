@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pyspark_rocketpy.transport.values import Block
+from pyspark_rocketpy.transport.writing_values import Block
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 
 # What a small block takes beside its records and their sizes.
@@ -116,4 +116,5 @@ def _joined(blocks: list[Block], queue_id: int) -> Block:
         record_sizes=b"".join(block.record_sizes for block in blocks),
         records=b"".join(block.records for block in blocks),
         delay=blocks[0].delay,
+        is_movable=blocks[0].is_movable,
     )

@@ -1,8 +1,10 @@
 """Which topic and queue each row goes to. Holds how many queues topics have, for a task's time.
 
-A row with a queueId goes there. Rows of one messageGroup go to one queue, by the group's hash and
-the topic's number of queues, so another number moves groups: order across such a change is kept
-only by readers that finish the old queue first. All others are spread over every queue. Row P06.
+A topic's queues are counted through all its brokers: see WriteQueues. A row with a queueId goes
+there, at the broker that its brokerName says, where there are several. Rows of one messageGroup go
+to one queue, by the group's hash and the topic's number of queues, so another number moves groups:
+order across such a change is kept only by readers that finish the old queue first. All others are
+spread over every queue. Row P06.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.options.specs import TOPIC_ACCEPTED, TOPIC_NAME
 from pyspark_rocketpy.sink.rows import Rows, first_true
 from pyspark_rocketpy.sink.waiting import DELAY_BITS, delays_of
-from pyspark_rocketpy.transport.interface import SinkTransport
-from pyspark_rocketpy.transport.values import BatchName
+from pyspark_rocketpy.transport.interface import BlockWriter
+from pyspark_rocketpy.transport.writing_values import BatchName, WriteQueues
 from rocketpy_proto.record import java_hashes
 
 # A batch behind a task's first one is spread over as many queues as it has this many rows.
@@ -62,18 +64,18 @@ class Routes:
         return pa.DictionaryArray.from_arrays(self.codes, self.topics)
 
 
-class QueueNums:
-    """How many queues topics have for writing; each topic is asked for once a task."""
+class KnownQueues:
+    """The queues that topics have for writing; each topic is asked for once a task."""
 
-    def __init__(self, transport: SinkTransport) -> None:
-        self._transport = transport
-        self._known: dict[str, int] = {}
+    def __init__(self, writer: BlockWriter) -> None:
+        self._writer = writer
+        self._known: dict[str, WriteQueues] = {}
 
-    def of(self, topics: Sequence[str]) -> list[int]:
+    def of(self, topics: Sequence[str]) -> list[WriteQueues]:
         """Of each topic. Raises BrokerError for one that does not exist."""
         missing = [topic for topic in topics if topic not in self._known]
         if missing:
-            self._known |= self._transport.write_queue_nums(missing)
+            self._known |= self._writer.write_queues(missing)
         return [self._known[topic] for topic in topics]
 
 
@@ -104,7 +106,7 @@ class Spread:
         self._is_first = False
 
 
-def routes_of(rows: Rows, topic: str | None, queue_nums: QueueNums, spread: Spread) -> Routes:
+def routes_of(rows: Rows, topic: str | None, known: KnownQueues, spread: Spread) -> Routes:
     """Where the rows go.
 
     `topic` is for rows that name none. Raises ColumnError, BrokerError, ConnectionFailedError.
@@ -112,8 +114,13 @@ def routes_of(rows: Rows, topic: str | None, queue_nums: QueueNums, spread: Spre
     topics = _topics(rows, topic)
     names = topics.dictionary.to_pylist()
     codes = topics.indices.to_numpy().astype(np.int64)
-    nums = np.array(queue_nums.of(names), np.int64)[codes]
-    queue_ids = _queue_ids(rows, nums, _spread_ids(codes, nums, spread))
+    queues = known.of(names)
+    nums = np.array([each.count for each in queues], np.int64)[codes]
+    queue_ids = _spread_ids(codes, nums, spread)
+    if rows.has("messageGroup"):
+        queue_ids = _of_groups(rows, nums, queue_ids)
+    if rows.has("queueId"):
+        queue_ids = _of_columns(rows, codes, queues, queue_ids)
     return Routes(names, codes, queue_ids, delays_of(rows))
 
 
@@ -152,22 +159,67 @@ def _topics(rows: Rows, topic: str | None) -> pa.DictionaryArray:
     return distinct
 
 
-def _queue_ids(rows: Rows, nums: Counts, queue_ids: Counts) -> Counts:
-    """Of each row: its queueId, else its messageGroup's queue, else the one of `queue_ids`."""
-    if rows.has("messageGroup"):
-        groups = rows.text("messageGroup").fill_null("")
-        grouped = pc.not_equal(groups, "").to_numpy(zero_copy_only=False)
-        hashes = np.abs(java_hashes(groups).astype(np.int64))
-        queue_ids = np.where(grouped, hashes % nums, queue_ids)
-    if rows.has("queueId"):
-        column = rows.batch.column("queueId").cast(pa.int64())
-        given = column.fill_null(-1).to_numpy(zero_copy_only=False)
-        wrong = (given < -1) | (given >= nums)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ColumnError(
-                f"column queueId is {given[row]} in {rows.where(row)}; "
-                f"its topic has queues 0 to {nums[row] - 1}"
-            )
-        queue_ids = np.where(given >= 0, given, queue_ids)
-    return queue_ids
+def _of_groups(rows: Rows, nums: Counts, queue_ids: Counts) -> Counts:
+    """Of each row: its messageGroup's queue, else the one of `queue_ids`."""
+    groups = rows.text("messageGroup").fill_null("")
+    grouped = pc.not_equal(groups, "").to_numpy(zero_copy_only=False)
+    hashes = np.abs(java_hashes(groups).astype(np.int64))
+    return np.where(grouped, hashes % nums, queue_ids)
+
+
+def _of_columns(
+    rows: Rows, topics: Counts, queues: Sequence[WriteQueues], queue_ids: Counts
+) -> Counts:
+    """Of each row: the queue that its queueId and brokerName say, else the one of `queue_ids`.
+
+    `topics` are numbers. The loop is over the pairs of topics and brokers that there are.
+    """
+    column = rows.batch.column("queueId").cast(pa.int64())
+    given = column.fill_null(-1).to_numpy(zero_copy_only=False)
+    names, brokers = _brokers(rows)
+    pairs = topics * len(names) + brokers
+    numbers = [range(0)] * (len(queues) * len(names))
+    for pair in np.flatnonzero(np.bincount(pairs[given >= 0])).tolist():
+        topic, broker = divmod(pair, len(names))
+        found = queues[topic].at(names[broker])
+        if found is None:
+            row = int(np.argmax((pairs == pair) & (given >= 0)))
+            raise _no_such_broker(rows, row, names[broker], queues[topic])
+        numbers[pair] = found
+    firsts = np.array([each.start for each in numbers], np.int64)[pairs]
+    nums = np.array([len(each) for each in numbers], np.int64)[pairs]
+    wrong = (given < -1) | ((given >= nums) & (given >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        name = names[brokers[row]]
+        raise ColumnError(
+            f"column queueId is {given[row]} in {rows.where(row)}; its topic has queues 0 to "
+            f"{nums[row] - 1}{f' at broker {name}' if name else ''}"
+        )
+    return np.where(given >= 0, firsts + given, queue_ids)
+
+
+def _brokers(rows: Rows) -> tuple[list[str], Counts]:
+    """The distinct names of brokers, and which of them each row has; an empty one for null."""
+    if not rows.has("brokerName"):
+        return [""], np.zeros(len(rows), np.int64)
+    names = rows.text("brokerName").fill_null("").dictionary_encode()
+    return names.dictionary.to_pylist(), names.indices.to_numpy().astype(np.int64)
+
+
+def _no_such_broker(rows: Rows, row: int, name: str, queues: WriteQueues) -> ColumnError:
+    known = ", ".join(queues.nums)
+    if not name:
+        return ColumnError(
+            f"column queueId is set in {rows.where(row)}, but column brokerName is not, and its "
+            f"topic has queues at several brokers ({known}); set both, or none"
+        )
+    if not known:
+        return ColumnError(
+            f"column brokerName is {name!r} in {rows.where(row)}, but the one broker of option "
+            "endpoints goes without a name; drop the column"
+        )
+    return ColumnError(
+        f"column brokerName is {name!r} in {rows.where(row)}; its topic has queues for writing at "
+        f"{known} just now; drop columns queueId and brokerName to let the sink choose"
+    )

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
+from pyspark_rocketpy.transport.values import BrokerLimits
 
 # What tells one message from another, the first of them that a row has.
 _TELLING = ("keys", "messageGroup", "tags")
@@ -66,8 +67,8 @@ class Rows:
                 return f"{place} ({name} {shown})"
         return place
 
-    def check_bodies(self, bytes_max: int) -> None:
-        """Raises ColumnError for a null, OversizeMessageError for a body of more bytes."""
+    def check_bodies(self, limits: BrokerLimits) -> None:
+        """Raises ColumnError for a null or too small a body, OversizeMessageError."""
         body = self.batch.column("body")
         if body.null_count:
             row = first_true(body.is_null())
@@ -75,11 +76,16 @@ class Rows:
                 f"column body is null in {self.where(row)}; filter such rows out, or fill them"
             )
         lengths = self.body_bytes()
-        if lengths.max(initial=0) > bytes_max:
-            row = int(np.argmax(lengths > bytes_max))
+        if (short := lengths < limits.body_bytes_min).any():
+            raise ColumnError(
+                f"column body is empty in {self.where(int(np.argmax(short)))}; RocketMQ's brokers "
+                "fail at messages without a body: filter such rows out, or fill them"
+            )
+        if lengths.max(initial=0) > limits.body_bytes_max:
+            row = int(np.argmax(lengths > limits.body_bytes_max))
             raise OversizeMessageError(
                 f"column body has {lengths[row]} bytes in {self.where(row)}, the broker takes "
-                f"{bytes_max}; send less in a message"
+                f"{limits.body_bytes_max}; send less in a message"
             )
 
     def body_bytes(self) -> NDArray[np.int64]:

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.sink.rows import Rows, first_true
+from pyspark_rocketpy.transport.writing_values import DELAY_TIMED
 from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS
 
 DELAY_BITS = 8
-# Stands for rows with a time; levels lie below it, and 0 is for rows that do not wait.
-TIMED = (1 << DELAY_BITS) - 1
-LEVEL_MAX = TIMED - 1
+assert DELAY_TIMED < 1 << DELAY_BITS
+LEVEL_MAX = DELAY_TIMED - 1
 
 
 def delays_of(rows: Rows) -> NDArray[np.int64]:
-    """The level of each row, TIMED where it has a time, 0 where it does not wait.
+    """The level of each row, DELAY_TIMED where it has a time, 0 where it does not wait.
 
     Raises ColumnError.
     """
@@ -45,7 +45,7 @@ def delays_of(rows: Rows) -> NDArray[np.int64]:
                 f"columns delayLevel and deliverAt are both set in {rows.where(int(both.argmax()))}"
                 "; leave one of them null"
             )
-        delays = np.where(is_timed, TIMED, delays)
+        delays = np.where(is_timed, DELAY_TIMED, delays)
     return delays
 
 

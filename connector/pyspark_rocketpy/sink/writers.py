@@ -31,7 +31,7 @@ from pyspark_rocketpy.rendering import tells_plainly
 from pyspark_rocketpy.sink.columns import SinkColumns
 from pyspark_rocketpy.sink.writing import WriteConfig, draw_token, write_batches
 from pyspark_rocketpy.transport.interface import SinkTransport
-from pyspark_rocketpy.transport.values import BatchJob, BatchName, CommittedBatch
+from pyspark_rocketpy.transport.writing_values import BatchJob, BatchName, CommittedBatch
 
 logger = logging.getLogger(__name__)
 Messages: TypeAlias = Sequence[WriterCommitMessage | None]
@@ -62,7 +62,7 @@ class _Sink:
 
     def __init__(self, plan: SinkPlan, *, is_single: bool = False) -> None:
         options = plan.options
-        self.is_exactly_once = options.delivery is Delivery.EXACTLY_ONCE
+        self.commits = options.delivery is not Delivery.AT_LEAST_ONCE
         self._transport = plan.transport
         self._fail_on_data_loss = options.fail_on_data_loss
         self._config = WriteConfig(
@@ -70,9 +70,10 @@ class _Sink:
             options.topic,
             plan.columns.names,
             options.batch_bytes_max,
-            draw_token() if self.is_exactly_once else 0,
+            draw_token() if self.commits else 0,
             options.idempotence_properties,
             is_single,
+            has_keys_of_rows=options.delivery is not Delivery.EXACTLY_ONCE,
         )
 
     def write(self, batches: Iterator[pa.RecordBatch], name: BatchName) -> RowsWritten:
@@ -115,7 +116,7 @@ class _Sink:
 
     def abort(self, job: BatchJob | None) -> None:
         """Remove what was staged; where that fails, the broker does it in time."""
-        if not self.is_exactly_once or job is None:
+        if not self.commits or job is None:
             return
         try:
             self._transport.abort_batch(job)
@@ -156,7 +157,7 @@ class RocketpyWriter(DataSourceArrowWriter):
         Raises CommitError for a version below the last one, and for messages that are lost;
         BrokerError, ConnectionFailedError.
         """
-        if not self._sink.is_exactly_once:
+        if not self._sink.commits:
             return
         committed = self._sink.commit(messages, self._name.batch_id)
         writer_id, version = self._name.writer_id, self._name.batch_id
@@ -207,7 +208,7 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
         Raises CommitError for a batch behind the last one, and for messages that are lost;
         BrokerError, ConnectionFailedError.
         """
-        if not self._sink.is_exactly_once:
+        if not self._sink.commits:
             return
         committed = self._sink.commit(messages, batchId)
         if committed.batch_id > batchId:

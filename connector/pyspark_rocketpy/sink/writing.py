@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from pyspark_rocketpy.sink.blocks import BlockForm
 from pyspark_rocketpy.sink.gathering import Gathering, packed
-from pyspark_rocketpy.sink.routing import QueueNums, Spread, routes_of
+from pyspark_rocketpy.sink.routing import KnownQueues, Spread, routes_of
 from pyspark_rocketpy.sink.rows import Rows
-from pyspark_rocketpy.transport.interface import SinkTransport
-from pyspark_rocketpy.transport.values import Attempt, BatchJob, BatchName, Block, BrokerLimits
+from pyspark_rocketpy.transport.interface import BlockWriter, SinkTransport
+from pyspark_rocketpy.transport.values import BrokerLimits
+from pyspark_rocketpy.transport.writing_values import Attempt, BatchJob, BatchName, Block
 
 # Arrow batches are joined up to here: each costs some milliseconds, however small.
 LOT_BYTES = 3 << 20
@@ -44,6 +45,7 @@ class WriteConfig:
     idempotence_properties: bool = False
     is_single: bool = False
     waiting_bytes_max: int = WAITING_BYTES_MAX
+    has_keys_of_rows: bool = False
 
     def job_of(self, name: BatchName) -> BatchJob:
         """The job that writes this batch."""
@@ -67,8 +69,8 @@ def write_batches(
     """
     job = config.job_of(batch_name)
     attempt = Attempt(job, partition, draw_token()) if job.token else None
-    task = _Task(config, batch_name, partition)
     with contextlib.closing(config.transport.block_writer(attempt)) as writer:
+        task = _Task(config, writer, batch_name, partition)
         for block in task.blocks(batches):
             writer.send(block)
         return Written(task.rows, writer.finish())
@@ -101,11 +103,13 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 class _Task:
     """What a task knows of the rows it has had so far."""
 
-    def __init__(self, config: WriteConfig, batch_name: BatchName, partition: int) -> None:
+    def __init__(
+        self, config: WriteConfig, writer: BlockWriter, batch_name: BatchName, partition: int
+    ) -> None:
         self._config = config
-        self._origin = batch_name if config.idempotence_properties else None
+        self._batch_name = batch_name
         self._partition = partition
-        self._queue_nums = QueueNums(config.transport)
+        self._queues = KnownQueues(writer)
         self._spread = Spread(batch_name, partition)
         self._gathering = Gathering(config.waiting_bytes_max)
         self.rows = 0
@@ -124,11 +128,18 @@ class _Task:
 
     @cached_property
     def _form(self) -> BlockForm:
-        return BlockForm.within(self._limits, self._config.batch_bytes_max, self._origin)
+        config = self._config
+        return BlockForm.within(
+            self._limits,
+            config.batch_bytes_max,
+            self._batch_name,
+            is_told=config.idempotence_properties,
+            has_keys_of_rows=config.has_keys_of_rows,
+        )
 
     def _parts(self, lot: pa.RecordBatch) -> Iterator[Block]:
         rows = Rows.of(lot, self._config.columns, self.rows, self._partition)
         self.rows += len(rows)
-        rows.check_bodies(self._limits.body_bytes_max)
-        routes = routes_of(rows, self._config.topic, self._queue_nums, self._spread)
+        rows.check_bodies(self._limits)
+        routes = routes_of(rows, self._config.topic, self._queues, self._spread)
         return self._form.blocks(rows, routes)

@@ -82,7 +82,7 @@ class Admission:
         limited = {topic: dict(queues) for topic, queues in end.items()}
         ends = limit_bytes(ranges, self._bytes_max)
         for part, offset in zip(ranges, ends, strict=True):
-            limited[part.topic][part.queue_id] = offset
+            limited[part.topic][part.queue] = offset
         return limited
 
 
@@ -100,7 +100,7 @@ def limit_positions(begin: Positions, end: Positions, count_max: int) -> Positio
     rest = max(0, count_max - len(ranges))
     for part in ranges[:count_max]:
         more = rest * (part.count - 1) // max(1, total - len(ranges))
-        limited[part.topic][part.queue_id] = part.begin + 1 + more
+        limited[part.topic][part.queue] = part.begin + 1 + more
     return limited
 
 
@@ -114,5 +114,5 @@ def _in_turn(ranges: list[QueueRange], begin: Positions) -> list[QueueRange]:
     if not queues:
         return ranges
     turn = queues[sum(begin[topic][i] for topic, i in queues) % len(queues)]
-    cut = sum((part.topic, part.queue_id) < turn for part in ranges)
+    cut = sum((part.topic, part.queue) < turn for part in ranges)
     return ranges[cut:] + ranges[:cut]

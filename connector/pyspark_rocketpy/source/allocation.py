@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.offsets import Positions, QueueRange
+from pyspark_rocketpy.offsets import BrokerQueue, Positions, QueueRange
 from pyspark_rocketpy.options.choices import Allocation
 from pyspark_rocketpy.options.parsing import SourceOptions
 
 CONFIG_OPTION = "allocationConfig"
-_FORM = 'write it as [["topic:0","topic:1"],["topic:2"]]'
+_FORM = 'write it as [["topic:0","topic:1"],["topic:2"]], in a cluster as "topic:broker-a:0"'
 _T = TypeVar("_T")
+_TopicQueue: TypeAlias = tuple[str, BrokerQueue]
 
 
 def averagely(queues: Sequence[_T], task_count: int) -> list[list[_T]]:
@@ -45,17 +46,17 @@ def by_machine_room(queues: Sequence[_T], task_count: int) -> list[list[_T]]:
 
 def by_config(ranges: Sequence[QueueRange], config: str) -> list[list[QueueRange]]:
     """The ranges of the queues of each task."""
-    by_queue: dict[tuple[str, int], list[QueueRange]] = {}
+    by_queue: dict[_TopicQueue, list[QueueRange]] = {}
     for part in ranges:
-        by_queue.setdefault((part.topic, part.queue_id), []).append(part)
+        by_queue.setdefault((part.topic, part.queue), []).append(part)
     return [
         [part for queue in queues for part in by_queue.get(queue, [])]
         for queues in parse_config(config)
     ]
 
 
-def parse_config(text: str) -> list[list[tuple[str, int]]]:
-    """Topic and number of the queues of each task. Raises OptionError."""
+def parse_config(text: str) -> list[list[_TopicQueue]]:
+    """The queues of each task. Raises OptionError."""
     try:
         tasks = [[_queue(name) for name in names] for names in json.loads(text)]
     except (AttributeError, TypeError, ValueError) as error:
@@ -66,21 +67,23 @@ def parse_config(text: str) -> list[list[tuple[str, int]]]:
     return tasks
 
 
-def _queue(name: str) -> tuple[str, int]:
-    topic, colon, queue_id = name.rpartition(":")
+def _queue(name: str) -> _TopicQueue:
+    """Of `topic:0`, or of a cluster's `topic:broker-a:0`: a broker's name may have colons, too."""
+    place, colon, queue_id = name.rpartition(":")
+    topic, _, broker_name = place.partition(":")
     if not (topic and colon and queue_id.isdecimal()):
         raise ValueError(name)
-    return topic, int(queue_id)
+    return topic, BrokerQueue(broker_name, int(queue_id))
 
 
-def _text(queue: tuple[str, int]) -> str:
-    return f"queue {queue[1]} of topic {queue[0]!r}"
+def _text(queue: _TopicQueue) -> str:
+    return f"{queue[1]} of topic {queue[0]!r}"
 
 
 def require_named(config: str, positions: Positions) -> None:
     """Raises OptionError for a queue that `config` gives to no task, or that does not exist."""
     named = {queue for queues in parse_config(config) for queue in queues}
-    wanted = {(topic, queue_id) for topic, queues in positions.items() for queue_id in queues}
+    wanted = {(topic, queue) for topic, queues in positions.items() for queue in queues}
     if wanted - named:
         raise OptionError(
             f"option {CONFIG_OPTION} does not name {_text(min(wanted - named))}; name every queue"

@@ -8,7 +8,8 @@ checked without a broker, its fit to the queues with one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ from pyspark_rocketpy.offsets import (
     EARLIEST,
     LATEST,
     Bounds,
+    BrokerQueue,
     Positions,
     QueueBounds,
     parse_offsets_json,
@@ -117,15 +119,15 @@ def resolve(boundary: Boundary, bounds: Bounds, search: Search) -> Positions:
         return _resolve_times(boundary, bounds, search)
     if isinstance(boundary, NameBoundary):
         return {
-            topic: {queue_id: _named(boundary.name, queue) for queue_id, queue in queues.items()}
+            topic: {queue: _named(boundary.name, each) for queue, each in queues.items()}
             for topic, queues in bounds.items()
         }
     _check_known(boundary.option, boundary.offsets, bounds)
     found = resolve(boundary.rest, bounds, search)
     for topic, queues in boundary.offsets.items():
-        for queue_id, offset in queues.items():
-            queue = bounds[topic][queue_id]
-            found[topic][queue_id] = _given(boundary.option, topic, queue_id, offset, queue)
+        for queue, offset in queues.items():
+            place = f"{queue} of topic {topic!r}"
+            found[topic][queue] = _given(boundary.option, place, offset, bounds[topic][queue])
     return found
 
 
@@ -138,19 +140,19 @@ def _resolve_times(boundary: TimeBoundary, bounds: Bounds, search: Search) -> Po
         _check_known(boundary.option, times, bounds)
         found = resolve(boundary.rest, bounds, search)
     asked = [
-        QueueTime(topic, queue_id, queues[queue_id])
+        QueueTime.of(topic, queue, queues[queue])
         for topic, queues in sorted(times.items())
-        for queue_id in sorted(queues)
+        for queue in sorted(queues)
     ]
     for one, offset in zip(asked, search(asked), strict=True):
         if offset is None and boundary.without_match is TimestampStrategy.ERROR:
             raise OffsetError(
-                f"option {boundary.option}: queue {one.queue_id} of topic {one.topic!r} holds no "
+                f"option {boundary.option}: {one.queue} of topic {one.topic!r} holds no "
                 f"message stored at or after {one.timestamp_ms} ms; choose an earlier time, or "
                 f"set option {STRATEGY_OPTION} to latest"
             )
-        latest = bounds[one.topic][one.queue_id].max_offset
-        found[one.topic][one.queue_id] = latest if offset is None else offset
+        latest = bounds[one.topic][one.queue].max_offset
+        found[one.topic][one.queue] = latest if offset is None else offset
     return found
 
 
@@ -168,22 +170,31 @@ def _check_known(option: str, given: Positions, bounds: Bounds) -> None:
     for topic, queues in sorted(given.items()):
         if topic not in bounds:
             raise OffsetError(f"option {option} names topic {topic!r}; the query does not read it")
-        for queue_id in sorted(queues):
-            if queue_id not in bounds[topic]:
+        for queue in sorted(queues):
+            if queue not in bounds[topic]:
                 raise OffsetError(
-                    f"option {option} names queue {queue_id} of topic {topic!r}; it has queues 0 "
-                    f"to {len(bounds[topic]) - 1}"
+                    f"option {option} names {queue} of topic {topic!r}; it has "
+                    f"{_described(bounds[topic])}"
                 )
 
 
-def _given(option: str, topic: str, queue_id: int, offset: int, queue: QueueBounds) -> int:
+def _described(queues: Iterable[BrokerQueue]) -> str:
+    """The queues of one topic, of which there is one at least."""
+    counts = Counter(queue.broker_name for queue in queues)
+    return ", and ".join(
+        f"queues 0 to {count - 1}" + (f" of broker {name}" if name else "")
+        for name, count in sorted(counts.items())
+    )
+
+
+def _given(option: str, place: str, offset: int, queue: QueueBounds) -> int:
     if offset == LATEST:
         return queue.max_offset
     if offset == EARLIEST:
         return queue.min_offset
     if offset > queue.max_offset:
         raise OffsetError(
-            f"option {option}: offset {offset} of queue {queue_id} of topic {topic!r} is beyond "
+            f"option {option}: offset {offset} of {place} is beyond "
             f"its end, {queue.max_offset}; use -1 for the end"
         )
     return offset
@@ -192,10 +203,10 @@ def _given(option: str, topic: str, queue_id: int, offset: int, queue: QueueBoun
 def require_order(starting: Boundary, begin: Positions, ending: Boundary, end: Positions) -> None:
     """Raises OffsetError for a queue that would end before it begins."""
     for topic, queues in sorted(begin.items()):
-        for queue_id, offset in sorted(queues.items()):
-            if offset > end[topic][queue_id]:
+        for queue, offset in sorted(queues.items()):
+            if offset > end[topic][queue]:
                 raise OffsetError(
-                    f"queue {queue_id} of topic {topic!r} would be read from offset {offset} "
-                    f"({starting.option}) to {end[topic][queue_id]} ({ending.option}), which lies "
+                    f"{queue} of topic {topic!r} would be read from offset {offset} "
+                    f"({starting.option}) to {end[topic][queue]} ({ending.option}), which lies "
                     "before it; change one of these options"
                 )

@@ -11,9 +11,12 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.options.habits import SOURCE_COLUMN_HABITS, column_hint
-from rocketpy_proto.record import COLUMN_TYPES, NULLABLE_COLUMNS
+from rocketpy_proto.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
 
-SPARK_TYPES = {name: from_arrow_type(kind) for name, kind in COLUMN_TYPES.items()}
+# What records do not tell: the broker that has the queue.
+BROKER_NAME = "brokerName"
+SOURCE_COLUMN_TYPES = {**COLUMN_TYPES, BROKER_NAME: pa.string()}
+SPARK_TYPES = {name: from_arrow_type(kind) for name, kind in SOURCE_COLUMN_TYPES.items()}
 
 
 MEANINGS = {
@@ -35,8 +38,9 @@ MEANINGS = {
     "commitLogOffset": "position in the commit log",
     "messageGroup": "group within which order is kept",
     "bodyError": "why `body` could not be inflated; null where nothing is wrong",
+    BROKER_NAME: "name of the broker that has the queue",
 }
-assert MEANINGS.keys() == COLUMN_TYPES.keys()
+assert MEANINGS.keys() == SOURCE_COLUMN_TYPES.keys()
 
 
 def column_table() -> str:
@@ -51,7 +55,7 @@ def column_table() -> str:
 
 def source_schema(columns: tuple[str, ...] | None) -> StructType:
     """The schema of all columns, or of the named ones in their order. Raises ColumnError."""
-    names = columns or tuple(COLUMN_TYPES)
+    names = columns or tuple(SOURCE_COLUMN_TYPES)
     for name in names:
         _check_known(name)
     return StructType(
@@ -60,8 +64,8 @@ def source_schema(columns: tuple[str, ...] | None) -> StructType:
 
 
 def _check_known(name: str) -> None:
-    if name not in COLUMN_TYPES:
-        hint = column_hint(name, COLUMN_TYPES, SOURCE_COLUMN_HABITS)
+    if name not in SOURCE_COLUMN_TYPES:
+        hint = column_hint(name, SOURCE_COLUMN_TYPES, SOURCE_COLUMN_HABITS)
         raise ColumnError(f"unknown column {name!r}; {hint}")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark_rocketpy.errors import DataLossError, loss_advice
+from pyspark_rocketpy.offsets import BrokerQueue
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ class Loss:
     """Messages [begin, end) of one queue, as far as is known, and what became of them."""
 
     topic: str
-    queue_id: int
+    queue: BrokerQueue
     begin: int
     end: int
     what: str
@@ -32,7 +33,7 @@ class Loss:
 
     def __str__(self) -> str:
         known = f"[{self.begin}, {self.end})" if self.count else f"from {self.begin} on"
-        return f"offsets {known} of queue {self.queue_id} of topic {self.topic!r} {self.what}"
+        return f"offsets {known} of {self.queue} of topic {self.topic!r} {self.what}"
 
 
 def settle(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:

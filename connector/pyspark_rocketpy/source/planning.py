@@ -34,9 +34,9 @@ class TaskPlan:
 def ranges_between(begin: Positions, end: Positions) -> list[QueueRange]:
     """The ranges that are not empty, by topic and queue."""
     ranges = [
-        QueueRange(topic, queue_id, begin.get(topic, {}).get(queue_id, 0), offset)
+        QueueRange.of(topic, queue, begin.get(topic, {}).get(queue, 0), offset)
         for topic, queues in sorted(end.items())
-        for queue_id, offset in sorted(queues.items())
+        for queue, offset in sorted(queues.items())
     ]
     return [part for part in ranges if part.count > 0]
 

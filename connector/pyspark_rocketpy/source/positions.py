@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from pyspark_rocketpy.errors import OffsetError, OptionError
-from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
+from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
 from pyspark_rocketpy.source.losses import Loss
 from pyspark_rocketpy.transport.values import Subscription
 
@@ -61,7 +61,7 @@ def _described(subscription: Subscription) -> str:
 def latest_positions(bounds: Bounds) -> Positions:
     """The ends of all queues."""
     return {
-        topic: {queue_id: queue.max_offset for queue_id, queue in queues.items()}
+        topic: {queue: there.max_offset for queue, there in queues.items()}
         for topic, queues in bounds.items()
     }
 
@@ -75,13 +75,13 @@ def vanished(
     """
     losses = []
     for topic, queues in begin.items():
-        for queue_id, offset in queues.items():
-            queue = bounds.get(topic, {}).get(queue_id)
-            if queue is None or queue.max_offset < offset or topic in remade:
-                last = (seen or {}).get(topic, {}).get(queue_id)
+        for queue, offset in queues.items():
+            there = bounds.get(topic, {}).get(queue)
+            if there is None or there.max_offset < offset or topic in remade:
+                last = (seen or {}).get(topic, {}).get(queue)
                 end = offset if last is None else max(offset, last.max_offset)
-                what = _what(queue, is_remade=topic in remade)
-                losses.append(Loss(topic, queue_id, offset, end, what))
+                what = _what(there, is_remade=topic in remade)
+                losses.append(Loss(topic, queue, offset, end, what))
     return losses
 
 
@@ -100,12 +100,12 @@ def taken_back(
     """
     losses = []
     for topic, queues in sorted(reached.items()):
-        for queue_id, offset in sorted(queues.items()):
-            queue = bounds.get(topic, {}).get(queue_id)
-            cut = None if queue is None or topic in remade else queue.cut_offset
+        for queue, offset in sorted(queues.items()):
+            there = bounds.get(topic, {}).get(queue)
+            cut = None if there is None or topic in remade else there.cut_offset
             if cut is not None and cut < offset:
                 going_on = f"are gone, and the query goes on at {cut}"
-                losses.append(Loss(topic, queue_id, cut, offset, TAKEN_BACK, going_on))
+                losses.append(Loss(topic, queue, cut, offset, TAKEN_BACK, going_on))
     return losses
 
 
@@ -113,7 +113,7 @@ def cut_back(reached: Positions, taken: list[Loss]) -> Positions:
     """The positions, but no further than what was taken back."""
     cut = {topic: dict(queues) for topic, queues in reached.items()}
     for loss in taken:
-        cut[loss.topic][loss.queue_id] = loss.begin
+        cut[loss.topic][loss.queue] = loss.begin
     return cut
 
 
@@ -135,32 +135,32 @@ def entering(
     begin: Positions, bounds: Bounds, end: Positions, taken: Sequence[Loss] = ()
 ) -> Positions:
     """The queues of `end` that are new to the query, were recreated or cut, where they are read."""
-    cut = {(loss.topic, loss.queue_id) for loss in taken}
+    cut = {(loss.topic, loss.queue) for loss in taken}
     standing = reading_from(begin, bounds)
     new = {
         topic: {
-            queue_id: standing[topic][queue_id]
-            for queue_id in queues
-            if (topic, queue_id) in cut or _enters(begin, topic, queue_id, bounds[topic][queue_id])
+            queue: standing[topic][queue]
+            for queue in queues
+            if (topic, queue) in cut or _enters(begin, topic, queue, bounds[topic][queue])
         }
         for topic, queues in end.items()
     }
     return {topic: queues for topic, queues in new.items() if queues}
 
 
-def _enters(begin: Positions, topic: str, queue_id: int, queue: QueueBounds) -> bool:
-    offset = begin.get(topic, {}).get(queue_id)
-    return offset is None or offset > queue.max_offset
+def _enters(begin: Positions, topic: str, queue: BrokerQueue, there: QueueBounds) -> bool:
+    offset = begin.get(topic, {}).get(queue)
+    return offset is None or offset > there.max_offset
 
 
 def reading_from(begin: Positions, bounds: Bounds) -> Positions:
     """Where the next messages of every queue are: not below its minimum, nor beyond its end."""
     return {
         topic: {
-            queue_id: queue.min_offset
-            if _enters(begin, topic, queue_id, queue)
-            else max(begin[topic][queue_id], queue.min_offset)
-            for queue_id, queue in queues.items()
+            queue: there.min_offset
+            if _enters(begin, topic, queue, there)
+            else max(begin[topic][queue], there.min_offset)
+            for queue, there in queues.items()
         }
         for topic, queues in bounds.items()
     }
@@ -173,12 +173,12 @@ def pinned(pin: Positions, begin: Positions, standing: Positions, latest: Positi
     """
     ends: Positions = {}
     for topic, queues in latest.items():
-        for queue_id, offset in queues.items():
-            place = standing[topic][queue_id]
-            known = queue_id in begin.get(topic, {}) or queue_id in pin.get(topic, {})
+        for queue, offset in queues.items():
+            place = standing[topic][queue]
+            known = queue in begin.get(topic, {}) or queue in pin.get(topic, {})
             if known:
-                end = min(max(pin.get(topic, {}).get(queue_id, place), place), offset)
-                ends.setdefault(topic, {})[queue_id] = end
+                end = min(max(pin.get(topic, {}).get(queue, place), place), offset)
+                ends.setdefault(topic, {})[queue] = end
     return ends
 
 
@@ -191,15 +191,15 @@ def below_minimum(
     """
     losses = []
     for topic, queues in sorted(end.items()):
-        for queue_id, offset_end in sorted(queues.items()):
-            queue = bounds.get(topic, {}).get(queue_id)
-            offset = begin.get(topic, {}).get(queue_id)
+        for queue, offset_end in sorted(queues.items()):
+            there = bounds.get(topic, {}).get(queue)
+            offset = begin.get(topic, {}).get(queue)
             is_remade = topic in remade
-            low = offset_end if queue is None or is_remade else min(queue.min_offset, offset_end)
+            low = offset_end if there is None or is_remade else min(there.min_offset, offset_end)
             if offset is not None and offset < low:
-                where = f"now begins at {queue.min_offset}" if queue else "was removed"
+                where = f"now begins at {there.min_offset}" if there else "was removed"
                 what = REMADE if is_remade else f"are gone: the queue {where}"
-                losses.append(Loss(topic, queue_id, offset, low, what))
+                losses.append(Loss(topic, queue, offset, low, what))
     return losses
 
 
@@ -207,17 +207,17 @@ def without(losses: list[Loss], begin: Positions, end: Positions, bounds: Bounds
     """`begin` for every queue of `end`, behind what is lost."""
     checked: Positions = {
         topic: {
-            queue_id: begin.get(topic, {}).get(queue_id, _minimum(bounds, topic, queue_id, offset))
-            for queue_id, offset in queues.items()
+            queue: begin.get(topic, {}).get(queue, _minimum(bounds, topic, queue, offset))
+            for queue, offset in queues.items()
         }
         for topic, queues in end.items()
     }
     for loss in losses:
-        checked[loss.topic][loss.queue_id] = loss.end
+        checked[loss.topic][loss.queue] = loss.end
     return checked
 
 
-def _minimum(bounds: Bounds, topic: str, queue_id: int, offset_end: int) -> int:
+def _minimum(bounds: Bounds, topic: str, queue: BrokerQueue, offset_end: int) -> int:
     """The start of a queue that no offset names; nothing is read of one that is gone."""
-    queue = bounds.get(topic, {}).get(queue_id)
-    return offset_end if queue is None else queue.min_offset
+    there = bounds.get(topic, {}).get(queue)
+    return offset_end if there is None else there.min_offset

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pyspark_rocketpy.offsets import Bounds, Positions
+from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions
 from pyspark_rocketpy.source.boundaries import Search
 from pyspark_rocketpy.transport.values import QueueTime
 
@@ -102,30 +102,30 @@ class Narrowing:
         narrow_begin: Positions = {topic: {} for topic in end}
         narrow_end: Positions = {topic: {} for topic in end}
         for topic, queues in end.items():
-            for queue_id, offset in queues.items():
-                key = (topic, queue_id)
+            for queue, offset in queues.items():
+                key = (topic, queue)
                 # What is gone below the minimum may have passed the filter: it stays a loss.
                 first = oldest.get(key, 0)
-                first = first if first > bounds[topic][queue_id].min_offset else 0
-                first = min(max(begin[topic].get(queue_id, 0), self.offsets.begin, first), offset)
+                first = first if first > bounds[topic][queue].min_offset else 0
+                first = min(max(begin[topic].get(queue, 0), self.offsets.begin, first), offset)
                 last = min(offset, self.offsets.end, newest.get(key, offset))
-                if self.queue_ids is not None and queue_id not in self.queue_ids:
+                if self.queue_ids is not None and queue.queue_id not in self.queue_ids:
                     last = first
-                narrow_begin[topic][queue_id] = first
-                narrow_end[topic][queue_id] = max(first, last)
+                narrow_begin[topic][queue] = first
+                narrow_end[topic][queue] = max(first, last)
         return narrow_begin, narrow_end
 
 
-def _found(time_ms: int, bounds: Bounds, search: Search) -> Mapping[tuple[str, int], int]:
+def _found(time_ms: int, bounds: Bounds, search: Search) -> Mapping[tuple[str, BrokerQueue], int]:
     """Where each queue stood at a time."""
     asked = [
-        QueueTime(topic, queue_id, max(time_ms, 0))
+        QueueTime.of(topic, queue, max(time_ms, 0))
         for topic, queues in sorted(bounds.items())
-        for queue_id in sorted(queues)
+        for queue in sorted(queues)
     ]
     return {
-        (one.topic, one.queue_id): (
-            bounds[one.topic][one.queue_id].max_offset if offset is None else offset
+        (one.topic, one.queue): (
+            bounds[one.topic][one.queue].max_offset if offset is None else offset
         )
         for one, offset in zip(asked, search(asked), strict=True)
     }

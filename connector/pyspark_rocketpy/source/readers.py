@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_rocketpy.errors import OptionError, RocketpyError
+from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.offsets import (
     Bounds,
     Epochs,
@@ -29,7 +28,7 @@ from pyspark_rocketpy.offsets import (
     Origin,
     Positions,
     begin_of,
-    epochs_in,
+    by_broker,
     first_offset,
     next_offset,
     positions_of,
@@ -38,129 +37,16 @@ from pyspark_rocketpy.offsets import (
 )
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.rendering import tells_plainly
-from pyspark_rocketpy.source import allocation, boundaries, losses, positions
+from pyspark_rocketpy.source import boundaries, brokers, losses, positions
 from pyspark_rocketpy.source.admission import Admission
-from pyspark_rocketpy.source.boundaries import Boundary
-from pyspark_rocketpy.source.columns import arrow_schema
-from pyspark_rocketpy.source.message_filter import MessageFilter
-from pyspark_rocketpy.source.planning import TaskPlan, TaskRules, plan_tasks, ranges_between
+from pyspark_rocketpy.source.planner import Planner
 from pyspark_rocketpy.source.pushdown import Narrowing
-from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.interface import SourceTransport
-from pyspark_rocketpy.transport.values import PullOptions, Subscription
 
 logger = logging.getLogger(__name__)
 PlannedPartition = InputPartition | None
 # Our own limits are applied here, whatever Spark says; but Trigger.Once comes without this one.
 _OWN_LIMITS = ReadMaxRows((1 << 63) - 1)
-
-
-class TaskPartition(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, plan: TaskPlan, store_id: str, recovery_id: str = "") -> None:
-        super().__init__(plan)
-        self.plan = plan
-        self.store_id = store_id
-        self.recovery_id = recovery_id
-
-
-class _Planner:
-    """What both readers share: options, offset queries, and reading."""
-
-    def __init__(
-        self, options: SourceOptions, schema: StructType, transport: SourceTransport
-    ) -> None:
-        self._options = options
-        self._schema = schema
-        self._transport = transport
-        self.wanted = MessageFilter(options.tags, options.keys, options.expression)
-        self._subscription = Subscription(
-            options.topics, options.topic_pattern, options.consumer_group, options.retry_topic
-        )
-        self.queries = transport.offset_queries()
-
-    def bounds(
-        self, known: Bounds | None = None, hold_ms: int = 0, recovery_id: str = ""
-    ) -> Bounds:
-        """What the broker has of our topics, now or when it is no more what is known."""
-        return self.queries.bounds(self._subscription, known, hold_ms, recovery_id)
-
-    def existing(self) -> Bounds:
-        """What the broker has, where it is to have each topic that is named."""
-        bounds = self.bounds()
-        positions.require_topics(self._subscription, bounds)
-        return bounds
-
-    def require_same_topics(self, logged: Positions) -> None:
-        """Raises OffsetError for positions of other topics than ours."""
-        fails = self._options.fail_on_data_loss
-        positions.require_same_topics(self._subscription, logged, fail_on_data_loss=fails)
-
-    def resolve(self, boundary: Boundary, bounds: Bounds) -> Positions:
-        """The positions that options name."""
-        return boundaries.resolve(boundary, bounds, self.queries.search)
-
-    def origin(self, bounds: Bounds) -> Origin:
-        """What positions within these bounds are of."""
-        return Origin(self.queries.store_id, epochs_in(bounds), self.queries.recovery_id)
-
-    def plan(
-        self,
-        begin: Positions,
-        end: Positions,
-        origin: Origin,
-        keys: Iterable[Sequence[str]] = (),
-    ) -> list[TaskPartition]:
-        """Tasks for the messages between two positions of this origin.
-
-        Without those that have none of the keys of one sequence, as far as the broker's index
-        knows; and without what has come in place of messages that a power cut took since.
-        """
-        epochs, options = origin.epochs, self._options
-        bounds = self.bounds(recovery_id=origin.recovery_id)
-        remade = remade_topics(epochs, bounds)
-        taken = positions.taken_back(end, bounds, remade)
-        end = positions.cut_back(end, taken)
-        lost = positions.below_minimum(begin, end, bounds, remade)
-        losses.settle([*taken, *lost], fail_on_data_loss=options.fail_on_data_loss)
-        if options.allocation_config is not None:
-            allocation.require_named(options.allocation_config, end)
-        if options.machine_rooms is not None:
-            allocation.require_room(options.machine_rooms, self.queries.broker_name())
-        ranges = ranges_between(positions.without(lost, begin, end, bounds), end)
-        for wanted in keys:
-            ranges = self.queries.find_keys(ranges, wanted)
-        epochs = {**epochs_in(bounds), **epochs}
-        ranges = [replace(part, topic_epoch=epochs.get(part.topic, 0)) for part in ranges]
-        ids = self.queries.store_id, self.queries.recovery_id
-        return [TaskPartition(task, *ids) for task in plan_tasks(ranges, TaskRules.of(options))]
-
-    def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task; Spark gives None for a batch without partitions."""
-        if not isinstance(partition, TaskPartition):
-            return iter(())
-        options = self._options
-        pull = PullOptions(
-            options.consumer_group,
-            options.fetch_bytes_max,
-            options.fail_on_data_loss,
-            self.wanted.tags_codes,
-            self.wanted.expression,
-            partition.store_id,
-            partition.recovery_id,
-        )
-        config = ReadConfig(self._transport, pull, self.wanted)
-        return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
-
-    def commit(self, reached: Positions, epochs: Epochs) -> bool:
-        """Report progress, as well as possible: the checkpoint is the truth, so never raise."""
-        try:
-            self.queries.commit(self._options.consumer_group, reached, epochs)
-        except RocketpyError as error:
-            logger.warning("progress could not be reported: %s", error)
-            return False
-        return True
 
 
 @tells_plainly
@@ -171,7 +57,7 @@ class RocketpyBatchReader(DataSourceReader):
         self, options: SourceOptions, schema: StructType, transport: SourceTransport
     ) -> None:
         self._options = options
-        self._planner = _Planner(options, schema, transport)
+        self._planner = Planner(options, schema, transport)
         self._narrowing = Narrowing()
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -204,8 +90,7 @@ class RocketpyPushDownReader(RocketpyBatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Use what narrows the batch; all filters are given back for Spark to evaluate."""
         self._narrowing = Narrowing.of(filters)
-        wanted = self._planner.wanted
-        self._planner.wanted = replace(wanted, tags=self._narrowing.tags_of(self._options.tags))
+        self._planner.tags = self._narrowing.tags_of(self._options.tags)
         return filters
 
 
@@ -217,7 +102,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, options: SourceOptions, schema: StructType, transport: SourceTransport
     ) -> None:
         self._options = options
-        self._planner = _Planner(options, schema, transport)
+        self._planner = Planner(options, schema, transport)
         self._admission = Admission(options)
         self._first: Offset | None = None
         self._available_now_end: Positions | None = None
@@ -260,19 +145,22 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         runs_on = limit == _OWN_LIMITS and self._available_now_end is None
         hold_ms = self._admission.hold_ms() if runs_on and self._idle else 0
         known, recovery_id = Origin.of(start).epochs, self._recovery_of(start)
-        seen, bounds = self._seen, self._planner.bounds(self._seen, hold_ms, recovery_id)
-        if not start.get("first"):
-            self._report(begin, known)
+        seen, answer = self._seen, self._planner.bounds(self._seen, hold_ms, recovery_id)
+        begin = brokers.adopted(begin, answer)
+        bounds = self._planner.filled(answer, begin)
         remade = remade_topics(known, bounds)
         taken = positions.taken_back(begin, bounds, remade)
         begin = positions.cut_back(begin, taken)
         lost = [*taken, *positions.vanished(begin, bounds, seen, remade)]
         losses.settle(lost, fail_on_data_loss=self._options.fail_on_data_loss)
+        if not start.get("first"):
+            # Behind a cut, so that the group is not where others are to read first.
+            self._report(begin, known)
         if not taken:
             self._uncut = start, self._planner.queries.recovery_id
         # What was made again is new.
         begin = {topic: queues for topic, queues in begin.items() if topic not in remade}
-        self._seen, self._planned = bounds, begin
+        self._seen, self._planned = answer, begin
         if runs_on and not lost and self._admission.put_off(begin, bounds):
             self._idle = True
             return start
@@ -306,10 +194,13 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seen, group = self._seen or {}, self._options.consumer_group
         latest = first_offset(positions.latest_positions(seen), group)
         lag = {
-            topic: {
-                str(i): queue.max_offset - self._planned.get(topic, {}).get(i, queue.min_offset)
-                for i, queue in sorted(queues.items())
-            }
+            topic: by_broker(
+                {
+                    queue: there.max_offset
+                    - self._planned.get(topic, {}).get(queue, there.min_offset)
+                    for queue, there in queues.items()
+                }
+            )
             for topic, queues in sorted(seen.items())
         }
         return {"offsetTable": latest["offsetTable"], "lag": lag}

@@ -17,20 +17,28 @@ from numpy.typing import NDArray
 
 from pyspark_rocketpy.errors import OffsetError
 from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.source.columns import BROKER_NAME
 from pyspark_rocketpy.source.message_filter import MessageFilter
 from pyspark_rocketpy.transport.cutting import Piece, cut
 from pyspark_rocketpy.transport.interface import SourceTransport
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, to_record_batches
 
+# Of what is decoded where the records' own columns are not wanted: it tells how many there are.
+_ANY_FIELD = pa.field("queueId", pa.int32())
+
 
 @dataclass(frozen=True, slots=True)
 class ReadConfig:
-    """How a task reads, and what it wants; plain values, since they travel to the executors."""
+    """How a task reads, and what it wants; plain values, since they travel to the executors.
+
+    `broker_name` is shown for ranges that do not name their broker.
+    """
 
     transport: SourceTransport
     pull: PullOptions
     wanted: MessageFilter
+    broker_name: str = ""
 
 
 def read_ranges(
@@ -54,7 +62,10 @@ class _RangeReader:
         self._wanted = config.wanted
         self._is_gapless = not config.pull.is_filtered
         self._range = part
+        self._broker_name = part.broker_name or config.broker_name
         self._schema = schema
+        own = [field for field in schema if field.name != BROKER_NAME]
+        self._decoded = pa.schema(own or [_ANY_FIELD])
         self._offset = part.begin
 
     def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -69,7 +80,17 @@ class _RangeReader:
                 "check the broker's store, or begin behind it"
             ) from error
         self._check_offsets(block.header["queue_offset"].astype(np.int64), piece)
-        return to_record_batches(self._wanted.select(block), self._schema)
+        batches = to_record_batches(self._wanted.select(block), self._decoded)
+        return batches if self._decoded == self._schema else map(self._completed, batches)
+
+    def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with what its records do not tell."""
+        broker_name = pa.repeat(self._broker_name, len(batch))
+        columns = [
+            broker_name if name == BROKER_NAME else batch.column(name)
+            for name in self._schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _check_offsets(self, offsets: NDArray[np.int64], piece: Piece) -> None:
         """They rise within those asked for, without gaps unless some were to be left out."""

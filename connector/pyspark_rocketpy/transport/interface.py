@@ -10,22 +10,23 @@ repetition is harmless. Holds no state.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueRange
 from pyspark_rocketpy.transport.cutting import Piece
-from pyspark_rocketpy.transport.values import (
-    Attempt,
-    BatchJob,
-    Block,
-    BrokerLimits,
-    CommittedBatch,
-    MessageToSendBack,
-    PullOptions,
-    QueueTime,
-    SentBack,
-    Subscription,
-)
+from pyspark_rocketpy.transport.values import BrokerLimits, PullOptions, QueueTime, Subscription
+
+if TYPE_CHECKING:
+    from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+    from pyspark_rocketpy.transport.writing_values import (
+        Attempt,
+        BatchJob,
+        Block,
+        CommittedBatch,
+        MessageToSendBack,
+        SentBack,
+        WriteQueues,
+    )
 
 
 class OffsetQueries(Protocol):
@@ -60,6 +61,13 @@ class OffsetQueries(Protocol):
         """The store's newest recovery when `bounds` was answered last.
 
         Empty before, and where the broker knows of none.
+        """
+
+    @property
+    def unanswered(self) -> ConnectionFailedError | BrokerError | None:
+        """Why queues are missing in the last answer to `bounds`; None where none are.
+
+        A cluster answers also while a broker that has queues does not.
         """
 
     def require_store(self, store_id: str) -> None:
@@ -119,10 +127,16 @@ class BlockWriter(Protocol):
     `close` it, whatever happened.
     """
 
+    def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
+        """The queues that each topic has for writing, by which blocks say where they go.
+
+        Raises BrokerError for a topic that does not exist, ConnectionFailedError.
+        """
+
     def send(self, block: Block) -> None:
         """Send a block; waits while too many are unacknowledged.
 
-        Blocks of one writer are stored in the order of their sends. Raises BrokerError for a
+        Blocks for one queue are stored in the order of their sends. Raises BrokerError for a
         refused block, OtherStoreError where another store answers, ConnectionFailedError.
         """
 
@@ -142,12 +156,6 @@ class SinkTransport(Protocol):
 
     def limits(self) -> BrokerLimits:
         """What the broker takes. Raises ConnectionFailedError."""
-
-    def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
-        """How many queues each topic has for writing.
-
-        Raises BrokerError for a topic that does not exist, ConnectionFailedError.
-        """
 
     def block_writer(self, attempt: Attempt | None) -> BlockWriter:
         """A writer of blocks that are staged, or, without an attempt, of blocks that show at once.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyspark_rocketpy import clock
-from pyspark_rocketpy.errors import BrokerBusyError, ConnectionFailedError
+from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.values import RetryPolicy
 
 BACKOFF_MS_MAX = 5_000
@@ -32,6 +32,10 @@ class Retries:
 
         After a broken connection the next try asks all endpoints again.
         """
+        clock.sleep_ms(self.wait_ms(error))
+
+    def wait_ms(self, error: BrokerError | ConnectionFailedError) -> int:
+        """The same without waiting: how long that is to take."""
         if isinstance(error, ConnectionFailedError):
             self._disconnect()
             if error.is_lasting:
@@ -40,7 +44,7 @@ class Retries:
             raise error
         wait_ms = self._policy.backoff_ms << min(self._failures, _DOUBLINGS_MAX)
         self._failures += 1
-        clock.sleep_ms(min(wait_ms, BACKOFF_MS_MAX))
+        return min(wait_ms, BACKOFF_MS_MAX)
 
     def succeeded(self) -> None:
         """Start counting from zero."""

@@ -8,6 +8,7 @@ import pytest
 
 from pyspark_rocketpy.errors import OffsetError
 from pyspark_rocketpy.offsets import (
+    BrokerQueue,
     Origin,
     begin_of,
     first_offset,
@@ -16,49 +17,50 @@ from pyspark_rocketpy.offsets import (
     parse_times_json,
     positions_of,
 )
+from tests.queues import Q0, Q1
 
 GROUP = "my-group"
 
 
 def test_k01_the_offset_json_has_the_shape_of_consumer_offset_json() -> None:
-    first = first_offset({"TopicTest": {1: 5, 0: 3}}, GROUP)
+    first = first_offset({"TopicTest": {Q1: 5, Q0: 3}}, GROUP)
     assert json.dumps(first) == (
         '{"v": 1, "first": true, "offsetTable": {"TopicTest@my-group": {"0": 3, "1": 5}}}'
     )
-    following = next_offset({"TopicTest": {0: 9, 1: 5}}, first, GROUP)
+    following = next_offset({"TopicTest": {Q0: 9, Q1: 5}}, first, GROUP)
     assert json.dumps(following) == (
         '{"v": 1, "offsetTable": {"TopicTest@my-group": {"0": 9, "1": 5}}, '
         '"base": {"TopicTest@my-group": {"0": 3, "1": 5}}}'
     )
-    assert positions_of(following) == {"TopicTest": {0: 9, 1: 5}}
+    assert positions_of(following) == {"TopicTest": {Q0: 9, Q1: 5}}
 
 
 def test_k01_the_first_batch_begins_where_its_log_says() -> None:
-    logged = first_offset({"T": {0: 100}}, GROUP)
-    end = next_offset({"T": {0: 115}}, logged, GROUP)
-    answered_later = first_offset({"T": {0: 110}}, GROUP)
-    assert begin_of(answered_later, end) == {"T": {0: 100}}
+    logged = first_offset({"T": {Q0: 100}}, GROUP)
+    end = next_offset({"T": {Q0: 115}}, logged, GROUP)
+    answered_later = first_offset({"T": {Q0: 110}}, GROUP)
+    assert begin_of(answered_later, end) == {"T": {Q0: 100}}
 
 
 def test_k01_an_empty_first_batch_that_is_run_again_begins_at_its_end() -> None:
-    end = first_offset({"T": {0: 100}}, GROUP)
-    start = first_offset({"T": {0: 110}}, GROUP)
+    end = first_offset({"T": {Q0: 100}}, GROUP)
+    start = first_offset({"T": {Q0: 110}}, GROUP)
     assert begin_of(start, end) == positions_of(end)
 
 
 def test_a_later_batch_begins_at_its_start() -> None:
-    first = first_offset({"T": {0: 1}}, GROUP)
-    second = next_offset({"T": {0: 5}}, first, GROUP)
-    third = next_offset({"T": {0: 8}}, second, GROUP)
-    assert begin_of(second, third) == {"T": {0: 5}}
+    first = first_offset({"T": {Q0: 1}}, GROUP)
+    second = next_offset({"T": {Q0: 5}}, first, GROUP)
+    third = next_offset({"T": {Q0: 8}}, second, GROUP)
+    assert begin_of(second, third) == {"T": {Q0: 5}}
     assert third["base"] == first["offsetTable"]
 
 
 def test_a_topic_with_an_at_sign_in_the_group_is_told_apart() -> None:
-    assert positions_of(first_offset({"T": {0: 1}}, "g")) == {"T": {0: 1}}
+    assert positions_of(first_offset({"T": {Q0: 1}}, "g")) == {"T": {Q0: 1}}
 
 
-@pytest.mark.parametrize("offset", [{"v": 2, "offsetTable": {}}, {}, {"v": 1, "offsetTable": 3}])
+@pytest.mark.parametrize("offset", [{"v": 3, "offsetTable": {}}, {}, {"v": 1, "offsetTable": 3}])
 def test_a_checkpoint_of_another_kind_is_named(offset: dict[str, object]) -> None:
     with pytest.raises(OffsetError, match="checkpoint"):
         positions_of(offset)
@@ -81,29 +83,31 @@ def test_malformed_offsets_are_named(text: str) -> None:
 
 
 def test_times_before_1970_are_named() -> None:
-    assert parse_times_json("endingOffsetsByTimestamp", '{"T":{"0":0}}') == {"T": {0: 0}}
+    assert parse_times_json("endingOffsetsByTimestamp", '{"T":{"0":0}}') == {"T": {Q0: 0}}
     with pytest.raises(OffsetError, match="option endingOffsetsByTimestamp: -1 for queue 0"):
         parse_times_json("endingOffsetsByTimestamp", '{"T":{"0":-1}}')
 
 
 def test_k01_where_a_new_queue_begins_is_in_the_checkpoint() -> None:
-    first = first_offset({"T": {0: 3}}, GROUP)
-    start = next_offset({"T": {0: 5}}, first, GROUP)
-    end = next_offset({"T": {0: 5, 1: 30}, "U": {0: 4}}, start, GROUP, {"T": {1: 20}, "U": {0: 0}})
-    assert begin_of(start, end) == {"T": {0: 5, 1: 20}, "U": {0: 0}}
+    first = first_offset({"T": {Q0: 3}}, GROUP)
+    start = next_offset({"T": {Q0: 5}}, first, GROUP)
+    end = next_offset(
+        {"T": {Q0: 5, Q1: 30}, "U": {Q0: 4}}, start, GROUP, {"T": {Q1: 20}, "U": {Q0: 0}}
+    )
+    assert begin_of(start, end) == {"T": {Q0: 5, Q1: 20}, "U": {Q0: 0}}
     assert "new" not in next_offset(positions_of(end), end, GROUP, {})
 
 
 def test_k01_a_queue_that_was_made_anew_begins_anew() -> None:
-    start = next_offset({"T": {0: 30}}, first_offset({"T": {0: 3}}, GROUP), GROUP)
-    end = next_offset({"T": {0: 2}}, start, GROUP, {"T": {0: 0}})
-    assert begin_of(start, end) == {"T": {0: 0}}
+    start = next_offset({"T": {Q0: 30}}, first_offset({"T": {Q0: 3}}, GROUP), GROUP)
+    end = next_offset({"T": {Q0: 2}}, start, GROUP, {"T": {Q0: 0}})
+    assert begin_of(start, end) == {"T": {Q0: 0}}
 
 
 def test_k01_a_query_that_began_without_topics_begins_with_the_new_ones() -> None:
     first = first_offset({}, GROUP)
-    end = next_offset({"T": {0: 2}}, first, GROUP, {"T": {0: 1}})
-    assert begin_of(first_offset({"T": {0: 2}}, GROUP), end) == {"T": {0: 1}}
+    end = next_offset({"T": {Q0: 2}}, first, GROUP, {"T": {Q0: 1}})
+    assert begin_of(first_offset({"T": {Q0: 2}}, GROUP), end) == {"T": {Q0: 1}}
 
 
 @pytest.mark.parametrize(
@@ -126,10 +130,36 @@ def test_offsets_that_would_be_read_as_something_else_are_refused(text: str) -> 
 
 def test_s5_a_batch_behind_a_recovery_begins_where_the_queue_was_cut() -> None:
     old, newer, untold = Origin("s", {}, "a"), Origin("s", {}, "b"), Origin("s")
-    first = first_offset({"T": {0: 1}}, GROUP, old)
+    first = first_offset({"T": {Q0: 1}}, GROUP, old)
     assert first["recovery"] == "a"
     for origin, begin in ((newer, 5), (old, 15), (untold, 15)):
-        start = next_offset({"T": {0: 15}}, first, GROUP, origin=old)
-        end = next_offset({"T": {0: 20}}, start, GROUP, {"T": {0: 5}}, origin)
-        assert begin_of(start, end) == {"T": {0: begin}}
+        start = next_offset({"T": {Q0: 15}}, first, GROUP, origin=old)
+        end = next_offset({"T": {Q0: 20}}, start, GROUP, {"T": {Q0: 5}}, origin)
+        assert begin_of(start, end) == {"T": {Q0: begin}}
     assert "recovery" not in end
+
+
+AT_A, AT_B = BrokerQueue("broker-a", 0), BrokerQueue("broker-b", 1)
+
+
+def test_queues_of_a_cluster_are_told_apart_by_their_broker() -> None:
+    first = first_offset({"T": {AT_B: 7, AT_A: 1042}}, GROUP)
+    assert first == {
+        "v": 2,
+        "first": True,
+        "offsetTable": {f"T@{GROUP}": {"broker-a": {"0": 1042}, "broker-b": {"1": 7}}},
+    }
+    following = next_offset({"T": {AT_A: 1050, AT_B: 8}}, first, GROUP, {"T": {AT_B: 0}})
+    assert positions_of(following) == {"T": {AT_A: 1050, AT_B: 8}}
+    assert begin_of(first, following) == {"T": {AT_A: 1042, AT_B: 0}}
+
+
+def test_offsets_of_a_cluster_are_named_by_their_broker() -> None:
+    text = '{"T":{"broker-a":{"0":12},"broker-b":{"1":-1}}}'
+    assert parse_offsets_json("startingOffsets", text) == {"T": {AT_A: 12, AT_B: -1}}
+
+
+@pytest.mark.parametrize("of_topic", ['{"":{"0":1}}', '{"a":{"b":{"0":1}}}', '{"a":1}'])
+def test_offsets_of_no_broker_are_refused(of_topic: str) -> None:
+    with pytest.raises(OffsetError, match=r"in a cluster with the broker in between"):
+        parse_offsets_json("startingOffsets", f'{{"T":{of_topic}}}')

@@ -16,12 +16,12 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import CommitError, ConnectionFailedError
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import retried
-from pyspark_rocketpy.transport.values import (
+from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.writing_values import (
     Attempt,
     BatchJob,
     CommitPatience,
     CommittedBatch,
-    RetryPolicy,
 )
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 

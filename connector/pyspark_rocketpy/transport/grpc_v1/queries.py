@@ -16,7 +16,14 @@ import grpc
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueBounds, QueueRange
+from pyspark_rocketpy.offsets import (
+    Bounds,
+    BrokerQueue,
+    Epochs,
+    Positions,
+    QueueBounds,
+    QueueRange,
+)
 from pyspark_rocketpy.transport.grpc_v1.client import (
     SQL92,
     SUBSCRIPTION_PARSE_FAILED,
@@ -82,6 +89,11 @@ class GrpcOffsetQueries:
         """See OffsetQueries."""
         return self._recovery_id
 
+    @property
+    def unanswered(self) -> None:
+        """One broker has all queues."""
+        return None
+
     def require_store(self, store_id: str) -> None:
         """See OffsetQueries."""
         self._store_id = store_id or self._store_id
@@ -145,12 +157,12 @@ class GrpcOffsetQueries:
             recovery_id=recovery_id,
         )
         for topic, queues in (known or {}).items() if wait_ms_max else ():
-            for queue_id, queue in queues.items():
+            for queue, there in queues.items():
                 request.known.add(
                     topic=topic,
-                    queue_id=queue_id,
-                    max_offset=queue.max_offset,
-                    topic_epoch=queue.topic_epoch,
+                    queue_id=queue.queue_id,
+                    max_offset=there.max_offset,
+                    topic_epoch=there.topic_epoch,
                 )
         if len(request.known) > OFFSET_QUERY_ENTRIES_MAX or (
             request.ByteSize() > OFFSET_QUERY_BYTES_MAX
@@ -262,10 +274,13 @@ class GrpcOffsetQueries:
         """Report a group's progress; sent once, since the next report says more."""
         entries = [
             broker_pb2.CommittedOffset(
-                topic=topic, queue_id=queue_id, offset=offset, topic_epoch=epochs.get(topic, 0)
+                topic=topic,
+                queue_id=queue.queue_id,
+                offset=offset,
+                topic_epoch=epochs.get(topic, 0),
             )
             for topic, queues in positions.items()
-            for queue_id, offset in queues.items()
+            for queue, offset in queues.items()
         ]
         # A request has a size, and queues have nothing to do with each other.
         for begin in range(0, len(entries), ENTRIES_MAX) or [0]:
@@ -318,7 +333,7 @@ def _bounds(response: broker_pb2.QueryOffsetsResponse) -> Bounds:
         if topic.status.code != TOPIC_NOT_EXIST:
             check(topic.status)
             bounds[topic.topic] = {
-                queue.queue_id: QueueBounds(
+                BrokerQueue("", queue.queue_id): QueueBounds(
                     queue.min_offset,
                     queue.max_offset,
                     queue.committed_offset,

@@ -15,7 +15,8 @@ from pyspark_rocketpy.errors import BrokerBusyError, BrokerError
 from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, check, client_for
 from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, PassingError
-from pyspark_rocketpy.transport.values import MessageToSendBack, RetryPolicy, SentBack
+from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.writing_values import MessageToSendBack, SentBack
 from rocketpy_proto.call_limits import ENTRIES_MAX
 from rocketpy_proto.rocketpy.v1 import common_pb2, retry_pb2
 

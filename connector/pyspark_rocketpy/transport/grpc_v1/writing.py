@@ -10,7 +10,7 @@ another one when a broken connection is made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cached_property
 
 from pyspark_rocketpy.errors import CommitError
@@ -18,7 +18,8 @@ from pyspark_rocketpy.transport.grpc_v1.appender import Appender, StreamForm
 from pyspark_rocketpy.transport.grpc_v1.batches import job_of, part_of
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import retried
-from pyspark_rocketpy.transport.values import SIZE_BYTES, Attempt, Block, RetryPolicy
+from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.writing_values import SIZE_BYTES, Attempt, Block, WriteQueues
 from rocketpy_proto.rocketpy.v1.broker_pb2 import (
     AppendRequest,
     AppendResponse,
@@ -27,18 +28,31 @@ from rocketpy_proto.rocketpy.v1.broker_pb2 import (
 )
 
 
-class GrpcBlockWriter:
+class _GrpcWriter:
+    """What both writers do alike."""
+
+    def __init__(self, client: ClientConfig, policy: RetryPolicy) -> None:
+        self._client = client
+        self._policy = policy
+
+    def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
+        """See BlockWriter."""
+        nums = retried(self._client, self._policy, lambda client: client.write_queue_nums(topics))
+        return {topic: WriteQueues({"": num}) for topic, num in nums.items()}
+
+
+class GrpcBlockWriter(_GrpcWriter):
     """Blocks that show at once. See BlockWriter."""
 
     def __init__(self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int) -> None:
+        super().__init__(client, policy)
         form: StreamForm[AppendRequest, AppendResponse] = StreamForm(BrokerClient.append)
         self._appender = Appender(client, policy, send_timeout_ms, form)
-        self._asked: Callable[[], str] = lambda: retried(client, policy, BrokerClient.store_id)
 
     @cached_property
     def _store_id(self) -> str:
         """Asked with the first block: a task without rows asks nobody."""
-        return self._asked()
+        return retried(self._client, self._policy, BrokerClient.store_id)
 
     def send(self, block: Block) -> None:
         """See BlockWriter."""
@@ -62,12 +76,13 @@ class GrpcBlockWriter:
         self._appender.close()
 
 
-class GrpcStagingWriter:
+class GrpcStagingWriter(_GrpcWriter):
     """Blocks of an attempt at a task of a batch. See BlockWriter."""
 
     def __init__(
         self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int, attempt: Attempt
     ) -> None:
+        super().__init__(client, policy)
         form = StreamForm(BrokerClient.stage_blocks, self._acknowledged)
         self._appender = Appender(client, policy, send_timeout_ms, form)
         self._attempt = attempt

@@ -13,11 +13,11 @@ from pyspark_rocketpy.options.habits import (
     column_hint,
 )
 from pyspark_rocketpy.options.parsing import (
-    SINK_OPTIONS,
-    SOURCE_OPTIONS,
     SinkOptions,
     SourceOptions,
 )
+from pyspark_rocketpy.options.sink_specs import SINK_OPTIONS
+from pyspark_rocketpy.options.source_specs import SOURCE_OPTIONS
 from pyspark_rocketpy.sink.columns import ACCEPTED
 from rocketpy_proto.record import COLUMN_TYPES
 
@@ -42,8 +42,7 @@ def refusal(kind: type[SourceOptions | SinkOptions], name: str) -> str:
         ("kafka.group.id", "use consumerGroup"),
         ("kafka.security.protocol", "leave it out; it is one of Kafka's own"),
         ("includeHeaders", "column properties always has them"),
-        ("nameServer", "no name server is asked"),
-        ("namesrvAddr", "no name server is asked"),
+        ("namesrvAddr", "use nameServer for a cluster"),
         ("group", "use consumerGroup"),
         ("subExpression", "use filter"),
         ("tag", "use filter"),
@@ -51,7 +50,7 @@ def refusal(kind: type[SourceOptions | SinkOptions], name: str) -> str:
         ("expressionType", "use filterType"),
         ("consumerOffset", "use startingOffsets"),
         ("maxOffsetsPerTriger", "did you mean maxOffsetsPerTrigger?"),
-        ("watermark", "known: endpoints, topic, topics"),
+        ("watermark", "known: endpoints, nameServer, "),
     ],
 )
 def test_an_option_of_another_source_is_named_with_ours(name: str, way_out: str) -> None:
@@ -64,7 +63,6 @@ def test_an_option_of_another_source_is_named_with_ours(name: str, way_out: str)
     ("name", "way_out"),
     [
         ("kafka.bootstrap.servers", "use endpoints"),
-        ("nameServer", "no name server is asked"),
         ("topics", "use topic, or give the rows a column topic"),
         ("producerGroup", "a sink has no group"),
         ("tags", "give the rows a column tags"),

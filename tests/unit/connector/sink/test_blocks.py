@@ -15,7 +15,8 @@ from pyspark_rocketpy.sink import blocks
 from pyspark_rocketpy.sink.blocks import BlockForm
 from pyspark_rocketpy.sink.routing import Routes
 from pyspark_rocketpy.sink.rows import Rows
-from pyspark_rocketpy.transport.values import SIZE_BYTES, Block, BrokerLimits
+from pyspark_rocketpy.transport.values import BrokerLimits
+from pyspark_rocketpy.transport.writing_values import SIZE_BYTES, BatchName, Block
 from rocketpy_proto.record import BLANK_BYTES, RecordBlock
 from tests.blocks import bodies_of
 
@@ -41,7 +42,7 @@ def blocks_of(
     limits: BrokerLimits = LIMITS,
     places: Sequence[tuple[str, int]] | None = None,
 ) -> list[Block]:
-    form = BlockForm.within(limits, block_bytes_max, origin=None)
+    form = BlockForm.within(limits, block_bytes_max, BatchName("query", 5))
     return list(form.blocks(rows, routes_of(places or [("T", 1)] * len(rows))))
 
 
@@ -160,6 +161,6 @@ def test_the_last_row_is_checked_before_the_first_block_is_made(
 ) -> None:
     monkeypatch.setattr(blocks, "ENCODED_BYTES", 1)
     rows = rows_of(body=pa.array([b"a", b"b", b"c"]), tags=pa.array(["fine", "fine", "a\x01b"]))
-    form = BlockForm.within(LIMITS, 2 * MIB, origin=None)
+    form = BlockForm.within(LIMITS, 2 * MIB, BatchName("query", 5))
     with pytest.raises(ColumnError, match=r"column tags .* row 102"):
         next(form.blocks(rows, routes_of([("T", 1)] * 3)))

@@ -99,3 +99,9 @@ def test_columns_of_kafkas_sink_are_named_with_ours(name: str, ours: str) -> Non
 def test_other_columns_are_unknown(name: str) -> None:
     with pytest.raises(ColumnError, match=f"unknown column '{name}'"):
         check(body=STRING, **{name: LongType()})
+
+
+def test_a_broker_s_name_without_a_queue_says_nothing() -> None:
+    assert check(body=STRING, queueId=IntegerType(), brokerName=STRING)[-1] == "brokerName"
+    with pytest.raises(ColumnError, match="brokerName says whose queue a queueId is"):
+        check(body=STRING, brokerName=STRING)

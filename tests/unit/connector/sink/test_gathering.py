@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketpy.sink.gathering import KEPT_SHARE, OVERHEAD_BYTES, Gathering, packed
-from pyspark_rocketpy.transport.values import Block
+from pyspark_rocketpy.transport.writing_values import Block
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 
 BIG = 1 << 30

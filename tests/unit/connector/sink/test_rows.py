@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.sink.rows import Rows, cuts
+from pyspark_rocketpy.transport.values import BrokerLimits
 
 
 def rows_of(first: int = 0, partition: int = 0, **columns: pa.Array) -> Rows:
@@ -49,8 +50,15 @@ def test_a_row_is_named_by_place_and_by_what_it_carries() -> None:
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])
 def test_bodies_are_checked_whatever_their_arrow_type(kind: pa.DataType) -> None:
-    rows_of(body=pa.array([b"abcd", b""]).cast(kind)).check_bodies(4)
+    rows_of(body=pa.array([b"abcd", b""]).cast(kind)).check_bodies(BrokerLimits(4, 100))
     with pytest.raises(OversizeMessageError, match="5 bytes in row 8 of partition 2"):
-        rows_of(7, 2, body=pa.array([b"", b"abcde"]).cast(kind)).check_bodies(4)
+        rows_of(7, 2, body=pa.array([b"", b"abcde"]).cast(kind)).check_bodies(BrokerLimits(4, 100))
     with pytest.raises(ColumnError, match="column body is null in row 8 of partition 2"):
-        rows_of(7, 2, body=pa.array([b"", None]).cast(kind)).check_bodies(4)
+        rows_of(7, 2, body=pa.array([b"", None]).cast(kind)).check_bodies(BrokerLimits(4, 100))
+
+
+def test_an_empty_body_is_refused_where_brokers_fail_at_it() -> None:
+    rows = rows_of(7, 2, body=pa.array([b"a", b""]))
+    rows.check_bodies(BrokerLimits(4, 100))
+    with pytest.raises(ColumnError, match="body is empty in row 8 of partition 2"):
+        rows.check_bodies(BrokerLimits(4, 100, body_bytes_min=1))

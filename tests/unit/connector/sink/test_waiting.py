@@ -11,8 +11,9 @@ from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.sink.blocks import BlockForm
 from pyspark_rocketpy.sink.routing import Routes
 from pyspark_rocketpy.sink.rows import Rows
-from pyspark_rocketpy.sink.waiting import LEVEL_MAX, TIMED, delays_of, waiting_properties
-from pyspark_rocketpy.transport.values import Block, BrokerLimits
+from pyspark_rocketpy.sink.waiting import LEVEL_MAX, delays_of, waiting_properties
+from pyspark_rocketpy.transport.values import BrokerLimits
+from pyspark_rocketpy.transport.writing_values import DELAY_TIMED, BatchName, Block
 from rocketpy_proto.record import RecordBlock, property_column
 from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS
 from tests.blocks import bodies_of
@@ -41,7 +42,7 @@ def test_d01_levels_beyond_all_are_one() -> None:
 def test_d02_a_time_is_rounded_up_to_the_millisecond_and_never_negative() -> None:
     before = datetime(1900, 1, 1, tzinfo=timezone.utc)
     rows = rows_of(deliverAt=pa.array([AT, None, before], TIMES))
-    assert delays_of(rows).tolist() == [TIMED, 0, TIMED]
+    assert delays_of(rows).tolist() == [DELAY_TIMED, 0, DELAY_TIMED]
     assert waiting_properties(rows)[TIMER_DELIVER_MS].to_pylist() == [str(AT_MS), None, "0"]
 
 
@@ -59,7 +60,7 @@ def test_a_row_cannot_have_a_level_and_a_time() -> None:
 def blocks_of(rows: Rows) -> list[Block]:
     count = len(rows)
     zeros = pa.array([0] * count).to_numpy()
-    form = BlockForm.within(BrokerLimits(1 << 20, 1 << 20), 1 << 20, None)
+    form = BlockForm.within(BrokerLimits(1 << 20, 1 << 20), 1 << 20, BatchName("query", 5))
     return list(form.blocks(rows, Routes(["T"], zeros, zeros, delays_of(rows))))
 
 
@@ -77,9 +78,9 @@ def test_d02_rows_that_wait_differently_go_in_blocks_of_their_own() -> None:
     )
     blocks = {block.delay: block for block in blocks_of(rows)}
     found = {delay: bodies_of(block.records, block.record_sizes) for delay, block in blocks.items()}
-    assert found == {0: [b"e"], 1: [b"d"], 2: [b"a", b"c"], TIMED: [b"b"]}
+    assert found == {0: [b"e"], 1: [b"d"], 2: [b"a", b"c"], DELAY_TIMED: [b"b"]}
     assert column_of(blocks[2], DELAY) == ["2", "2"]
-    assert column_of(blocks[TIMED], TIMER_DELIVER_MS) == [str(AT_MS)]
+    assert column_of(blocks[DELAY_TIMED], TIMER_DELIVER_MS) == [str(AT_MS)]
     assert column_of(blocks[0], DELAY) == [None]
 
 

@@ -23,7 +23,7 @@ from pyspark_rocketpy.sink.writers import (
 from pyspark_rocketpy.sink.writing import draw_token
 from pyspark_rocketpy.transport.grpc_v1.batches import WAIT_MS_MAX, part_of
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
-from pyspark_rocketpy.transport.values import Attempt, BatchJob, BatchName
+from pyspark_rocketpy.transport.writing_values import Attempt, BatchJob, BatchName
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.unit.connector.transport.grpc_v1.scripted_broker import REFUSE, ScriptedBroker
 

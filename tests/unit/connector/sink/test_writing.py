@@ -17,7 +17,8 @@ from pyspark_rocketpy.sink.writing import WriteConfig, lots, write_batches
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.grpc_v1.writing import GrpcStagingWriter
 from pyspark_rocketpy.transport.interface import BlockWriter
-from pyspark_rocketpy.transport.values import Attempt, BatchName, Block, RetryPolicy
+from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.writing_values import Attempt, BatchName, Block
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import BLANK_BYTES, RecordBlock, decode_record, property_column
 from rocketpy_proto.rocketpy.v1 import broker_pb2

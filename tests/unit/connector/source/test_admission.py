@@ -16,6 +16,7 @@ from pyspark_rocketpy.source.admission import (
     Admission,
     limit_positions,
 )
+from tests.queues import Q0, Q1, Q2, numbered
 from tests.unit.connector.source.test_planning import COUNTS
 
 
@@ -46,7 +47,7 @@ def admission(clock: Clock, **given: object) -> Admission:
 
 
 def holding(count: int) -> Bounds:
-    return {"T": {0: QueueBounds(0, count, -1)}}
+    return {"T": {Q0: QueueBounds(0, count, -1)}}
 
 
 def begin_and_end(counts: Positions, begin: int = 7) -> tuple[Positions, Positions]:
@@ -81,12 +82,13 @@ def test_k04_a_limited_batch_takes_no_more_than_allowed_and_something_of_every_q
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=8), st.integers(1, 5))
 def test_k04_no_queue_starves_while_others_grow(growth: list[int], count_max: int) -> None:
     """Whatever the others get, each queue advances within as many batches as there are queues."""
-    begin: Positions = {"T": dict.fromkeys(range(len(growth)), 0)}
-    end: Positions = {"T": dict.fromkeys(range(len(growth)), 1_000)}
+    queues = [numbered(queue_id) for queue_id in range(len(growth))]
+    begin: Positions = {"T": dict.fromkeys(queues, 0)}
+    end: Positions = {"T": dict.fromkeys(queues, 1_000)}
     begins = dict(begin["T"])
     for _ in growth:
         begin = limit_positions(begin, end, count_max)
-        end = {"T": {i: offset + growth[i] for i, offset in end["T"].items()}}
+        end = {"T": {i: offset + growth[i.queue_id] for i, offset in end["T"].items()}}
     assert all(begin["T"][i] > begins[i] for i in begins)
 
 
@@ -98,9 +100,9 @@ def test_k04_bytes_are_asked_for_what_the_row_limit_has_left(clock: Clock) -> No
         asked.extend(ranges)
         return [part.begin + 1 for part in ranges]
 
-    begin, end = begin_and_end({"T": {0: 100, 1: 100, 2: 0}}, begin=0)
+    begin, end = begin_and_end({"T": {Q0: 100, Q1: 100, Q2: 0}}, begin=0)
     limits = admission(clock, maxOffsetsPerTrigger=10, maxBytesPerTrigger=500)
-    assert limits.limited(begin, end, limit_bytes) == {"T": {0: 1, 1: 1, 2: 0}}
+    assert limits.limited(begin, end, limit_bytes) == {"T": {Q0: 1, Q1: 1, Q2: 0}}
     assert sorted((part.queue_id, part.count) for part in asked) == [(0, 5), (1, 5)]
     asked.clear()
     assert limits.limited(begin, begin, limit_bytes) == begin
@@ -110,7 +112,7 @@ def test_k04_bytes_are_asked_for_what_the_row_limit_has_left(clock: Clock) -> No
 
 def test_k04_a_batch_waits_for_enough_messages_or_for_the_delay(clock: Clock) -> None:
     limits = admission(clock, minOffsetsPerTrigger=10, maxTriggerDelay="20s", pollTimeout="5s")
-    begin: Positions = {"T": {0: 0}}
+    begin: Positions = {"T": {Q0: 0}}
     assert not limits.put_off(begin, holding(1)), "the first batch does not wait"
     limits.admitted()
     assert limits.put_off(begin, holding(9))
@@ -121,7 +123,7 @@ def test_k04_a_batch_waits_for_enough_messages_or_for_the_delay(clock: Clock) ->
 
 def test_k04_waiting_for_enough_messages_neither_spins_nor_oversleeps(clock: Clock) -> None:
     limits = admission(clock, minOffsetsPerTrigger=10, maxTriggerDelay="20s", pollTimeout="5s")
-    begin: Positions = {"T": {0: 0}}
+    begin: Positions = {"T": {Q0: 0}}
     limits.admitted()
     assert limits.put_off(begin, holding(1))
     assert clock.paused == [TOO_FEW_PAUSE_MS]

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import pytest
 
 from pyspark_rocketpy.errors import OffsetError, OptionError, RocketpyError
-from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
+from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source import boundaries, checks
 from pyspark_rocketpy.transport.values import QueueTime
+from tests.queues import Q0, Q1
 
-BOUNDS: Bounds = {"T": {0: QueueBounds(10, 20, 15), 1: QueueBounds(0, 5, -1)}}
+BOUNDS: Bounds = {"T": {Q0: QueueBounds(10, 20, 15), Q1: QueueBounds(0, 5, -1)}}
 
 
 def options(**given: str) -> SourceOptions:
@@ -36,45 +37,47 @@ def end(**given: str) -> Positions:
 @pytest.mark.parametrize(
     ("name", "offsets"),
     [
-        ("earliest", {0: 10, 1: 0}),
-        ("latest", {0: 20, 1: 5}),
-        ("committed", {0: 15, 1: 0}),
-        ("EARLIEST", {0: 10, 1: 0}),
-        ('{"T":{"0":12,"1":-1}}', {0: 12, 1: 5}),
-        ('{"T":{"0":-2,"1":3}}', {0: 10, 1: 3}),
+        ("earliest", {Q0: 10, Q1: 0}),
+        ("latest", {Q0: 20, Q1: 5}),
+        ("committed", {Q0: 15, Q1: 0}),
+        ("EARLIEST", {Q0: 10, Q1: 0}),
+        ('{"T":{"0":12,"1":-1}}', {Q0: 12, Q1: 5}),
+        ('{"T":{"0":-2,"1":3}}', {Q0: 10, Q1: 3}),
     ],
 )
-def test_k05_names_and_numbers_stand_for_offsets(name: str, offsets: dict[int, int]) -> None:
+def test_k05_names_and_numbers_stand_for_offsets(
+    name: str, offsets: dict[BrokerQueue, int]
+) -> None:
     assert begin(startingOffsets=name) == {"T": offsets}
 
 
 def test_k05_queues_that_are_not_named_follow_the_default() -> None:
-    assert begin(startingOffsets='{"T":{"0":12}}') == {"T": {0: 12, 1: 5}}
-    assert begin(startingOffsets="{}") == {"T": {0: 20, 1: 5}}
+    assert begin(startingOffsets='{"T":{"0":12}}') == {"T": {Q0: 12, Q1: 5}}
+    assert begin(startingOffsets="{}") == {"T": {Q0: 20, Q1: 5}}
     batch = boundaries.starting(options(startingOffsets='{"T":{"1":2}}'), boundaries.EARLIEST_NAME)
-    assert boundaries.resolve(batch, BOUNDS, search) == {"T": {0: 10, 1: 2}}
-    assert end(endingOffsets='{"T":{"1":2}}') == {"T": {0: 20, 1: 2}}
+    assert boundaries.resolve(batch, BOUNDS, search) == {"T": {Q0: 10, Q1: 2}}
+    assert end(endingOffsets='{"T":{"1":2}}') == {"T": {Q0: 20, Q1: 2}}
 
 
 def test_k05_queues_without_a_time_of_their_own_follow_the_offsets() -> None:
     by_queue = '{"T":{"0":13}}'
-    assert begin(startingOffsetsByTimestamp=by_queue) == {"T": {0: 13, 1: 5}}
+    assert begin(startingOffsetsByTimestamp=by_queue) == {"T": {Q0: 13, Q1: 5}}
     both = {"startingOffsets": '{"T":{"1":3}}', "startingOffsetsByTimestamp": by_queue}
-    assert begin(**both) == {"T": {0: 13, 1: 3}}
-    assert end(endingOffsetsByTimestamp=by_queue) == {"T": {0: 13, 1: 5}}
+    assert begin(**both) == {"T": {Q0: 13, Q1: 3}}
+    assert end(endingOffsetsByTimestamp=by_queue) == {"T": {Q0: 13, Q1: 5}}
 
 
 def test_k05_a_time_for_all_goes_before_times_by_queue_and_both_before_offsets() -> None:
     by_queue = '{"T":{"0":13,"1":4}}'
     assert begin(startingOffsets="earliest", startingOffsetsByTimestamp=by_queue) == {
-        "T": {0: 13, 1: 4}
+        "T": {Q0: 13, Q1: 4}
     }
     assert begin(startingTimestamp="12", startingOffsetsByTimestamp=by_queue) == {
-        "T": {0: 12, 1: 12}
+        "T": {Q0: 12, Q1: 12}
     }
-    assert end(endingOffsetsByTimestamp=by_queue) == {"T": {0: 13, 1: 4}}
-    assert end(endingTimestamp="12", endingOffsetsByTimestamp=by_queue) == {"T": {0: 12, 1: 12}}
-    assert end() == {"T": {0: 20, 1: 5}}
+    assert end(endingOffsetsByTimestamp=by_queue) == {"T": {Q0: 13, Q1: 4}}
+    assert end(endingTimestamp="12", endingOffsetsByTimestamp=by_queue) == {"T": {Q0: 12, Q1: 12}}
+    assert end() == {"T": {Q0: 20, Q1: 5}}
 
 
 def test_k05_a_time_without_a_message_is_an_error_or_the_end() -> None:
@@ -82,7 +85,7 @@ def test_k05_a_time_without_a_message_is_an_error_or_the_end() -> None:
         begin(startingTimestamp="20")
     for part in ("startingTimestamp", "queue 0", "'T'", "20 ms", boundaries.STRATEGY_OPTION):
         assert part in str(caught.value)
-    latest = {"T": {0: 20, 1: 5}}
+    latest = {"T": {Q0: 20, Q1: 5}}
     assert begin(startingTimestamp="20", startingOffsetsByTimestampStrategy="latest") == latest
     assert end(endingTimestamp="20") == latest
 
@@ -149,8 +152,8 @@ def test_a_batch_refuses_to_be_asked_for_progress_that_it_does_not_report() -> N
 def test_k05_a_batch_that_would_end_before_it_begins_is_refused() -> None:
     given = options(startingTimestamp="12", endingOffsets='{"T":{"0":11,"1":-1}}')
     starting, ending = boundaries.starting(given, "earliest"), boundaries.ending(given)
-    boundaries.require_order(starting, {"T": {0: 11}}, ending, {"T": {0: 11}})
+    boundaries.require_order(starting, {"T": {Q0: 11}}, ending, {"T": {Q0: 11}})
     with pytest.raises(OffsetError) as caught:
-        boundaries.require_order(starting, {"T": {0: 12}}, ending, {"T": {0: 11}})
+        boundaries.require_order(starting, {"T": {Q0: 12}}, ending, {"T": {Q0: 11}})
     for part in ("queue 0", "'T'", "12 (startingTimestamp)", "11 (endingOffsets)"):
         assert part in str(caught.value)

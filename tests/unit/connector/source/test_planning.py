@@ -20,10 +20,11 @@ from pyspark_rocketpy.source.planning import (
     plan_tasks,
     ranges_between,
 )
+from tests.queues import Q0, Q1, Q2, numbered
 
 COUNTS = st.dictionaries(
     st.sampled_from(["A", "B", "C"]),
-    st.dictionaries(st.integers(0, 5), st.integers(0, 50_000), min_size=1),
+    st.dictionaries(st.builds(numbered, st.integers(0, 5)), st.integers(0, 50_000), min_size=1),
 )
 CONFIG = '[["A:0","C:0","B:1"],[],["A:1"]]'
 RULES = st.builds(
@@ -32,6 +33,7 @@ RULES = st.builds(
     st.one_of(st.none(), st.integers(1_000, 60_000)),
     st.sampled_from([None, Allocation.AVERAGELY, Allocation.CIRCLE, Allocation.MACHINE_ROOM]),
 )
+
 Strategy = Callable[[Sequence[int], int], list[list[int]]]
 
 
@@ -126,7 +128,7 @@ def test_k02_queues_are_allocated_to_as_many_tasks_as_asked_for_or_as_there_are_
 
 
 def test_k02_config_gives_each_task_its_queues() -> None:
-    ranges = ranges_of({"A": {0: 5, 1: 6}, "B": {1: 7}})
+    ranges = ranges_of({"A": {Q0: 5, Q1: 6}, "B": {Q1: 7}})
     tasks = plan_tasks(ranges, TaskRules(None, None, Allocation.CONFIG, CONFIG))
     found = [[(part.topic, part.queue_id) for part in task.ranges] for task in tasks]
     assert found == [[("A", 0), ("B", 1)], [("A", 1)]]
@@ -135,12 +137,15 @@ def test_k02_config_gives_each_task_its_queues() -> None:
 @pytest.mark.parametrize(
     ("queues", "word"),
     [
-        ({"A": {0: 1, 1: 1}, "B": {1: 1}}, "names queue 0 of topic 'C'"),
-        ({"A": {0: 1, 1: 1, 2: 1}, "B": {1: 1}, "C": {0: 1}}, "does not name queue 2 of topic 'A'"),
+        ({"A": {Q0: 1, Q1: 1}, "B": {Q1: 1}}, "names queue 0 of topic 'C'"),
+        (
+            {"A": {Q0: 1, Q1: 1, Q2: 1}, "B": {Q1: 1}, "C": {Q0: 1}},
+            "does not name queue 2 of topic 'A'",
+        ),
     ],
 )
 def test_k02_config_must_name_every_queue_and_no_other(queues: Positions, word: str) -> None:
-    allocation.require_named(CONFIG, {"A": {0: 1, 1: 1}, "B": {1: 1}, "C": {0: 1}})
+    allocation.require_named(CONFIG, {"A": {Q0: 1, Q1: 1}, "B": {Q1: 1}, "C": {Q0: 1}})
     with pytest.raises(OptionError, match=word):
         allocation.require_named(CONFIG, queues)
 

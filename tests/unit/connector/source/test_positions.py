@@ -10,10 +10,11 @@ from pyspark_rocketpy.errors import DataLossError, OffsetError, OptionError
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
 from pyspark_rocketpy.source import losses, positions
 from pyspark_rocketpy.transport.values import Subscription
+from tests.queues import Q0, Q1, Q2
 
 
 def bounds(low: int, high: int) -> Bounds:
-    return {"T": {0: QueueBounds(low, high, -1)}}
+    return {"T": {Q0: QueueBounds(low, high, -1)}}
 
 
 def test_a_topic_that_is_not_there_is_named() -> None:
@@ -22,8 +23,8 @@ def test_a_topic_that_is_not_there_is_named() -> None:
     positions.require_topics(Subscription((), ".*", "g"), {})
 
 
-ORDERS: Positions = {"orders": {0: 3}}
-BOTH: Positions = {"bills": {0: 1}, "orders": {0: 3}}
+ORDERS: Positions = {"orders": {Q0: 3}}
+BOTH: Positions = {"bills": {Q0: 1}, "orders": {Q0: 3}}
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,8 @@ def test_a_checkpoint_of_topics_that_are_read_is_accepted(
 def test_s5_offsets_below_the_minimum_are_lost(
     begin: int, end: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start: Positions = {"T": {0: begin}}
-    stop: Positions = {"T": {0: end}}
+    start: Positions = {"T": {Q0: begin}}
+    stop: Positions = {"T": {Q0: end}}
     low = min(10, end)
     lost = positions.below_minimum(start, stop, bounds(10, 20))
     with pytest.raises(DataLossError) as caught:
@@ -77,33 +78,33 @@ def test_s5_offsets_below_the_minimum_are_lost(
     with caplog.at_level(logging.WARNING):
         losses.settle(lost, fail_on_data_loss=False)
     assert f"{low - begin} messages are passed over" in caplog.text
-    assert positions.without(lost, start, stop, bounds(10, 20)) == {"T": {0: low}}
+    assert positions.without(lost, start, stop, bounds(10, 20)) == {"T": {Q0: low}}
 
 
 def test_s5_several_losses_are_told_as_one_error() -> None:
-    lost = [losses.Loss("T", queue_id, 0, 5, "are gone") for queue_id in range(3)]
+    lost = [losses.Loss("T", queue, 0, 5, "are gone") for queue in (Q0, Q1, Q2)]
     with pytest.raises(DataLossError, match="and of 2 more queues"):
         losses.settle(lost, fail_on_data_loss=True)
     losses.settle([], fail_on_data_loss=True)
 
 
 def test_s5_a_queue_gone_between_planning_and_reading_is_lost_as_far_as_the_batch_goes() -> None:
-    [loss] = positions.below_minimum({"T": {0: 3}}, {"T": {0: 9}}, {})
+    [loss] = positions.below_minimum({"T": {Q0: 3}}, {"T": {Q0: 9}}, {})
     assert (loss.begin, loss.end) == (3, 9)
-    assert positions.without([loss], {"T": {0: 3}}, {"T": {0: 9}}, {}) == {"T": {0: 9}}
+    assert positions.without([loss], {"T": {Q0: 3}}, {"T": {Q0: 9}}, {}) == {"T": {Q0: 9}}
 
 
 def test_new_queues_begin_at_their_minimum() -> None:
     found = bounds(10, 20)
-    assert positions.without([], {}, {"T": {0: 15}}, found) == {"T": {0: 10}}
-    assert positions.entering({}, found, {"T": {0: 20}}) == {"T": {0: 10}}
-    assert positions.reading_from({}, found) == {"T": {0: 10}}
-    assert positions.entering({"T": {0: 20}}, found, {"T": {0: 20}}) == {}
-    assert positions.below_minimum({}, {"T": {0: 20}}, found) == []
+    assert positions.without([], {}, {"T": {Q0: 15}}, found) == {"T": {Q0: 10}}
+    assert positions.entering({}, found, {"T": {Q0: 20}}) == {"T": {Q0: 10}}
+    assert positions.reading_from({}, found) == {"T": {Q0: 10}}
+    assert positions.entering({"T": {Q0: 20}}, found, {"T": {Q0: 20}}) == {}
+    assert positions.below_minimum({}, {"T": {Q0: 20}}, found) == []
 
 
 def test_s5_a_queue_that_went_back_or_away_is_lost_as_far_as_it_was_seen() -> None:
-    start: Positions = {"T": {0: 30}}
+    start: Positions = {"T": {Q0: 30}}
     for found, word in ((bounds(0, 20), "ends at 20"), ({}, "removed")):
         [unseen] = positions.vanished(start, found, None)
         [seen] = positions.vanished(start, found, bounds(0, 42))
@@ -114,14 +115,14 @@ def test_s5_a_queue_that_went_back_or_away_is_lost_as_far_as_it_was_seen() -> No
 
 
 def test_s5_a_queue_made_anew_is_read_from_its_begin() -> None:
-    start: Positions = {"T": {0: 30}}
+    start: Positions = {"T": {Q0: 30}}
     found = bounds(2, 20)
-    assert positions.reading_from(start, found) == {"T": {0: 2}}
-    assert positions.entering(start, found, {"T": {0: 20}}) == {"T": {0: 2}}
+    assert positions.reading_from(start, found) == {"T": {Q0: 2}}
+    assert positions.entering(start, found, {"T": {Q0: 20}}) == {"T": {Q0: 2}}
 
 
 def test_reading_goes_on_behind_a_lost_head() -> None:
-    assert positions.reading_from({"T": {0: 5}}, bounds(10, 20)) == {"T": {0: 10}}
+    assert positions.reading_from({"T": {Q0: 5}}, bounds(10, 20)) == {"T": {Q0: 10}}
 
 
 def pinned(pin: Positions, begin: Positions, found: Bounds) -> Positions:
@@ -130,24 +131,24 @@ def pinned(pin: Positions, begin: Positions, found: Bounds) -> Positions:
 
 
 def test_available_now_ends_where_it_was_pinned() -> None:
-    pin: Positions = {"T": {0: 20}}
-    assert pinned(pin, {"T": {0: 5}}, bounds(0, 50)) == pin
-    assert pinned(pin, {"T": {0: 25}}, bounds(0, 50)) == {"T": {0: 25}}
-    assert pinned(pin, {"T": {0: 25}}, bounds(0, 3)) == {"T": {0: 3}}
-    assert pinned(pin, {"T": {0: 5}}, {}) == {}
+    pin: Positions = {"T": {Q0: 20}}
+    assert pinned(pin, {"T": {Q0: 5}}, bounds(0, 50)) == pin
+    assert pinned(pin, {"T": {Q0: 25}}, bounds(0, 50)) == {"T": {Q0: 25}}
+    assert pinned(pin, {"T": {Q0: 25}}, bounds(0, 3)) == {"T": {Q0: 3}}
+    assert pinned(pin, {"T": {Q0: 5}}, {}) == {}
 
 
 def test_available_now_leaves_queues_that_came_since_to_the_next_run() -> None:
-    found: Bounds = {"T": {i: QueueBounds(0, 9, -1) for i in range(3)}}
-    begin: Positions = {"T": {0: 1, 1: 4}}
-    assert pinned({"T": {0: 5}}, begin, found) == {"T": {0: 5, 1: 4}}
+    found: Bounds = {"T": dict.fromkeys((Q0, Q1, Q2), QueueBounds(0, 9, -1))}
+    begin: Positions = {"T": {Q0: 1, Q1: 4}}
+    assert pinned({"T": {Q0: 5}}, begin, found) == {"T": {Q0: 5, Q1: 4}}
 
 
 # --- Cut by a recovery ---
 
 
 def cut_at(offset: int | None, high: int = 20) -> Bounds:
-    return {"T": {0: QueueBounds(2, high, -1, 0, offset)}}
+    return {"T": {Q0: QueueBounds(2, high, -1, 0, offset)}}
 
 
 @pytest.mark.parametrize(
@@ -157,22 +158,22 @@ def cut_at(offset: int | None, high: int = 20) -> Bounds:
 def test_s5_an_offset_beyond_a_cut_is_a_loss_from_there_on(
     cut: int | None, offset: int, lost: tuple[int, int] | None
 ) -> None:
-    taken = positions.taken_back({"T": {0: offset}}, cut_at(cut))
+    taken = positions.taken_back({"T": {Q0: offset}}, cut_at(cut))
     assert [(loss.begin, loss.end) for loss in taken] == ([] if lost is None else [lost])
-    begin = positions.cut_back({"T": {0: offset}}, taken)
-    assert begin == {"T": {0: offset if lost is None else lost[0]}}
-    new = positions.entering(begin, cut_at(cut), {"T": {0: 20}}, taken)
-    assert new == ({} if lost is None else {"T": {0: lost[0]}})
+    begin = positions.cut_back({"T": {Q0: offset}}, taken)
+    assert begin == {"T": {Q0: offset if lost is None else lost[0]}}
+    new = positions.entering(begin, cut_at(cut), {"T": {Q0: 20}}, taken)
+    assert new == ({} if lost is None else {"T": {Q0: lost[0]}})
 
 
 def test_s5_queues_that_are_gone_or_of_a_topic_made_again_are_not_cut() -> None:
-    reached: Positions = {"T": {0: 15, 1: 15}, "gone": {0: 15}}
+    reached: Positions = {"T": {Q0: 15, Q1: 15}, "gone": {Q0: 15}}
     assert len(positions.taken_back(reached, cut_at(5))) == 1
     assert positions.taken_back(reached, cut_at(5), frozenset({"T"})) == []
 
 
 def test_s5_what_was_taken_back_is_named_or_said(caplog: pytest.LogCaptureFixture) -> None:
-    taken = positions.taken_back({"T": {0: 15}}, cut_at(5))
+    taken = positions.taken_back({"T": {Q0: 15}}, cut_at(5))
     told = (
         "offsets [5, 15) of queue 0 of topic 'T' were taken back: a power cut took messages from "
         "the broker that had been read, and what is stored there now has not been read; "

@@ -27,14 +27,15 @@ from pyspark.sql.datasource import (
 from pyspark_rocketpy.offsets import Positions, QueueBounds
 from pyspark_rocketpy.source.pushdown import Narrowing
 from pyspark_rocketpy.transport.values import QueueTime
+from tests.queues import Q0, Q1
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # Store times in ms of the messages of each queue; queue 1 has lost its first three.
-TIMES = {0: [10, 10, 20, 30, 30], 1: [10, 15, 20, 25, 30, 35, 40]}
-MINIMUM = {0: 0, 1: 3}
+TIMES = {Q0: [10, 10, 20, 30, 30], Q1: [10, 15, 20, 25, 30, 35, 40]}
+MINIMUM = {Q0: 0, Q1: 3}
 BOUNDS = {"T": {i: QueueBounds(MINIMUM[i], len(times), -1) for i, times in TIMES.items()}}
 BEGIN: Positions = {"T": MINIMUM}
-END: Positions = {"T": {0: 5, 1: 6}}
+END: Positions = {"T": {Q0: 5, Q1: 6}}
 COMPARISONS: dict[type[Any], Callable[[Any, Any], bool]] = {
     EqualTo: operator.eq,
     GreaterThan: operator.gt,
@@ -50,7 +51,7 @@ def search(times: Sequence[QueueTime]) -> list[int | None]:
     found = []
     for one in times:
         assert one.timestamp_ms >= 0
-        stored, low = TIMES[one.queue_id], MINIMUM[one.queue_id]
+        stored, low = TIMES[one.queue], MINIMUM[one.queue]
         offset = bisect_left(stored, one.timestamp_ms, low)
         found.append(offset if offset < len(stored) else None)
     return found
@@ -60,7 +61,7 @@ def rows(begin: Positions, end: Positions) -> list[dict[str, Any]]:
     """The messages of ranges, as far as filters look at them."""
     return [
         {
-            "queueId": i,
+            "queueId": i.queue_id,
             "queueOffset": offset,
             "storeTimestamp": EPOCH + dt.timedelta(milliseconds=TIMES[i][offset]),
         }
@@ -126,8 +127,8 @@ def test_k05_a_row_has_every_key_of_an_array_that_it_equals() -> None:
 
 
 def test_queues_are_left_out() -> None:
-    assert narrowed(EqualTo(("queueId",), 1)) == ({"T": {0: 0, 1: 3}}, {"T": {0: 0, 1: 6}})
-    assert narrowed(In(("queueId",), (0, None)))[1] == {"T": {0: 5, 1: 3}}
+    assert narrowed(EqualTo(("queueId",), 1)) == ({"T": {Q0: 0, Q1: 3}}, {"T": {Q0: 0, Q1: 6}})
+    assert narrowed(In(("queueId",), (0, None)))[1] == {"T": {Q0: 5, Q1: 3}}
 
 
 @pytest.mark.parametrize(
@@ -145,13 +146,13 @@ def test_other_filters_are_left_to_spark(one: Filter) -> None:
 
 
 def test_s5_what_is_gone_is_still_missed_where_it_may_have_passed() -> None:
-    lost: Positions = {"T": {0: 0, 1: 1}}
+    lost: Positions = {"T": {Q0: 0, Q1: 1}}
     young = GreaterThanOrEqual(("storeTimestamp",), EPOCH + dt.timedelta(milliseconds=15))
     begin, _ = Narrowing.of([young]).applied(lost, END, BOUNDS, search)
-    assert begin == {"T": {0: 2, 1: 1}}
+    assert begin == {"T": {Q0: 2, Q1: 1}}
     behind = GreaterThan(("queueOffset",), 3)
     begin, _ = Narrowing.of([behind]).applied(lost, END, BOUNDS, search)
-    assert begin == {"T": {0: 4, 1: 4}}
+    assert begin == {"T": {Q0: 4, Q1: 4}}
 
 
 def test_c03_tags_of_filters_and_of_the_option_are_both_asked_for() -> None:

@@ -13,16 +13,16 @@ from typing import Protocol
 
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.interface import SinkTransport, SourceTransport
-from pyspark_rocketpy.transport.values import (
+from pyspark_rocketpy.transport.values import PullOptions, Subscription
+from pyspark_rocketpy.transport.writing_values import (
     Attempt,
     BatchJob,
     BatchName,
     Block,
     CommittedBatch,
-    PullOptions,
-    Subscription,
 )
 from tests.blocks import bodies_of, wire_block
+from tests.queues import numbered
 
 OPTIONS = PullOptions("group", 1 << 20, fail_on_data_loss=True)
 _numbers = itertools.count(1)
@@ -71,7 +71,9 @@ class Setup:
     def end(self, topic: str, queue_id: int = 0) -> int:
         """Where a queue ends."""
         queries = self.transport.offset_queries()
-        return queries.bounds(Subscription((topic,), None, ""))[topic][queue_id].max_offset
+        return queries.bounds(Subscription((topic,), None, ""))[topic][
+            numbered(queue_id)
+        ].max_offset
 
     def stage(self, job: BatchJob, topic: str, *bodies: bytes, task: int = 0) -> bytes:
         """A task of a job, with one block for these bodies; its part of the commit."""

@@ -26,15 +26,13 @@ from pyspark_rocketpy.errors import (
 )
 from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueRange
 from pyspark_rocketpy.transport.cutting import Piece
-from pyspark_rocketpy.transport.values import (
+from pyspark_rocketpy.transport.values import BrokerLimits, PullOptions, QueueTime, Subscription
+from pyspark_rocketpy.transport.writing_values import (
     Attempt,
     BatchJob,
     Block,
-    BrokerLimits,
     CommittedBatch,
-    PullOptions,
-    QueueTime,
-    Subscription,
+    WriteQueues,
 )
 from rocketpy_broker.services.filters.parsing import ExpressionError, parse
 from rocketpy_broker.services.filters.service import FilterService, FilterText
@@ -230,12 +228,6 @@ class ScriptedTransport:
         self.broker.enter()
         return BrokerLimits(4 << 20, 32 << 20, 1 << 30)
 
-    def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
-        self.broker.enter()
-        for topic in topics:
-            self.broker.queue(topic, 0)
-        return {topic: len(self.broker.topics[topic]) for topic in topics}
-
     def block_writer(self, attempt: Attempt | None) -> ScriptedBlockWriter:
         return ScriptedBlockWriter(self.broker, attempt)
 
@@ -265,6 +257,7 @@ class ScriptedOffsetQueries:
         self._broker = broker
         self._store_id = ""
         self.recovery_id = ""
+        self.unanswered: ConnectionFailedError | BrokerError | None = None
 
     @property
     def store_id(self) -> str:
@@ -338,8 +331,8 @@ class ScriptedOffsetQueries:
     def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
         self._broker.enter(self._store_id)
         for topic, queues in positions.items():
-            for queue_id, offset in queues.items():
-                self._broker.committed[group, topic, queue_id] = offset
+            for queue, offset in queues.items():
+                self._broker.committed[group, topic, queue.queue_id] = offset
 
 
 class ScriptedBlockWriter:
@@ -359,6 +352,12 @@ class ScriptedBlockWriter:
         if self._attempt is None or self._broker.is_committed(self._attempt.job):
             return []
         return self._broker.attempts(self._attempt.job).setdefault(self._attempt, [])
+
+    def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
+        self._broker.enter()
+        for topic in topics:
+            self._broker.queue(topic, 0)
+        return {topic: WriteQueues({"": len(self._broker.topics[topic])}) for topic in topics}
 
     def send(self, block: Block) -> None:
         self._broker.enter(self._store_id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pyspark_rocketpy.offsets import Bounds, QueueBounds
 from pyspark_rocketpy.transport.values import Subscription
+from tests.queues import numbered
 
 # topic -> queue -> its messages
 Topics = Mapping[str, Sequence[Sequence[object]]]
@@ -47,7 +48,7 @@ def bounds_of(
     pattern, group = subscription.topic_pattern, subscription.consumer_group
     return {
         topic: {
-            i: QueueBounds(
+            numbered(i): QueueBounds(
                 0,
                 len(queue),
                 committed.get((group, topic, i), -1),

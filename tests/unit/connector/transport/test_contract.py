@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import threading
 from dataclasses import replace
@@ -10,9 +11,17 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, DataLossError
 from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, Subscription
+from pyspark_rocketpy.transport.writing_values import WriteQueues
 from rocketpy_proto.record import RecordBlock, decode_record, java_hash
+from tests.queues import Q0, Q1, Q2
 from tests.unit.connector.transport.contract import OPTIONS, Setup, block, pulled
+
+
+def queues(transport: SinkTransport, topic: str) -> WriteQueues:
+    with contextlib.closing(transport.block_writer(None)) as writer:
+        return writer.write_queues([topic])[topic]
 
 
 def test_bounds_tell_of_every_queue_of_the_topics_that_exist(setup: Setup) -> None:
@@ -22,7 +31,7 @@ def test_bounds_tell_of_every_queue_of_the_topics_that_exist(setup: Setup) -> No
     bounds = queries.bounds(Subscription((topic, "missing"), None, "g"))
     assert list(bounds) == [topic]
     queues = bounds[topic]
-    assert [(queues[i].min_offset, queues[i].max_offset) for i in range(3)] == [
+    assert [(queues[queue].min_offset, queues[queue].max_offset) for queue in (Q0, Q1, Q2)] == [
         (0, 0),
         (0, 2),
         (0, 0),
@@ -41,10 +50,10 @@ def test_progress_that_is_committed_shows_in_the_bounds_of_its_group(setup: Setu
     topic = setup.topic()
     setup.send(topic, b"a", b"b")
     queries = setup.transport.offset_queries()
-    queries.commit("mine", {topic: {0: 1}}, {})
+    queries.commit("mine", {topic: {Q0: 1}}, {})
     for group, offset in (("mine", 1), ("other", -1)):
         bounds = queries.bounds(Subscription((topic,), None, group))
-        assert bounds[topic][0].committed_offset == offset
+        assert bounds[topic][Q0].committed_offset == offset
 
 
 def test_bounds_that_are_known_wait_for_a_message(setup: Setup) -> None:
@@ -56,7 +65,7 @@ def test_bounds_that_are_known_wait_for_a_message(setup: Setup) -> None:
     sender = threading.Timer(0.2, setup.send, [topic, b"a"])
     sender.start()
     try:
-        assert queries.bounds(subscription, known, 20_000)[topic][0].max_offset == 1
+        assert queries.bounds(subscription, known, 20_000)[topic][Q0].max_offset == 1
     finally:
         sender.join()
 
@@ -168,7 +177,7 @@ def test_a_topic_that_is_not_there_is_the_broker_s_error(setup: Setup) -> None:
     with pytest.raises(BrokerError, match="missing"):
         list(setup.transport.pull(QueueRange("missing", 0, 0, 1), OPTIONS))
     with pytest.raises(BrokerError, match="missing"):
-        setup.transport.write_queue_nums(["missing"])
+        queues(setup.transport, "missing")
     with pytest.raises(BrokerError, match="missing"):
         setup.send("missing", b"a")
 
@@ -212,7 +221,7 @@ def test_messages_with_a_key_lie_in_the_ranges_that_are_found(setup: Setup) -> N
 def test_a_pickled_transport_reaches_the_same_broker(setup: Setup) -> None:
     topic = setup.topic(queues=5)
     copy = pickle.loads(pickle.dumps(setup.transport))
-    assert copy.write_queue_nums([topic]) == {topic: 5}
+    assert queues(copy, topic).count == 5
     assert copy.limits() == setup.transport.limits()
     limits = copy.limits()
     assert min(limits.body_bytes_max, limits.request_bytes_max, limits.segment_bytes) > 0

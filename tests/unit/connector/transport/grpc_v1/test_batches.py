@@ -22,13 +22,13 @@ from pyspark_rocketpy.transport.grpc_v1.batches import (
     part_of,
 )
 from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
-from pyspark_rocketpy.transport.values import (
+from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.writing_values import (
     Attempt,
     BatchJob,
     BatchName,
     CommitPatience,
     CommittedBatch,
-    RetryPolicy,
 )
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.unit.connector.transport.grpc_v1.scripted_broker import (

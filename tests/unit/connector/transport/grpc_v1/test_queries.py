@@ -17,6 +17,7 @@ from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.queues import numbered
 
 CONFIG = ClientConfig(("h:1",), 100)
 
@@ -145,7 +146,7 @@ def test_k03_too_many_queues_for_a_held_call_are_looked_at_now_and_then(
     queries = GrpcOffsetQueries(
         CONFIG, RetryPolicy(0, 1), client_of=lambda _config: cast("BrokerClient", client)
     )
-    known = {topic: {number: QueueBounds(0, 1, -1) for number in range(count)}}
+    known = {topic: {numbered(number): QueueBounds(0, 1, -1) for number in range(count)}}
     queries.bounds(Subscription((topic,), None, "g"), known, 30_000)
     (request,) = client.asked
     assert len(request.known) == (count if is_held else 0)

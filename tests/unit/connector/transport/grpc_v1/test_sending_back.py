@@ -13,7 +13,8 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
-from pyspark_rocketpy.transport.values import MessageToSendBack, RetryPolicy, SentBack
+from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.writing_values import MessageToSendBack, SentBack
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,

@@ -13,7 +13,8 @@ from pyspark_rocketpy.transport.grpc_v1.appender import IN_FLIGHT_MAX
 from pyspark_rocketpy.transport.grpc_v1.batches import job_of
 from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.writing import GrpcBlockWriter, GrpcStagingWriter
-from pyspark_rocketpy.transport.values import Attempt, BatchJob, BatchName, Block, RetryPolicy
+from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.writing_values import Attempt, BatchJob, BatchName, Block
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
 from tests.unit.connector.transport.grpc_v1.scripted_broker import (

@@ -1,0 +1,121 @@
+"""The brokers of a cluster under a running query: some are away for a time, and that loses nothing.
+
+A route without a broker looks the same while it is down for a minute and when it is gone for good.
+So its queues keep their positions, and wait for it; only how long it has been away can fail the
+query. The planner's process keeps since when, so that a restarted query waits anew. A slave may be
+behind what was read of its master: that, too, is waited for. Source: spec/cluster.md section 2.4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from pyspark_rocketpy.clock import monotonic_ms
+from pyspark_rocketpy.errors import ConnectionFailedError, OffsetError
+from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
+
+logger = logging.getLogger(__name__)
+ABSENCE_OPTION = "brokerAbsenceTimeout"
+
+
+class Absences:
+    """Since when brokers are away that a query has positions of; clock in ms."""
+
+    def __init__(
+        self, timeout_ms: int, *, is_fatal: bool, now: Callable[[], int] = monotonic_ms
+    ) -> None:
+        self._timeout_ms = timeout_ms
+        self._is_fatal = is_fatal
+        self._now = now
+        self._since_ms: dict[tuple[str, str], int] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def filled(self, bounds: Bounds, begin: Positions, end: Positions | None = None) -> Bounds:
+        """The bounds, and those that queues of absent brokers have to have had.
+
+        Positions lie between `begin` and `end`, or are `begin` alone. Raises ConnectionFailedError
+        where a broker has been away for too long.
+        """
+        absent: set[tuple[str, str]] = set()
+        filled = {topic: dict(queues) for topic, queues in bounds.items()}
+        ends = begin if end is None else end
+        for topic in begin.keys() | ends.keys():
+            there = filled.setdefault(topic, {})
+            present = {queue.broker_name for queue in bounds.get(topic, {})}
+            low, high = begin.get(topic, {}), ends.get(topic, {})
+            for queue in low.keys() | high.keys():
+                reached = max(low.get(queue, 0), high.get(queue, 0))
+                if queue.broker_name and queue.broker_name not in present:
+                    absent.add((topic, queue.broker_name))
+                    there[queue] = QueueBounds(low.get(queue, reached), reached, -1, is_behind=True)
+                elif queue in there and there[queue].is_behind:
+                    there[queue] = _caught_up(there[queue], reached)
+        self._watch(absent)
+        return {topic: queues for topic, queues in filled.items() if queues}
+
+    def _watch(self, absent: set[tuple[str, str]]) -> None:
+        now_ms = self._now()
+        for gone in self._since_ms.keys() - absent:
+            logger.warning("broker %s is back, with topic %s", gone[1], gone[0])
+            self._told.discard(gone)
+        self._since_ms = {each: self._since_ms.get(each, now_ms) for each in sorted(absent)}
+        for each, since_ms in self._since_ms.items():
+            if since_ms == now_ms:
+                logger.warning("broker %s, with queues of topic %s, is away", each[1], each[0])
+            if now_ms - since_ms >= self._timeout_ms and each not in self._told:
+                self._give_up(*each, now_ms - since_ms)
+
+    def _give_up(self, topic: str, broker_name: str, away_ms: int) -> None:
+        told = (
+            f"broker {broker_name}, which has queues of topic {topic!r}, has been away for "
+            f"{away_ms // 1000} s, longer than option {ABSENCE_OPTION}"
+        )
+        if self._is_fatal:
+            raise ConnectionFailedError(
+                f"{told}; start it, or set option failOnDataLoss to false to go on without it"
+            )
+        logger.warning("%s; the query goes on without it, and waits for it", told)
+        self._told.add((topic, broker_name))
+
+
+def _caught_up(queue: QueueBounds, reached: int) -> QueueBounds:
+    return QueueBounds(
+        min(queue.min_offset, reached),
+        max(queue.max_offset, reached),
+        queue.committed_offset,
+        is_behind=True,
+    )
+
+
+def adopted(positions: Positions, bounds: Bounds) -> Positions:
+    """The positions with the names that the topics' brokers have here.
+
+    Those of a checkpoint that another way to the same store has written: through endpoints brokers
+    have no name, through name servers they have one. Raises OffsetError where several may be meant.
+    """
+    return {
+        topic: _renamed(topic, queues, {queue.broker_name for queue in bounds.get(topic, {})})
+        for topic, queues in positions.items()
+    }
+
+
+def _renamed(
+    topic: str, queues: Mapping[BrokerQueue, int], here: set[str]
+) -> dict[BrokerQueue, int]:
+    names = {queue.broker_name for queue in queues}
+    if not here or "" not in names ^ here:
+        return dict(queues)
+    if len(names) > 1 or len(here) > 1:
+        raise OffsetError(
+            f"the checkpoint has topic {topic!r} at {_told(names)}, but the query reads it at "
+            f"{_told(here)}; read it as before, or start with a new checkpointLocation"
+        )
+    (name,) = here
+    return {BrokerQueue(name, queue.queue_id): offset for queue, offset in queues.items()}
+
+
+def _told(names: set[str]) -> str:
+    if names == {""}:
+        return "the one broker of option endpoints"
+    return f"brokers {', '.join(sorted(names - {''}))} of option nameServer"

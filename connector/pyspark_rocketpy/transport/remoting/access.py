@@ -1,0 +1,27 @@
+"""Who asks: a user and what proves it, which signs every request. Secrets show nowhere.
+
+The same for RocketMQ's access control 1.0 and 2.0. Holds no state.
+Source: spec/remoting.md section 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rocketpy_proto.remoting import RemotingCommand, signed
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKeys:
+    """Options accessKey, secretKey and securityToken."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    def sign(self, request: RemotingCommand) -> RemotingCommand:
+        """The request with its signature, which no field may be added to.
+
+        Raises UnencodableRemotingError.
+        """
+        return signed(request, self.access_key, self.secret_key, self.security_token)

@@ -1,0 +1,150 @@
+"""Markers: what a task leaves in the control topic before it sends, and finds when it runs again.
+
+    control topic, queue 0   marker | marker | marker ...   tag: the task; body: topic, offsets
+
+A marker says where a topic's queues ended when an attempt began: whatever that attempt has stored
+lies behind. The order in the one queue is the order of the attempts. How far back a task has to
+look, the driver notes after each batch, as a consumer offset: a note that is lost, for a broker
+keeps it in memory for 5 s, makes the look longer and not wrong. Nothing else is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.remoting.cluster import Cluster
+from pyspark_rocketpy.transport.remoting.peers import Patience
+from pyspark_rocketpy.transport.remoting.pulling import PullLimits, RangePuller
+from pyspark_rocketpy.transport.remoting.reading import (
+    Pull,
+    consumer_offset,
+    max_offset,
+    min_offset,
+    pull,
+    update_consumer_offset,
+)
+from pyspark_rocketpy.transport.remoting.sending import Message, send
+from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, Retries
+from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
+from rocketpy_proto.record import RecordBlock, decode_record
+from rocketpy_proto.record.properties import encode_properties
+from rocketpy_proto.remoting import MessageQueue, ResponseCode
+
+logger = logging.getLogger(__name__)
+PRODUCER_GROUP = "rocketpy-sink"
+FETCH_BYTES_MAX = 4 << 20
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """Where the queues of a topic ended, by broker and queue id."""
+
+    topic: str
+    offsets: dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A cluster, and how patiently it is asked."""
+
+    cluster: Cluster
+    policy: RetryPolicy
+    patience: Patience
+    limits: PullLimits
+
+    def records(
+        self, part: QueueRange, group: str, tag: str | None = None
+    ) -> Iterator[RecordBlock]:
+        """What a range holds, or what of it may have the tag.
+
+        Raises DataLossError, ConnectionFailedError, BrokerError.
+        """
+        options = PullOptions(
+            group,
+            FETCH_BYTES_MAX,
+            fail_on_data_loss=True,
+            tags=() if tag is None else (tag,),
+        )
+        for piece in RangePuller(self.cluster, self.limits, options, part).pieces():
+            if len(piece.sizes):
+                yield RecordBlock.parse(piece.records, piece.sizes)
+
+
+class ControlQueue:
+    """Queue 0 of the control topic, which one broker has."""
+
+    def __init__(self, reach: Reach, topic: str, writer: str) -> None:
+        """`writer` is a name for whose notes they are, as groups may have them."""
+        self._reach = reach
+        self._topic = topic
+        self._group = f"rocketpy-{writer}"
+
+    def queue(self) -> MessageQueue:
+        """Raises TopicNotExistError, ConnectionFailedError, BrokerError."""
+        names = [*self._reach.cluster.route(self._topic).read_queue_nums()]
+        if len(names) != 1:
+            raise BrokerError(
+                f"option controlTopic is {self._topic!r}, which lies at {len(names)} brokers "
+                f"({', '.join(names)}); a task must find what an earlier one has left: create it "
+                "at one broker alone"
+            )
+        return MessageQueue(names[0], 0, self._topic)
+
+    def end(self) -> int:
+        """Where the next marker will be. Raises ConnectionFailedError, BrokerError."""
+        return max_offset(self._reach.cluster, self.queue()).answer()
+
+    def floor(self) -> int:
+        """From where on markers of the writer's present batch can be."""
+        cluster, queue = self._reach.cluster, self.queue()
+        noted = consumer_offset(cluster, self._group, queue).answer()
+        return max(noted or 0, min_offset(cluster, queue).answer())
+
+    def leave(self, tag: str, marker: Marker) -> int:
+        """Store a marker; its offset."""
+        properties = encode_properties({"TAGS": tag}).decode()
+        message = Message(msgspec.json.encode(marker), properties)
+        retries = Retries(self._reach.policy, lambda: None)
+        while True:
+            try:
+                call = send(
+                    self._reach.cluster,
+                    PRODUCER_GROUP,
+                    self.queue(),
+                    message,
+                    self._reach.patience,
+                )
+                return call.answer().queue_offset
+            except PASSING_ERRORS as error:
+                retries.pause(error)
+
+    def earlier(self, tag: str, begin: int, end: int) -> Iterator[Marker]:
+        """The markers with a tag in a range."""
+        queue = self.queue()
+        part = QueueRange(self._topic, 0, begin, end, broker_name=queue.broker_name)
+        for block in self._reach.records(part, self._group, tag):
+            for position in block.positions.tolist():
+                record = decode_record(bytes(block.data), position).record
+                if record.properties.get("TAGS") == tag:
+                    yield msgspec.json.decode(record.body, type=Marker)
+
+    def note(self) -> None:
+        """What is there now is of no use to the writer's next batch. Failing costs time only."""
+        cluster, queue = self._reach.cluster, self.queue()
+        try:
+            end = self.end()
+            try:
+                update_consumer_offset(cluster, self._group, queue, end).answer()
+            except BrokerError as error:
+                if error.response_code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                    raise
+                # A pull makes the group.
+                pull(cluster, Pull(self._group, queue, end), self._reach.patience).answer()
+                update_consumer_offset(cluster, self._group, queue, end).answer()
+        except (ConnectionFailedError, BrokerError) as error:
+            logger.warning("the next batch looks further back in %s: %s", self._topic, error)

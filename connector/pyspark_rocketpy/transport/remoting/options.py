@@ -1,0 +1,26 @@
+"""A cluster as the options name it. Holds no state."""
+
+from __future__ import annotations
+
+from pyspark_rocketpy.options.clusters import ClusterOptions
+from pyspark_rocketpy.transport.remoting.access import AccessKeys
+from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.peers import Patience
+from pyspark_rocketpy.transport.remoting.streams import TlsConfig
+
+
+def cluster_config(options: ClusterOptions, connect_timeout_ms: int) -> ClusterConfig:
+    """Whom to ask, and as whom; `connect_timeout_ms` is also for an answer without much work."""
+    patience = Patience(connect_timeout_ms, "connectTimeoutMs")
+    tls = TlsConfig(
+        options.tls_ca_file,
+        options.tls_cert_file,
+        options.tls_key_file,
+        options.is_tls_verified,
+    )
+    access = None
+    if options.access_key is not None and options.secret_key is not None:
+        access = AccessKeys(options.access_key, options.secret_key, options.security_token)
+    return ClusterConfig(
+        options.name_servers, patience, patience, tls if options.is_tls else None, access
+    )

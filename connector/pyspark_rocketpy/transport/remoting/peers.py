@@ -1,0 +1,79 @@
+"""Whom a connection is to: an address, what is said when it fails, and who answers there instead.
+
+Holds no state. An address is an option's or, for brokers, a name server's word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark_rocketpy.errors import ConnectionFailedError
+
+NAME_SERVER_OPTION = "nameServer"
+_PORT_MAX = 65_535
+# As much as `stranger` looks at.
+FIRST_BYTES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A name server or a broker, by its `host:port`."""
+
+    address: str
+    is_name_server: bool = False
+
+    def __str__(self) -> str:
+        return f"{'name server' if self.is_name_server else 'broker'} {self.address}"
+
+    @property
+    def host(self) -> str:
+        """Without the brackets of an IPv6 address. Raises ConnectionFailedError."""
+        host = self.address.rpartition(":")[0]
+        if not host:
+            raise self.failed("has no host:port", is_lasting=True)
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+    @property
+    def port(self) -> int:
+        """Raises ConnectionFailedError."""
+        port = self.address.rpartition(":")[2]
+        if not (port.isascii() and port.isdecimal() and 0 < int(port) <= _PORT_MAX):
+            raise self.failed("has no host:port", is_lasting=True)
+        return int(port)
+
+    def failed(self, problem: str, *, is_lasting: bool = False) -> ConnectionFailedError:
+        """The declared error for a problem, with what to look at."""
+        advice = (
+            f"check option {NAME_SERVER_OPTION} and that the name server runs"
+            if self.is_name_server
+            else f"a name server of option {NAME_SERVER_OPTION} gave this address: see whether the "
+            "broker runs and can be reached from here"
+        )
+        return ConnectionFailedError(f"{self} {problem}; {advice}", is_lasting=is_lasting)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long an answer is waited for, and the option that says so."""
+
+    ms: int
+    option: str
+
+
+def stranger(first: bytes) -> str | None:
+    """What speaks there instead of RocketMQ, by the first bytes that came; None if it may be it.
+
+    No frame of RocketMQ begins like one of these.
+    """
+    if first.startswith(b"HTTP/"):
+        return "speaks HTTP, not RocketMQ's remoting protocol"
+    # SETTINGS, the first frame of HTTP/2: its type, no flags, stream 0.
+    if first[3:FIRST_BYTES] == b"\x04\0\0\0\0\0":
+        return (
+            "speaks HTTP/2, as gRPC does, not RocketMQ's remoting protocol; a broker of rocketpy "
+            "is named by option endpoints"
+        )
+    # An alert: what it had was no greeting.
+    if first.startswith((b"\x15\x03", b"\x16\x03")):
+        return "speaks TLS; set option tls to true"
+    return None

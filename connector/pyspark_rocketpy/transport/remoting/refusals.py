@@ -1,0 +1,49 @@
+"""What a reader makes of a broker's refusal: wait, give up, or take the queue for gone.
+
+Holds no state. Source: spec/remoting.md 2.5, spec/cluster.md 2.4 and 2.5.
+"""
+
+from __future__ import annotations
+
+from pyspark_rocketpy.errors import (
+    BrokerBusyError,
+    BrokerError,
+    ConnectionFailedError,
+    TopicNotExistError,
+)
+from rocketpy_proto.remoting import ResponseCode
+
+# 4.9 says it as a system error.
+_QUEUE_CODES = frozenset({ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR})
+_QUEUE_REMARK = "queueId["
+# What a slave says of its topics and groups for a moment, once a minute.
+_PASSING_AT_SLAVES = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
+
+
+def is_passing(error: ConnectionFailedError | BrokerError, *, is_slave: bool = False) -> bool:
+    """Whether the same may be asked again.
+
+    Also of a topic that is unknown: so is one whose only broker is away.
+    """
+    if isinstance(error, ConnectionFailedError | BrokerBusyError | TopicNotExistError):
+        return True
+    return is_slave and error.response_code in _PASSING_AT_SLAVES
+
+
+def is_removed_queue(error: ConnectionFailedError | BrokerError) -> bool:
+    """Whether a broker says that its topic has no such queue to read, or no more."""
+    is_code = isinstance(error, BrokerError) and error.response_code in _QUEUE_CODES
+    return is_code and _QUEUE_REMARK in str(error)
+
+
+def with_advice(
+    error: ConnectionFailedError | BrokerError, *, is_sql: bool
+) -> ConnectionFailedError | BrokerError:
+    """The error, with what is to be done where that is known."""
+    if is_sql and isinstance(error, BrokerError) and "SQL92" in str(error):
+        return BrokerError(
+            f"{error}; option filter needs enablePropertyFilter=true in the configuration of "
+            "every broker that is read; filter by option tags, or in Spark, where that is not so",
+            response_code=error.response_code,
+        )
+    return error

@@ -1,0 +1,121 @@
+"""`RemotingTransport`: the sink's way to a cluster of Apache RocketMQ.
+
+Messages show as soon as they are stored: a cluster has no batches that show as one. Holds no state;
+connections belong to the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from pyspark_rocketpy.options.parsing import SinkOptions
+from pyspark_rocketpy.transport.interface import BlockWriter
+from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.cluster import cluster_for
+from pyspark_rocketpy.transport.remoting.markers import ControlQueue, Reach
+from pyspark_rocketpy.transport.remoting.options import cluster_config
+from pyspark_rocketpy.transport.remoting.peers import Patience
+from pyspark_rocketpy.transport.remoting.pulling import PullLimits
+from pyspark_rocketpy.transport.remoting.writing import RemotingBlockWriter
+from pyspark_rocketpy.transport.remoting.writing_once import (
+    EffectivelyOnceWriter,
+    Part,
+    writer_name,
+)
+from pyspark_rocketpy.transport.values import BrokerLimits, RetryPolicy
+from pyspark_rocketpy.transport.writing_values import (
+    SIZE_BYTES,
+    Attempt,
+    BatchJob,
+    CommittedBatch,
+)
+from rocketpy_proto.record.layout import FIXED_BYTES, PROPERTIES_BYTES_MAX, TOPIC_UNITS_MAX_V1
+
+SEND_TIMEOUT_MS = 30_000
+# What is read of a queue at once, to find what earlier attempts have stored.
+PULLS_MAX, PULL_BYTES_MAX = 16, 8 << 20
+SEND_TIMEOUT_OPTION = "sendTimeoutMs"
+# Brokers' default; one that takes less refuses by name. They fail at empty bodies.
+BODY_BYTES_MIN, BODY_BYTES_MAX = 1, 4 << 20
+# Room for the largest record; blocks are cut to what brokers take.
+_BLOCK_BYTES_MAX = (
+    BODY_BYTES_MAX + FIXED_BYTES + TOPIC_UNITS_MAX_V1 + PROPERTIES_BYTES_MAX + SIZE_BYTES
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingTransport:
+    """See SinkTransport; times in ms."""
+
+    cluster: ClusterConfig
+    retries: RetryPolicy
+    send_timeout_ms: int = SEND_TIMEOUT_MS
+    # Of delivery effectively-once; from `control_floor` on its markers can be, where that is known.
+    control_topic: str | None = None
+    control_floor: int | None = None
+
+    @classmethod
+    def of_sink(cls, options: SinkOptions) -> RemotingTransport:
+        """The transport that a sink's options name, which lead to a cluster."""
+        assert options.cluster is not None
+        return cls(
+            cluster_config(options.cluster, options.connect_timeout_ms),
+            RetryPolicy(options.retry_times_max, options.retry_backoff_ms),
+            options.send_timeout_ms,
+            options.control_topic,
+        )
+
+    def prepared(self, topic: str | None, *, is_single: bool) -> RemotingTransport:
+        """For a job that is about to begin, which `is_single` where it writes one batch alone.
+
+        Asks once for the topic's route, or for the brokers, and for the control topic. Raises
+        TopicNotExistError, ConnectionFailedError, BrokerError.
+        """
+        cluster = cluster_for(self.cluster)
+        if topic is None:
+            cluster.masters()
+        else:
+            cluster.route(topic)
+        if self.control_topic is None:
+            return self
+        end = self._control("").end()
+        return replace(self, control_floor=end if is_single else None)
+
+    def limits(self) -> BrokerLimits:
+        """See SinkTransport. Brokers do not tell; these are their defaults."""
+        return BrokerLimits(BODY_BYTES_MAX, _BLOCK_BYTES_MAX, body_bytes_min=BODY_BYTES_MIN)
+
+    def block_writer(self, attempt: Attempt | None) -> BlockWriter:
+        """See SinkTransport."""
+        reach = self._reach
+        if attempt is None:
+            return RemotingBlockWriter(reach.cluster, reach.policy, reach.patience)
+        control = self._control(writer_name(attempt.job.batch.writer_id))
+        return EffectivelyOnceWriter(reach, control, attempt, self.control_floor)
+
+    @property
+    def _reach(self) -> Reach:
+        patience = Patience(self.send_timeout_ms, SEND_TIMEOUT_OPTION)
+        limits = PullLimits(
+            PULLS_MAX, PULL_BYTES_MAX, patience, self.send_timeout_ms, self.retries.backoff_ms
+        )
+        return Reach(cluster_for(self.cluster), self.retries, patience, limits)
+
+    def _control(self, writer: str) -> ControlQueue:
+        assert self.control_topic is not None, "options name one where attempts are told apart"
+        return ControlQueue(self._reach, self.control_topic, writer)
+
+    def commit_batch(self, parts: Sequence[bytes], batch_id: int) -> CommittedBatch:
+        """See SinkTransport. All shows already; the writer's next batch is told where to look."""
+        told = [msgspec.json.decode(part, type=Part) for part in parts]
+        for writer in {part.writer for part in told}:
+            if self.control_floor is None:
+                self._control(writer).note()
+        rows = sum(part.rows for part in told)
+        return CommittedBatch(batch_id, True, rows, rows)
+
+    def abort_batch(self, job: BatchJob) -> None:
+        """See SinkTransport. What is stored stays, and is left out when the batch runs again."""

@@ -1,0 +1,83 @@
+"""`RemotingSource`: the source's way to a cluster of Apache RocketMQ. Holds no state.
+
+Planners are new processes, and start without what only tasks need. A plain value until it is used:
+it connects in the process that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.cluster import cluster_for
+from pyspark_rocketpy.transport.remoting.options import cluster_config
+from pyspark_rocketpy.transport.remoting.peers import Patience
+from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
+from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pyspark_rocketpy.offsets import QueueRange
+    from pyspark_rocketpy.options.parsing import SourceOptions
+    from pyspark_rocketpy.transport.cutting import Piece
+
+_COMMITTED = "committed"
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingSource:
+    """RocketMQ's remoting protocol, for the source; times in ms."""
+
+    cluster: ClusterConfig
+    retries: RetryPolicy
+    consumer_group: str
+    pull_timeout_ms: int
+    pulls_in_flight_max: int
+    prefetch_bytes_max: int
+    broker_absence_timeout: int
+    wants_committed: bool = False
+
+    @classmethod
+    def of_source(cls, options: SourceOptions) -> Self:
+        """The transport that a source's options name."""
+        assert options.cluster is not None, "endpoints lead elsewhere"
+        return cls(
+            cluster_config(options.cluster, options.connect_timeout_ms),
+            RetryPolicy(options.retry_times_max, options.retry_backoff_ms),
+            options.consumer_group,
+            options.pull_timeout_ms,
+            options.pulls_in_flight_max,
+            options.prefetch_bytes_max,
+            options.broker_absence_timeout,
+            (options.starting_offsets or "").lower() == _COMMITTED,
+        )
+
+    def offset_queries(self) -> RemotingOffsetQueries:
+        """See SourceTransport."""
+        return RemotingOffsetQueries(
+            cluster_for(self.cluster),
+            self.retries,
+            self.consumer_group,
+            self._patience,
+            wants_committed=self.wants_committed,
+        )
+
+    def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
+        """See SourceTransport."""
+        from pyspark_rocketpy.transport.remoting.pulling import PullLimits, RangePuller
+
+        limits = PullLimits(
+            self.pulls_in_flight_max,
+            self.prefetch_bytes_max,
+            self._patience,
+            self.broker_absence_timeout,
+            self.retries.backoff_ms,
+        )
+        return RangePuller(cluster_for(self.cluster), limits, options, part).pieces()
+
+    @property
+    def _patience(self) -> Patience:
+        return Patience(self.pull_timeout_ms, "pullTimeoutMs")

@@ -1,0 +1,47 @@
+"""Unique keys of rows: drawn anew exactly once, and kept by a row that may come again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
+from pyspark_rocketpy.transport.writing_values import BatchName, Block
+from rocketpy_proto.record import RecordBlock, property_column
+from tests.unit.connector.transport.scripted import (
+    MemoryBroker,
+    ScriptedBlockWriter,
+    ScriptedTransport,
+)
+
+NAME = BatchName("query", 5)
+MIB = 1 << 20
+
+
+def unique_keys_of(batches: Iterable[pa.RecordBatch], token: int) -> list[str | None]:
+    broker = MemoryBroker()
+    broker.create_topic("T", 1)
+    config = WriteConfig(
+        ScriptedTransport(broker), "T", ("body",), 2 * MIB, token, has_keys_of_rows=not token
+    )
+    blocks: list[Block] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptedBlockWriter, "send", lambda _writer, block: blocks.append(block))
+        write_batches(config, iter(batches), NAME, 3)
+    found: list[str | None] = []
+    for block in blocks:
+        sizes = np.frombuffer(block.record_sizes, ">i4").astype(np.int32)
+        records = RecordBlock.parse(block.records, sizes)
+        found += property_column(records, "UNIQ_KEY").to_pylist()
+    return found
+
+
+def test_a_row_that_is_written_again_at_least_once_has_the_same_key() -> None:
+    rows = pa.record_batch({"body": pa.array([b"a", b"b", b"c"])})
+    keys = unique_keys_of([rows, rows], 0)
+    assert keys == unique_keys_of([rows.slice(0, 1), rows.slice(1), rows], 0)
+    assert len(set(keys)) == 6
+    assert set(keys).isdisjoint(unique_keys_of([rows, rows], 9))

@@ -1,0 +1,105 @@
+"""Servers that play a test's script, and a look at what is left behind."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.transport.remoting.access import AccessKeys
+from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.cluster import Cluster
+from pyspark_rocketpy.transport.remoting.connections import Connections
+from tests.unit.connector.transport.remoting.pull_setup import PullSetup, Waits
+from tests.unit.connector.transport.remoting.scripted_cluster import Knowledge
+from tests.unit.connector.transport.remoting.scripted_peer import (
+    PATIENT,
+    Script,
+    ScriptedPeer,
+    answering,
+)
+
+Peers = Callable[..., ScriptedPeer]
+Clusters = Callable[..., Cluster]
+
+
+class Time:
+    """A clock that goes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    """The connector's clock, standing still."""
+    standing = Time()
+    monkeypatch.setattr(clock, "monotonic_ms", standing)
+    return standing
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    """Starts a server that plays scripts."""
+    with ExitStack() as stack:
+
+        def start(*scripts: Script, tls: ssl.SSLContext | None = None) -> ScriptedPeer:
+            return stack.enter_context(ScriptedPeer(*scripts, tls=tls))
+
+        yield start
+
+
+@pytest.fixture
+def clusters() -> Iterator[Clusters]:
+    """Makes clusters of name servers' addresses, with connections that are closed afterwards."""
+    connections = Connections()
+
+    def make(*name_servers: ScriptedPeer, access: AccessKeys | None = None) -> Cluster:
+        addresses = tuple(peer.address for peer in name_servers)
+        return Cluster(ClusterConfig(addresses, PATIENT, PATIENT, access=access), connections)
+
+    yield make
+    connections.close()
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    """The connector's clock, which goes on by its pauses alone."""
+    found = Waits()
+    now = [0]
+
+    def sleep(duration_ms: int) -> None:
+        assert len(found.ms) < 1_000, "it waits for ever"
+        found.ms.append(duration_ms)
+        now[0] += duration_ms
+        found.then()
+
+    monkeypatch.setattr(clock, "sleep_ms", sleep)
+    monkeypatch.setattr(clock, "monotonic_ms", lambda: 1_000_000 + now[0])
+    return found
+
+
+@pytest.fixture
+def pulls(peers: Peers, clusters: Clusters, waits: Waits) -> PullSetup:
+    """A cluster for pulls of one queue, before it has a route."""
+    names = Knowledge()
+    return PullSetup(clusters(peers(answering(names.answer))), names, peers)
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = [
+        thread
+        for thread in set(threading.enumerate()) - before
+        if thread.name.startswith("rocketpy ")
+    ]
+    assert left == []

@@ -1,0 +1,80 @@
+"""`make test` runs tests in several processes; those that share something costly run in one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import grpc
+
+TOP = Path(__file__).parents[2]
+PROGRAM = """
+import os
+from pathlib import Path
+import pytest
+
+@pytest.fixture(scope="session")
+def spark() -> None:
+    pass
+
+@pytest.mark.xdist_group("costly")
+@pytest.mark.parametrize("number", range(8))
+def test_group(number: int) -> None:
+    Path(f"group-{os.getpid()}").touch()
+
+@pytest.mark.parametrize("number", range(8))
+def test_session(spark: None, number: int) -> None:
+    Path(f"session-{os.getpid()}").touch()
+"""
+OURS = "from tests.conftest import pytest_collection_modifyitems\n"
+
+
+def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
+    """Else there would be as many Spark sessions and images as processes, and nobody told."""
+    (tmp_path / "test_group.py").write_text(PROGRAM, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(OURS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "--numprocesses=2", "--dist=loadgroup"]
+    environment = {**os.environ, "PYTHONPATH": str(TOP)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "16 passed" in done.stdout
+    assert len(list(tmp_path.glob("group-*"))) == 1
+    assert len(list(tmp_path.glob("session-*"))) == 1
+
+
+def test_programs_start_beside_busy_calls() -> None:
+    """PySpark forks to start the JVM: one of four such children died beside gRPC's threads."""
+    ended = threading.Event()
+
+    def call_nobody() -> None:
+        while not ended.is_set():
+            with grpc.insecure_channel("127.0.0.1:1") as channel:
+                call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+                    "/nobody.Nobody/Answer"
+                )
+                try:
+                    call(b"", timeout=0.05)
+                except grpc.RpcError:
+                    continue
+
+    def ignore_interrupts() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    calls = threading.Thread(target=call_nobody)
+    calls.start()
+    try:
+        codes = [
+            # As PySpark does.
+            subprocess.Popen(["true"], preexec_fn=ignore_interrupts).wait()  # noqa: PLW1509
+            for _ in range(200)
+        ]
+    finally:
+        ended.set()
+        calls.join()
+    assert codes == [0] * len(codes)
