@@ -12,7 +12,7 @@ from rocketpy_broker.store.check.faults import Fault
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.values import QueueKey
-from tests.interop.rocketmq import RocketMQStore
+from tests.interop.rocketmq import V5, RocketMQStore
 from tests.interop.test_broker_directory import two_free_ports
 
 # A broker on a busy machine may take a minute for what takes a second elsewhere.
@@ -34,10 +34,10 @@ class Delivery:
 class RocketMQBroker:
     """Started over a directory, in a process of its own; `conf` is its broker.conf."""
 
-    def __init__(self, folder: Path, **conf: object) -> None:
+    def __init__(self, folder: Path, version: str = V5, **conf: object) -> None:
         scratch = folder.with_name(folder.name + "-rocketmq")
         scratch.mkdir(exist_ok=True)
-        self._process = RocketMQStore(scratch / "rocketmq.log", scratch)
+        self._process = RocketMQStore(scratch / "rocketmq.log", scratch, version)
         texts = {name: str(value) for name, value in conf.items()}
         self._process.ask("startBroker", folder=str(folder), port=two_free_ports(), conf=texts)
 
@@ -74,13 +74,17 @@ class RocketMQBroker:
         """Messages in a queue."""
         return self._process.range(QueueKey(topic, queue_id))["max"]
 
-    def bodies(self, topic: str) -> list[str]:
-        """What a topic shows, in the order of bodies."""
+    def records(self, topic: str) -> list[dict[str, Any]]:
+        """What a topic shows, in the order of the log."""
         found: list[dict[str, Any]] = []
         for queue_id in range(QUEUES):
             if self.count(topic, queue_id) > 0:
                 found += self._process.dump(QueueKey(topic, queue_id))
-        return sorted(record["body"].decode() for record in found)
+        return sorted(found, key=lambda record: int(record["physicalOffset"]))
+
+    def bodies(self, topic: str) -> list[str]:
+        """What a topic shows, in the order of bodies."""
+        return sorted(record["body"].decode() for record in self.records(topic))
 
     def until(self, is_so: Callable[[], bool]) -> None:
         """Wait until something is so."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
-from tests.interop.rocketmq import CLASSES
+from tests.interop.cluster.cluster import Cluster
+from tests.interop.rocketmq import V5, VERSIONS, classes_of
 from tests.interop.stores import MakeStores, Stores
 
 HERE = Path(__file__).parent
@@ -15,21 +17,34 @@ SEGMENT_BYTES = 4096
 QUEUE_FILE_BYTES = 200
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies here, so that `make test` leaves it out."""
+    """Mark what lies here, so that `make test` leaves it out.
+
+    Tests of the one cluster stay in one process, beside those of them that share a Spark session.
+    """
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.interop)
+        of_cluster = {HERE / "cluster", HERE / "spark"} & {*item.path.parents}
+        if of_cluster and "spark" not in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="session")
 def _jars() -> None:
-    if not CLASSES.exists():
+    if not all(classes_of(version).exists() for version in VERSIONS):
         pytest.fail("RocketMQ's jars are not here: run `make interop`", pytrace=False)
 
 
 @pytest.fixture
-def new_stores(tmp_path: Path) -> MakeStores:
+def version() -> str:
+    """The RocketMQ that a directory changes hands with; a test may name other ones."""
+    return V5
+
+
+@pytest.fixture
+def new_stores(tmp_path: Path, version: str) -> MakeStores:
     """Makes a directory for both sides, with small files unless told otherwise."""
 
     def make(
@@ -37,7 +52,7 @@ def new_stores(tmp_path: Path) -> MakeStores:
         segment_bytes: int = SEGMENT_BYTES,
         queue_file_bytes: int = QUEUE_FILE_BYTES,
     ) -> Stores:
-        return Stores(tmp_path / "store", tmp_path, segment_bytes, queue_file_bytes, flush)
+        return Stores(tmp_path / "store", tmp_path, segment_bytes, queue_file_bytes, flush, version)
 
     return make
 
@@ -46,3 +61,21 @@ def new_stores(tmp_path: Path) -> MakeStores:
 def stores(new_stores: MakeStores) -> Stores:
     """A directory with small files, so that the tests cross their borders."""
     return new_stores()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A real cluster for the whole session; who breaks it heals it: see `fragile_cluster`."""
+    started = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        started.start()
+        yield started
+    finally:
+        started.kill()
+
+
+@pytest.fixture
+def fragile_cluster(cluster: Cluster) -> Iterator[Cluster]:
+    """The same, for a test that kills or freezes servers: afterwards all of them run again."""
+    yield cluster
+    cluster.heal()

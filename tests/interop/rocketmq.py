@@ -20,14 +20,23 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 
 TOP = Path(__file__).parents[2]
-JARS = TOP / ".interop"
-CLASSES = JARS / "classes"
-CLASS_PATH = f"{CLASSES}:{JARS}/lib/*"
+V5, V4 = VERSIONS = ("5.3.3", "4.9.7")
 JAVA_OPTIONS = (
     *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     # RocketMQ unmaps its files through the JDK's insides.
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
 )
+
+
+def classes_of(version: str) -> Path:
+    """The drivers, as they were compiled for a version."""
+    return TOP / ".interop" / version / "classes"
+
+
+def class_path_of(version: str) -> str:
+    """The drivers and a version's jars."""
+    return f"{classes_of(version)}:{classes_of(version).with_name('lib')}/*"
 
 
 class RocketMQError(Exception):
@@ -49,11 +58,12 @@ class Message:
 class RocketMQStore:
     """A Java process that holds one message store. `log` is where its own words go."""
 
-    def __init__(self, log: Path, home: Path) -> None:
+    def __init__(self, log: Path, home: Path, version: str = V5) -> None:
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
+        options = (*JAVA_OPTIONS, "-cp", class_path_of(version))
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [java, f"-Duser.home={home}", *JAVA_OPTIONS, "-cp", CLASS_PATH, "StoreDriver"],
+                [java, f"-Duser.home={home}", *options, "StoreDriver"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -41,13 +41,17 @@ MakeStores = Callable[..., "Stores"]
 
 @dataclass
 class Stores:
-    """One directory for both; `written` is what each queue must hold, in order."""
+    """One directory for us and a version of RocketMQ.
+
+    `written` is what each queue must hold, in order.
+    """
 
     folder: Path
     scratch: Path
     segment_bytes: int
     queue_file_bytes: int
     flush: FlushDiskType
+    version: str
     written: dict[QueueKey, list[Message]] = field(default_factory=dict)
 
     def ours(self) -> MessageStore:
@@ -58,14 +62,17 @@ class Stores:
     @contextmanager
     def rocketmq(self) -> Iterator[RocketMQStore]:
         """RocketMQ's store, open; killed at the end unless it was stopped."""
-        with RocketMQStore(self.scratch / "rocketmq.log", self.scratch) as store:
+        with self._process() as store:
             store.open(self.folder, self.segment_bytes, self.queue_file_bytes, self.flush)
             yield store
 
     def ask_config(self) -> dict[str, Any]:
         """What RocketMQ's managers read below `config/`."""
-        with RocketMQStore(self.scratch / "rocketmq.log", self.scratch) as process:
+        with self._process() as process:
             return process.ask("readConfig", folder=str(self.folder))
+
+    def _process(self) -> RocketMQStore:
+        return RocketMQStore(self.scratch / "rocketmq.log", self.scratch, self.version)
 
     def append_ours(
         self, store: MessageStore, queue: QueueKey, messages: Sequence[Message]

@@ -9,7 +9,7 @@ import pytest
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
-from tests.interop.rocketmq import Message, RocketMQStore
+from tests.interop.rocketmq import V4, V5, Message, RocketMQStore
 from tests.interop.stores import MakeStores, Stores, crash
 
 ROUNDS = 6
@@ -63,8 +63,13 @@ def their_turn(stores: Stores, dice: random.Random) -> None:
         dice.choice((RocketMQStore.kill, RocketMQStore.stop))(store)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("flush", list(FlushDiskType))
+@pytest.mark.parametrize(
+    ("version", "flush", "seed"),
+    [
+        *((V5, flush, seed) for flush in FlushDiskType for seed in range(3)),
+        *((V4, flush, seed) for seed, flush in enumerate(FlushDiskType)),
+    ],
+)
 def test_f14_both_sides_in_turn_lose_nothing(
     new_stores: MakeStores, flush: FlushDiskType, seed: int
 ) -> None:
@@ -72,6 +77,10 @@ def test_f14_both_sides_in_turn_lose_nothing(
     # A queue file of 7 units and a segment for two large messages: borders are met all the time.
     stores = new_stores(flush, segment_bytes=8192, queue_file_bytes=140)
     for _ in range(ROUNDS):
-        dice.choice((our_turn, their_turn))(stores, dice)
+        turn = dice.choice((our_turn, their_turn))
+        turn(stores, dice)
+        if turn is their_turn and stores.version == V4:
+            # Killed while it made a queue's file it does not start again, unless we do before.
+            our_turn(stores, dice)
     our_turn(stores, dice)
     stores.check_both_read_the_same()

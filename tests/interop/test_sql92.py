@@ -20,7 +20,7 @@ from rocketpy_broker.services.filters.parsing import ExpressionError, parse
 from tests.broker.filters.generated import EXPRESSIONS, ROWS
 from tests.broker.filters.test_evaluation import results
 from tests.broker.filters.vectors import VECTORS, Vector
-from tests.interop.rocketmq import CLASS_PATH, JAVA_OPTIONS
+from tests.interop.rocketmq import JAVA_OPTIONS, V5, class_path_of
 
 Rows = Sequence[Mapping[str, str]]
 
@@ -32,7 +32,7 @@ class RocketMQFilter:
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [java, *JAVA_OPTIONS, "-cp", CLASS_PATH, "FilterDriver"],
+                [java, *JAVA_OPTIONS, "-cp", class_path_of(V5), "FilterDriver"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -7,12 +7,23 @@ import os
 import pytest
 
 from rocketpy_broker.store.values import QueueKey
+from tests.interop.rocketmq import V4, V5
 from tests.interop.stores import MakeStores, block_of, crash, messages
 
 A0 = QueueKey("TopicA", 0)
 
 
-@pytest.mark.parametrize("left", ["stopped", "killed", "killed, with our process id"])
+@pytest.mark.parametrize(
+    ("version", "left"),
+    [
+        (V5, "stopped"),
+        (V5, "killed"),
+        (V5, "killed, with our process id"),
+        (V4, "stopped"),
+        # It leaves the whole of our text.
+        (V4, "killed"),
+    ],
+)
 def test_f14_what_rocketmq_wrote_in_place_of_our_torn_tail_is_kept(
     new_stores: MakeStores, left: str
 ) -> None:

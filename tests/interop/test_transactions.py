@@ -40,6 +40,7 @@ from tests.interop.clients import (
     RocketMQBroker,
     check_clean,
 )
+from tests.interop.rocketmq import V4, V5
 from tests.interop.test_timer import SIZES
 
 __all__ = ["start_broker"]
@@ -215,21 +216,23 @@ async def wait_for_retries(running: RunningBroker, expected: list[str]) -> None:
 
 
 ORDERS = [
-    pytest.param(LocalBroker.kill, RocketMQBroker.stop, id="killed and stopped"),
-    pytest.param(LocalBroker.stop, RocketMQBroker.kill, id="stopped and killed"),
+    pytest.param(V5, LocalBroker.kill, RocketMQBroker.stop, id="5.3.3, killed and stopped"),
+    pytest.param(V5, LocalBroker.stop, RocketMQBroker.kill, id="5.3.3, stopped and killed"),
+    pytest.param(V4, LocalBroker.kill, RocketMQBroker.stop, id="4.9.7, killed and stopped"),
 ]
 
 
-@pytest.mark.parametrize(("leave_ours", "leave_theirs"), ORDERS)
+@pytest.mark.parametrize(("version", "leave_ours", "leave_theirs"), ORDERS)
 async def test_t05_rocketmq_goes_on_with_our_transactions_and_retries_and_we_with_its_own(
     start_broker: StartBroker,
     tmp_path: Path,
+    version: str,
     leave_ours: Callable[[LocalBroker], None],
     leave_theirs: Callable[[RocketMQBroker], None],
 ) -> None:
     write_ours(tmp_path, leave_ours)
     check_clean(tmp_path)
-    with RocketMQBroker(tmp_path, **CONF) as theirs:
+    with RocketMQBroker(tmp_path, version, **CONF) as theirs:
         go_on(theirs)
         write_theirs(theirs, tmp_path, leave_theirs)
     check_clean(tmp_path)
@@ -248,12 +251,12 @@ async def test_t05_rocketmq_goes_on_with_our_transactions_and_retries_and_we_wit
         assert await shown(running, DEAD_LETTERS) == ["dead", "its dead"]
     check_clean(tmp_path)
     if leave_theirs is RocketMQBroker.stop:
-        hand_back(tmp_path)
+        hand_back(tmp_path, version)
 
 
-def hand_back(folder: Path) -> None:
+def hand_back(folder: Path, version: str) -> None:
     """RocketMQ repeats nothing of what we have ended and delivered."""
-    with RocketMQBroker(folder, **CONF) as theirs:
+    with RocketMQBroker(folder, version, **CONF) as theirs:
         theirs.start_consumer()
         theirs.start_producer()
         theirs.send("last", first=OPEN, later=TO_COMMIT)

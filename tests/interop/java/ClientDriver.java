@@ -1,8 +1,8 @@
+import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import io.netty.channel.ChannelHandlerContext;
 import java.nio.charset.StandardCharsets;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
@@ -23,11 +23,6 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.netty.NettyRequestProcessor;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
-import org.apache.rocketmq.remoting.protocol.RequestCode;
-import org.apache.rocketmq.remoting.protocol.ResponseCode;
-import org.apache.rocketmq.remoting.protocol.route.BrokerData;
-import org.apache.rocketmq.remoting.protocol.route.QueueData;
-import org.apache.rocketmq.remoting.protocol.route.TopicRouteData;
 
 /**
  * A producer and a consumer of RocketMQ's own Java client, for one broker, which stands in for its
@@ -36,6 +31,8 @@ import org.apache.rocketmq.remoting.protocol.route.TopicRouteData;
  * LocalTransactionState); `fail` is the delay level with which it is sent back, once.
  */
 final class ClientDriver implements TransactionListener, MessageListenerConcurrently {
+    private static final int READ_AND_WRITE = 6;
+
     private final Queue<String> asked = new ConcurrentLinkedQueue<>();
     private final Queue<JSONObject> consumed = new ConcurrentLinkedQueue<>();
     private final BrokerController broker;
@@ -47,19 +44,18 @@ final class ClientDriver implements TransactionListener, MessageListenerConcurre
         this.broker = broker;
         address = "127.0.0.1:" + broker.getNettyServerConfig().getListenPort();
         broker.getRemotingServer().registerProcessor(
-            RequestCode.GET_ROUTEINFO_BY_TOPIC, new Routes(broker, address),
+            Routes.REQUEST_CODE, new Routes(broker, address),
             Executors.newSingleThreadExecutor());
     }
 
     void createTopic(JSONObject request) {
         int queues = request.getIntValue("queues");
         broker.getTopicConfigManager().updateTopicConfig(
-            new TopicConfig(request.getString("topic"), queues, queues));
+            new TopicConfig(request.getString("topic"), queues, queues, READ_AND_WRITE));
     }
 
     void startProducer(JSONObject request) throws Exception {
-        producer = new TransactionMQProducer(
-            request.getString("group"), List.of(request.getString("topic")));
+        producer = Version.newProducer(request.getString("group"), request.getString("topic"));
         producer.setNamesrvAddr(address);
         producer.setTransactionListener(this);
         producer.start();
@@ -151,6 +147,11 @@ final class ClientDriver implements TransactionListener, MessageListenerConcurre
     /** The route of each topic that the broker has, as a name server tells it. */
     private record Routes(BrokerController broker, String address)
         implements NettyRequestProcessor {
+        // As numbers and JSON, since their classes are not in the same package in all versions.
+        static final int REQUEST_CODE = 105;
+        private static final int SUCCESS = 0;
+        private static final int TOPIC_NOT_EXIST = 17;
+
         @Override
         public RemotingCommand processRequest(
             ChannelHandlerContext context, RemotingCommand request) {
@@ -159,22 +160,21 @@ final class ClientDriver implements TransactionListener, MessageListenerConcurre
             RemotingCommand response = RemotingCommand.createResponseCommand(null);
             response.setOpaque(request.getOpaque());
             if (config == null) {
-                response.setCode(ResponseCode.TOPIC_NOT_EXIST);
+                response.setCode(TOPIC_NOT_EXIST);
                 return response;
             }
-            QueueData queues = new QueueData();
-            queues.setBrokerName(broker.getBrokerConfig().getBrokerName());
-            queues.setReadQueueNums(config.getReadQueueNums());
-            queues.setWriteQueueNums(config.getWriteQueueNums());
-            queues.setPerm(config.getPerm());
-            BrokerData place = new BrokerData(
-                broker.getBrokerConfig().getBrokerClusterName(), queues.getBrokerName(),
-                new HashMap<>(Map.of(0L, address)));
-            TopicRouteData route = new TopicRouteData();
-            route.setQueueDatas(List.of(queues));
-            route.setBrokerDatas(List.of(place));
-            response.setCode(ResponseCode.SUCCESS);
-            response.setBody(route.encode());
+            String name = broker.getBrokerConfig().getBrokerName();
+            Map<String, Object> queues = Map.of(
+                "brokerName", name, "perm", config.getPerm(),
+                "readQueueNums", config.getReadQueueNums(),
+                "writeQueueNums", config.getWriteQueueNums());
+            Map<String, Object> place = Map.of(
+                "cluster", broker.getBrokerConfig().getBrokerClusterName(), "brokerName", name,
+                "brokerAddrs", Map.of("0", address));
+            String route = JSON.toJSONString(
+                Map.of("queueDatas", List.of(queues), "brokerDatas", List.of(place)));
+            response.setCode(SUCCESS);
+            response.setBody(route.getBytes(StandardCharsets.UTF_8));
             return response;
         }
 

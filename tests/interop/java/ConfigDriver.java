@@ -7,7 +7,6 @@ import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
-import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /** RocketMQ's own managers of topics, groups and consumer offsets over a store's folder `config`. */
@@ -69,13 +68,12 @@ final class ConfigDriver {
     static void write(String folder, JSONObject request) {
         BrokerController broker = broker(folder);
         for (Object topic : request.getJSONArray("topics")) {
-            broker.getTopicConfigManager().putTopicConfig(
-                JSON.parseObject(topic.toString(), TopicConfig.class));
+            TopicConfig config = JSON.parseObject(topic.toString(), TopicConfig.class);
+            broker.getTopicConfigManager().getTopicConfigTable().put(config.getTopicName(), config);
         }
         for (Object group : request.getJSONArray("groups")) {
-            SubscriptionGroupConfig config = new SubscriptionGroupConfig();
-            config.setGroupName((String) group);
-            broker.getSubscriptionGroupManager().updateSubscriptionGroupConfigWithoutPersist(config);
+            // It makes one that is not there.
+            broker.getSubscriptionGroupManager().findSubscriptionGroupConfig((String) group);
         }
         for (Object commit : request.getJSONArray("commits")) {
             JSONObject one = (JSONObject) commit;

@@ -13,10 +13,8 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.broker.BrokerController;
-import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.UtilAll;
 import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.compression.CompressorFactory;
 import org.apache.rocketmq.common.message.Message;
@@ -24,7 +22,6 @@ import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBatch;
-import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
@@ -32,7 +29,6 @@ import org.apache.rocketmq.store.GetMessageStatus;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
-import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /**
  * RocketMQ's own message store, driven by lines of JSON: one request a line on standard input, one
@@ -48,6 +44,7 @@ public final class StoreDriver {
     private DefaultMessageStore store;
     private BrokerController broker;
     private ClientDriver clients;
+    private ClusterClient client;
 
     public static void main(String[] args) throws Exception {
         System.setOut(System.err); // Whatever a library prints must not look like an answer.
@@ -89,6 +86,14 @@ public final class StoreDriver {
             case "send" -> clients.send(request);
             case "seen" -> clients.seen(answer);
             case "stopClients" -> clients.stop();
+            case "connect" -> client = new ClusterClient(request);
+            case "clientSend" -> answer.put("results", client.send(request));
+            case "clientSendBatch" -> answer.put("results", List.of(client.sendBatch(request)));
+            case "clientPull" -> answer.put("records", client.pull(request));
+            case "clientCommit" -> client.commit(request);
+            case "clientCommitted" -> answer.put("offset", client.committed(request));
+            case "clientOffsetByTime" -> answer.put("offset", client.offsetByTime(request));
+            case "clientAsked" -> answer.put("asked", client.asked());
             case "put" -> answer.put("results", put(request));
             case "putBatch" -> answer.put("results", List.of(putBatch(request)));
             case "dump" -> answer.put("records", dump(request));
@@ -98,7 +103,6 @@ public final class StoreDriver {
                 topic(request), queueId(request), request.getLongValue("timestamp")));
             case "inflate" -> answer.put("bodies", inflate(request));
             case "deflate" -> deflate(request, answer);
-            case "deleteTopic" -> store.deleteTopics(Set.of(topic(request)));
             case "stop" -> store.shutdown();
             case "readConfig" -> ConfigDriver.read(request.getString("folder"), answer);
             case "writeConfig" -> ConfigDriver.write(request.getString("folder"), request);
@@ -129,9 +133,7 @@ public final class StoreDriver {
         config.setMappedFileSizeConsumeQueue(request.getIntValue("queueFileBytes"));
         config.setFlushDiskType(FlushDiskType.valueOf(request.getString("flushDiskType")));
         config.setHaListenPort(0); // Any free one: several stores are open at a time.
-        BrokerConfig broker = new BrokerConfig();
-        store = new DefaultMessageStore(
-            config, new BrokerStatsManager(broker), null, broker, new ConcurrentHashMap<>());
+        store = Version.newStore(config);
         if (!store.load()) {
             throw new IllegalStateException("the store does not load");
         }
@@ -141,7 +143,7 @@ public final class StoreDriver {
     private List<JSONObject> put(JSONObject request) {
         List<JSONObject> results = new ArrayList<>();
         for (Message message : messages(request)) {
-            MessageExtBrokerInner inner = new MessageExtBrokerInner();
+            var inner = Version.newMessage(); // Its package is not the same in all versions.
             stamp(inner, request);
             inner.setBody(message.getBody());
             MessageAccessor.setProperties(inner, message.getProperties());
@@ -159,7 +161,7 @@ public final class StoreDriver {
         return resultOf(store.putMessages(batch));
     }
 
-    private static void stamp(MessageExtBrokerInner message, JSONObject request) {
+    private static void stamp(MessageExt message, JSONObject request) {
         message.setTopic(topic(request));
         message.setQueueId(queueId(request));
         message.setBornTimestamp(System.currentTimeMillis());
@@ -249,12 +251,15 @@ public final class StoreDriver {
     }
 
     private static JSONObject recordOf(ByteBuffer buffer) {
-        MessageExt message = MessageDecoder.decode(buffer.duplicate(), true, false, false, false, true);
+        MessageExt message = MessageDecoder.decode(buffer.duplicate(), true, false, false);
         if (message == null) {
-            throw new IllegalStateException("a record cannot be decoded, or its CRC is wrong");
+            throw new IllegalStateException("a record cannot be decoded");
         }
         JSONObject record = new JSONObject();
         byte[] body = message.getBody() == null ? new byte[0] : message.getBody();
+        if (body.length > 0 && UtilAll.crc32(body) != message.getBodyCRC()) {
+            throw new IllegalStateException("a record's CRC is wrong");
+        }
         record.put("topic", message.getTopic());
         record.put("queueId", message.getQueueId());
         record.put("queueOffset", message.getQueueOffset());

@@ -1,0 +1,124 @@
+"""Name servers and brokers that know of each other.
+
+    two name servers | broker-a: master and slave | broker-b: master | broker-4: master of 4.9.7
+
+They start side by side. Whether a broker is registered is asked of every name server, over and
+over: a broker's first registration may be lost, and the next one comes ten seconds later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rocketpy_proto.remoting import RequestCode
+from rocketpy_proto.remoting.headers.topics import CreateTopicRequest
+from tests.interop.cluster.connection import Connection
+from tests.interop.cluster.processes import ServerProcess, until
+from tests.interop.cluster.servers import MASTER_ID, SLAVE_ID, Broker, BrokerSpec, NameServer
+from tests.interop.rocketmq import V4
+
+A, B, OLD = "broker-a", "broker-b", "broker-4"
+USUAL = (
+    BrokerSpec(A),
+    BrokerSpec(A, SLAVE_ID),
+    BrokerSpec(B),
+    BrokerSpec(OLD, version=V4),
+)
+NAME_SERVERS = 2
+
+
+class Cluster:
+    """Its folder holds a folder for each server. Nothing runs before `start`."""
+
+    def __init__(
+        self, folder: Path, brokers: Sequence[BrokerSpec] = USUAL, name_servers: int = NAME_SERVERS
+    ) -> None:
+        self._folder = folder
+        names = [f"name-server-{number}" for number in range(1, name_servers + 1)]
+        self.name_servers = [NameServer(name, folder / name) for name in names]
+        self.brokers: dict[tuple[str, int], Broker] = {}
+        for spec in brokers:
+            self._place(spec)
+
+    @property
+    def addresses(self) -> str:
+        """The name servers, as RocketMQ's clients want them."""
+        return ";".join(server.address for server in self.name_servers)
+
+    @property
+    def masters(self) -> list[Broker]:
+        """The brokers that take messages."""
+        return [broker for broker in self.brokers.values() if broker.spec.broker_id == MASTER_ID]
+
+    def broker(self, name: str, broker_id: int = MASTER_ID) -> Broker:
+        """One broker, by name and id."""
+        return self.brokers[name, broker_id]
+
+    def start(self) -> None:
+        """Start all that do not run, and wait until all are registered."""
+        for server in self._servers:
+            if not server.is_running:
+                server.start()
+        self.until_registered()
+
+    def add(self, spec: BrokerSpec) -> Broker:
+        """A broker more, registered at every name server."""
+        broker = self._place(spec)
+        self.start()
+        return broker
+
+    def remove(self, broker: Broker) -> None:
+        """Kill a broker and forget it; the name servers notice its closed connection."""
+        broker.kill()
+        del self.brokers[broker.spec.name, broker.spec.broker_id]
+        self.until_registered()
+
+    def heal(self) -> None:
+        """Thaw what is frozen, start what has ended, wait until all are registered."""
+        for server in self._servers:
+            if server.is_running:
+                server.thaw()
+        self.start()
+
+    def until_registered(self) -> None:
+        """Wait until every name server knows just the brokers that run."""
+        expected = {key for key, broker in self.brokers.items() if broker.is_running}
+        running = [server for server in self.name_servers if server.is_running]
+        until(
+            lambda: all(server.members() == expected for server in running),
+            f"registered: {sorted(expected)}",
+            [server for server in self._servers if server.is_running],
+        )
+
+    def create_topic(
+        self, topic: str, queues: int = 2, brokers: Sequence[Broker] | None = None
+    ) -> None:
+        """Create it at these brokers or every master; wait until name servers route to them."""
+        header = CreateTopicRequest(topic=topic, read_queue_nums=queues, write_queue_nums=queues)
+        places = self.masters if brokers is None else brokers
+        for broker in places:
+            with Connection(broker.address) as connection:
+                connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).ok()
+        names = {broker.spec.name for broker in places}
+        until(
+            lambda: all(names <= set(server.routes(topic)) for server in self.name_servers),
+            f"routed to {topic}",
+            self._servers,
+        )
+
+    def kill(self) -> None:
+        """End everything at once; the folder stays."""
+        for server in self._servers:
+            server.kill()
+
+    @property
+    def _servers(self) -> list[ServerProcess]:
+        return [*self.name_servers, *self.brokers.values()]
+
+    def _place(self, spec: BrokerSpec) -> Broker:
+        folder = self._folder / f"{spec.name}-{spec.broker_id}"
+        addresses = [server.address for server in self.name_servers]
+        broker = Broker(spec, folder, addresses)
+        self.brokers[spec.name, spec.broker_id] = broker
+        return broker

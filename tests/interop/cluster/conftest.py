@@ -1,0 +1,65 @@
+"""One cluster for all tests of a session, and what each test has in it for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop.cluster.cluster import OLD, A, Cluster
+from tests.interop.cluster.connection import Connection
+from tests.interop.cluster.java_clients import ConnectJava, JavaClient
+from tests.interop.cluster.messages import Queue
+from tests.interop.cluster.servers import Broker
+from tests.interop.rocketmq import VERSIONS, RocketMQStore
+
+
+@pytest.fixture(params=[A, OLD])
+def master(request: pytest.FixtureRequest, cluster: Cluster) -> Broker:
+    """A master of each version."""
+    return cluster.broker(request.param)
+
+
+@pytest.fixture
+def connection(master: Broker) -> Iterator[Connection]:
+    """To the master."""
+    with Connection(master.address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, cluster: Cluster, master: Broker) -> str:
+    """A topic of this test's own, with two queues, which the master alone has."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    cluster.create_topic(name, brokers=[master])
+    return name
+
+
+@pytest.fixture
+def queue(topic: str) -> Queue:
+    """The topic's first queue."""
+    return Queue(topic)
+
+
+@pytest.fixture(scope="session")
+def java_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RocketMQStore]]:
+    """A process for Java clients of each version."""
+    folder = tmp_path_factory.mktemp("java-clients")
+    logs = {version: folder / f"{version}.log" for version in VERSIONS}
+    processes = {name: RocketMQStore(log, folder, name) for name, log in logs.items()}
+    yield processes
+    for process in processes.values():
+        process.kill()
+
+
+@pytest.fixture
+def connect_java(cluster: Cluster, java_processes: dict[str, RocketMQStore]) -> ConnectJava:
+    """Connects a Java client of some version, for a topic; its group has the topic's name.
+
+    It stays connected, for its way of leaving takes three seconds.
+    """
+
+    def connect(version: str, topic: str) -> JavaClient:
+        return JavaClient(java_processes[version], cluster.addresses, topic, topic)
+
+    return connect

@@ -1,0 +1,197 @@
+"""A bare blocking socket that speaks by our codec. One question at a time.
+
+It keeps what servers ask of us meanwhile (`asked_of_us`): some do so before they answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rocketpy_proto.remoting import (
+    EXCHANGES,
+    ONE_WAY_FLAG,
+    PROTOCOL_VERSION,
+    REQUEST_BODIES,
+    RESPONSE_BODIES,
+    Body,
+    FrameDecoder,
+    Header,
+    NoFields,
+    RemotingCommand,
+    RequestCode,
+    ResponseCode,
+    Serialization,
+    decode_body,
+    encode_body,
+    encode_frame,
+    signed,
+)
+
+# Longer than any server lets a question wait.
+ANSWER_SECONDS_MAX = 60
+RECEIVED_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Who asks, where that is checked."""
+
+    access_key: str
+    secret_key: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered to a request of some code."""
+
+    request_code: RequestCode
+    command: RemotingCommand
+
+    @property
+    def code(self) -> int:
+        """A ResponseCode, as a plain number."""
+        return self.command.code
+
+    @property
+    def remark(self) -> str:
+        """Its text, empty where it has none."""
+        return self.command.remark or ""
+
+    @property
+    def header(self) -> Any:
+        """The ext fields, as the class that the codec has for them."""
+        return EXCHANGES[self.request_code].response.decode(self.command.ext_fields)
+
+    @property
+    def content(self) -> Any:
+        """The JSON body, as the class that the codec has for it."""
+        return decode_body(RESPONSE_BODIES[self.request_code], self.command.body)
+
+    def ok(self) -> Answer:
+        """This answer, which must be a success."""
+        assert self.code == ResponseCode.SUCCESS, (self.request_code.name, self.code, self.remark)
+        return self
+
+
+class Connection:
+    """To one server, `host:port`; with `keys` each request is signed."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        keys: Keys | None = None,
+        tls: ssl.SSLContext | None = None,
+        serialization: Serialization = Serialization.JSON,
+        version: int = PROTOCOL_VERSION,
+    ) -> None:
+        host, _, port = address.rpartition(":")
+        plain = socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS_MAX)
+        self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
+        self._keys = keys
+        self._serialization = serialization
+        self._version = version
+        self._decoder = FrameDecoder()
+        self._opaques = itertools.count(1)
+        self._begun = 0
+        self.asked_of_us: list[RemotingCommand] = []
+
+    def ask(
+        self, code: RequestCode, header: Header | None = None, body: Body | bytes = b""
+    ) -> Answer:
+        """Send a request and wait for its answer, whatever it says."""
+        return Answer(code, self._answer_to(self._send(*self._encoded(code, header, body))))
+
+    def ask_plainly(
+        self, code: int, ext_fields: Mapping[str, str], body: bytes = b""
+    ) -> RemotingCommand:
+        """The same for requests that the codec has no classes for."""
+        return self._answer_to(self._send(code, ext_fields, body))
+
+    def tell(
+        self, code: RequestCode, header: Header | None = None, body: Body | bytes = b""
+    ) -> None:
+        """Send a request that nobody answers."""
+        self._send(*self._encoded(code, header, body), flag=ONE_WAY_FLAG)
+
+    def expect(self, code: RequestCode) -> Answer:
+        """Wait for the answer to a request that was sent by `begin`."""
+        return Answer(code, self._answer_to(self._begun))
+
+    def begin(
+        self, code: RequestCode, header: Header | None = None, body: Body | bytes = b""
+    ) -> None:
+        """Send a request whose answer is waited for later."""
+        self._begun = self._send(*self._encoded(code, header, body))
+
+    def next_asked_of_us(self) -> RemotingCommand:
+        """Wait for the server's next request, or take the oldest that came."""
+        while not self.asked_of_us:
+            self.asked_of_us += self._decoder.feed(self._received())
+        return self.asked_of_us.pop(0)
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Wait that long for anything to come. Raises TimeoutError when nothing does."""
+        self._socket.settimeout(seconds)
+        try:
+            self.asked_of_us += self._decoder.feed(self._received())
+        finally:
+            self._socket.settimeout(ANSWER_SECONDS_MAX)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _encoded(
+        self, code: RequestCode, header: Header | None, body: Body | bytes
+    ) -> tuple[RequestCode, Mapping[str, str], bytes]:
+        if isinstance(body, Body):
+            assert isinstance(body, REQUEST_BODIES[code])
+            body = encode_body(body)
+        return code, EXCHANGES[code].request.encode(header or NoFields()), body
+
+    def _send(self, code: int, ext_fields: Mapping[str, str], body: bytes, *, flag: int = 0) -> int:
+        command = RemotingCommand(
+            code=code,
+            opaque=next(self._opaques),
+            flag=flag,
+            version=self._version,
+            ext_fields=ext_fields,
+            body=body,
+            serialization=self._serialization,
+        )
+        if self._keys is not None:
+            command = signed(command, self._keys.access_key, self._keys.secret_key)
+        self._socket.sendall(b"".join(encode_frame(command)))
+        return command.opaque
+
+    def _answer_to(self, opaque: int) -> RemotingCommand:
+        while True:
+            for command in self._decoder.feed(self._received()):
+                if not command.is_response:
+                    self.asked_of_us.append(command)
+                elif command.opaque == opaque:
+                    return command
+
+    def _received(self) -> bytes:
+        data = self._socket.recv(RECEIVED_BYTES_MAX)
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        return data
+
+
+def ask(address: str, code: RequestCode, header: Header | None = None) -> Answer:
+    """One question over a connection of its own."""
+    with Connection(address) as connection:
+        return connection.ask(code, header)

@@ -1,0 +1,108 @@
+"""RocketMQ's own Java clients and its mqadmin, each in a process of its own.
+
+`java/ClusterClient.java` is the other side of a JavaClient.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.interop.cluster.processes import Program, configure_logs, environment
+from tests.interop.rocketmq import RocketMQStore
+from tests.patience import PATIENCE_SECONDS
+
+
+@dataclass(frozen=True)
+class JavaMessage:
+    """What a Java program sends; `options` are tags, keys, delayTimeLevel and flag."""
+
+    body: bytes
+    properties: dict[str, str] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JavaQueue:
+    """A queue of the client's topic."""
+
+    broker: str
+    queue_id: int
+
+
+class JavaClient:
+    """A producer and a consumer for one topic. A process has one: the next takes its place."""
+
+    def __init__(self, process: RocketMQStore, name_servers: str, group: str, topic: str) -> None:
+        self._process = process
+        process.ask("connect", nameServers=name_servers, group=group, topic=topic)
+
+    def send(self, queue: JavaQueue, messages: Sequence[JavaMessage]) -> list[dict[str, Any]]:
+        """Send one by one; those with a property `first` in transactions, to any queue."""
+        results: list[dict[str, Any]] = self._ask("clientSend", queue, messages)["results"]
+        return results
+
+    def send_batch(self, queue: JavaQueue, messages: Sequence[JavaMessage]) -> dict[str, Any]:
+        """Send as one batch."""
+        result: dict[str, Any] = self._ask("clientSendBatch", queue, messages)["results"][0]
+        return result
+
+    def pull(self, queue: JavaQueue, expression: str = "*") -> list[dict[str, Any]]:
+        """All that a queue holds, bodies inflated."""
+        answer = self._process.ask("clientPull", expression=expression, **_queue(queue))
+        return [{**one, "body": base64.b64decode(one["body"])} for one in answer["records"]]
+
+    def commit(self, queue: JavaQueue, offset: int) -> None:
+        """Commit for the client's group."""
+        self._process.ask("clientCommit", offset=offset, **_queue(queue))
+
+    def committed(self, queue: JavaQueue) -> int:
+        """What is committed for the client's group, as its broker says."""
+        return int(self._process.ask("clientCommitted", **_queue(queue))["offset"])
+
+    def offset_by_time(self, queue: JavaQueue, timestamp_ms: int) -> int:
+        """Where a queue is at some time."""
+        answer = self._process.ask("clientOffsetByTime", timestamp=timestamp_ms, **_queue(queue))
+        return int(answer["offset"])
+
+    @property
+    def asked(self) -> list[str]:
+        """The messages whose transactions the broker asked after."""
+        bodies: list[str] = self._process.ask("clientAsked")["asked"]
+        return bodies
+
+    def _ask(self, do: str, queue: JavaQueue, messages: Sequence[JavaMessage]) -> dict[str, Any]:
+        return self._process.ask(do, messages=[_message(one) for one in messages], **_queue(queue))
+
+
+# By version and topic.
+ConnectJava = Callable[[str, str], JavaClient]
+
+
+def mqadmin(version: str, folder: Path, *arguments: str) -> str:
+    """What a version's administration tool prints."""
+    configure_logs(folder)
+    program = Program(version, "org.apache.rocketmq.tools.command.MQAdminStartup", arguments)
+    done = subprocess.run(
+        program.command(folder),
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def _queue(queue: JavaQueue) -> dict[str, Any]:
+    return {"broker": queue.broker, "queueId": queue.queue_id}
+
+
+def _message(message: JavaMessage) -> dict[str, object]:
+    body = base64.b64encode(message.body).decode("ascii")
+    return {**message.options, "body": body, "properties": message.properties}

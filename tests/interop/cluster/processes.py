@@ -1,0 +1,164 @@
+"""A server of RocketMQ as a process of its own.
+
+Its folder holds its properties, its store, its logs and what it printed; the folder outlives the
+process, so that a server that was killed starts again where it was. Whatever a test does, the
+process dies with the tests'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.interop.rocketmq import class_path_of
+from tests.patience import PATIENCE_SECONDS
+
+# A JVM that lives for minutes among others of its kind, on two cores.
+JVM_OPTIONS = (
+    *("-Xms64m", "-Xmx192m"),
+    # A broker of 5.x takes 4 MiB of it for each thread that stores messages, and fails without.
+    "-XX:MaxDirectMemorySize=1g",
+    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    # 4.9 unmaps its files through the JDK's insides.
+    *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+)
+PAUSE_SECONDS = 0.05
+LOG_END_BYTES = 3000
+# Logs that say the same every second.
+CHATTER = frozenset({"watermark.log", "broker_traffic.log"})
+STOP_SECONDS_MAX = 90
+_LOGBACK = """<configuration>
+  <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{HH:mm:ss} %p %c{1} %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="console"/></root>
+</configuration>
+"""
+# Becomes the process that it is given, with the wish to be killed when its parent ends.
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What RocketMQ's programs find in their environment when they run in a folder."""
+    # The suite's own options are for Spark's JVMs.
+    strange = {"JDK_JAVA_OPTIONS", "NAMESRV_ADDR"}
+    usual = {name: value for name, value in os.environ.items() if name not in strange}
+    return {**usual, "ROCKETMQ_HOME": str(folder)}
+
+
+def configure_logs(folder: Path) -> None:
+    """Let what 4.9 runs in a folder tell its warnings; without such files it does not start."""
+    for program in ("broker", "tools"):
+        path = folder / "conf" / f"logback_{program}.xml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_LOGBACK)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run: a main class of a version, its arguments, and what its JVM is told."""
+
+    version: str
+    main_class: str
+    arguments: Sequence[str] = ()
+    system_properties: Mapping[str, str] = field(default_factory=dict)
+    jvm_options: Sequence[str] = JVM_OPTIONS
+
+    def command(self, folder: Path) -> list[str]:
+        """The whole command line; the folder is the JVM's home, where logs go."""
+        java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
+        properties = {"user.home": str(folder), **self.system_properties}
+        options = [f"-D{name}={value}" for name, value in properties.items()]
+        path = class_path_of(self.version)
+        jvm = [str(java), *self.jvm_options, *options, "-cp", path]
+        return [*jvm, self.main_class, *self.arguments]
+
+
+class ServerProcess:
+    """Not started yet; `name` is for people."""
+
+    def __init__(self, name: str, folder: Path, program: Program) -> None:
+        self.name = name
+        self.folder = folder
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there; a frozen one is."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it, for the first time or again; it serves some seconds later."""
+        assert not self.is_running, self.name
+        with (self.folder / "output.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [*DIE_WITH_PARENT, *self._program.command(self.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=environment(self.folder),
+            )
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the end: 13 seconds and more, for a broker."""
+        self._running().terminate()
+        self._running().wait(STOP_SECONDS_MAX)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end; also for one that is frozen or has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_SECONDS_MAX)
+
+    def freeze(self) -> None:
+        """SIGSTOP: its connections stay open, and nothing answers."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def log_ends(self) -> str:
+        """How what it printed and each of its logs ends."""
+        logs = [self.folder / "output.log", *sorted((self.folder / "logs").rglob("*.log"))]
+        told = [path for path in logs if path.name not in CHATTER and path.stat().st_size > 0]
+        ends = [f"--- {self.name}: {path}\n{_end_of(path)}" for path in told]
+        return "\n".join(ends)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, self.name
+        assert self._process.poll() is None, f"{self.name} has ended\n{self.log_ends()}"
+        return self._process
+
+
+def until(is_so: Callable[[], bool], what: str, servers: Sequence[ServerProcess]) -> None:
+    """Wait until something is so.
+
+    Fails with the ends of the servers' logs when one has ended, or after PATIENCE_SECONDS. A server
+    that is not up yet refuses connections: that is no answer, not an error.
+    """
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        with contextlib.suppress(OSError):
+            if is_so():
+                return
+        logs = [server for server in servers if not server.is_running]
+        if logs or time.monotonic() > end:
+            texts = "\n".join(server.log_ends() for server in logs or servers)
+            ended = f", and {', '.join(server.name for server in logs)} ended" if logs else ""
+            raise AssertionError(f"not {what}{ended}\n{texts}")
+        time.sleep(PAUSE_SECONDS)
+
+
+def _end_of(path: Path) -> str:
+    return path.read_bytes()[-LOG_END_BYTES:].decode(errors="replace")

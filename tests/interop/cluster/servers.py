@@ -1,0 +1,167 @@
+"""Name servers and brokers, each with a folder, ports and properties of its own.
+
+A server keeps its ports for life, so that it comes back at the same address; they lie below those
+that the system gives to outgoing connections. Source: spec/cluster.md section 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocketpy_proto.remoting import RequestCode
+from rocketpy_proto.remoting.headers.topics import GetRouteInfoRequest
+from tests.interop.cluster.connection import Connection, ask
+from tests.interop.cluster.processes import (
+    JVM_OPTIONS,
+    Program,
+    ServerProcess,
+    configure_logs,
+    until,
+)
+from tests.interop.rocketmq import V5
+
+LOOPBACK = "127.0.0.1"
+CLUSTER = "LoopCluster"
+MASTER_ID, SLAVE_ID = 0, 1
+_PORTS = range(15_000, 30_000)
+# What a broker listens at: clients, clients of old, slaves.
+_BROKER_PORTS = (0, -2, 1)
+
+# Small files, short waits, and no refusal for a machine that is slow or full.
+_COMMON = {
+    "brokerClusterName": CLUSTER,
+    "bindAddress": LOOPBACK,
+    "brokerIP1": LOOPBACK,
+    "brokerIP2": LOOPBACK,
+    "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+    "mappedFileSizeConsumeQueue": 600_000,
+    "mappedFileSizeTimerLog": 1024 * 1024,
+    "maxHashSlotNum": 50_000,
+    "maxIndexNum": 200_000,
+    "diskMaxUsedSpaceRatio": 95,
+    "enablePropertyFilter": "true",
+    "registerNameServerPeriod": 10_000,
+    "transactionTimeOut": 1_000,
+    "transactionCheckInterval": 1_000,
+    "waitTimeMillsInSendQueue": 20_000,
+    "osPageCacheBusyTimeOutMills": 20_000,
+}
+
+
+@dataclass(frozen=True)
+class BrokerSpec:
+    """What tells one broker from another.
+
+    `conf` goes over the common properties; `files` are texts that lie in its folder, by path.
+    """
+
+    name: str
+    broker_id: int = MASTER_ID
+    version: str = V5
+    conf: Mapping[str, object] = field(default_factory=dict)
+    system_properties: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    jvm_options: Sequence[str] = JVM_OPTIONS
+
+
+class NameServer(ServerProcess):
+    """A name server; always of the newer version."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.address = f"{LOOPBACK}:{_free_port((0,))}"
+        port = self.address.rpartition(":")[2]
+        conf = {"listenPort": port, "bindAddress": LOOPBACK}
+        main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        super().__init__(name, folder, Program(V5, main_class, _conf_arguments(folder, conf)))
+
+    def routes(self, topic: str) -> dict[str, dict[int, str]]:
+        """The addresses of each broker name that has the topic, by broker id."""
+        with Connection(self.address) as connection:
+            answer = connection.ask(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic=topic)
+            )
+        if answer.code != 0:
+            return {}
+        return {data.broker_name: data.broker_addrs for data in answer.content.broker_datas}
+
+    def members(self) -> set[tuple[str, int]]:
+        """Name and id of each broker that is registered."""
+        info = ask(self.address, RequestCode.GET_BROKER_CLUSTER_INFO).ok().content
+        table = info.broker_addr_table
+        return {(name, number) for name in table for number in table[name].broker_addrs}
+
+
+class Broker(ServerProcess):
+    """A broker of some version; it registers at the name servers, if there are any."""
+
+    def __init__(self, spec: BrokerSpec, folder: Path, name_servers: Sequence[str]) -> None:
+        self.spec = spec
+        port = _free_port(_BROKER_PORTS)
+        self.address = f"{LOOPBACK}:{port}"
+        conf = {
+            **_COMMON,
+            "brokerName": spec.name,
+            "brokerId": spec.broker_id,
+            "brokerRole": "ASYNC_MASTER" if spec.broker_id == MASTER_ID else "SLAVE",
+            "listenPort": port,
+            "haListenPort": port + 1,
+            "storePathRootDir": folder / "store",
+            "storePathCommitLog": folder / "store" / "commitlog",
+            **({"namesrvAddr": ";".join(name_servers)} if name_servers else {}),
+            **spec.conf,
+        }
+        program = Program(
+            spec.version,
+            "org.apache.rocketmq.broker.BrokerStartup",
+            _conf_arguments(folder, conf),
+            spec.system_properties,
+            spec.jvm_options,
+        )
+        super().__init__(f"{spec.name}-{spec.broker_id}", folder, program)
+        configure_logs(folder)
+        for path, text in spec.files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+
+    def until_it_answers(self, tls: ssl.SSLContext | None = None) -> None:
+        """Wait until it answers at its port, be it that it refuses us."""
+
+        def answers() -> bool:
+            with Connection(self.address, tls=tls) as connection:
+                connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+            return True
+
+        until(answers, f"answered by {self.name}", [self])
+
+
+def _conf_arguments(folder: Path, conf: Mapping[str, object]) -> tuple[str, str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "server.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in conf.items()))
+    return "-c", str(path)
+
+
+_taken: set[int] = set()
+
+
+def _free_port(steps: Sequence[int]) -> int:
+    """A port that is free, as are those at these steps from it; none is given twice."""
+    while True:
+        port = random.choice(_PORTS)
+        ports = {port + step for step in steps}
+        if not ports & _taken and all(map(_is_free, ports)):
+            _taken.update(ports)
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind(("", port))
+        return True
+    return False

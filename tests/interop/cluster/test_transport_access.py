@@ -1,0 +1,93 @@
+"""The connector's way to brokers that ask who speaks; the one of 5.3 speaks TLS only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.transport import remoting
+from pyspark_rocketpy.transport.remoting import AccessKeys, ClusterConfig, Peer, TlsConfig
+from pyspark_rocketpy.transport.remoting.calls import Caller
+from pyspark_rocketpy.transport.remoting.connections import Connections
+from pyspark_rocketpy.transport.remoting.reading import Pull, max_offset, pull
+from pyspark_rocketpy.transport.remoting.routes import Routes
+from pyspark_rocketpy.transport.remoting.sending import Message, send
+from pyspark_rocketpy.transport.remoting.topics import broker_info
+from rocketpy_proto.remoting import MessageQueue
+from rocketpy_proto.remoting.bodies.routes import BrokerData, TopicRouteData
+from tests.interop.cluster.access import (
+    ADMIN,
+    GUARDED_TOPIC,
+    READER,
+    STRANGER,
+    WRITER,
+    Certificates,
+)
+from tests.interop.cluster.connection import Keys
+from tests.interop.cluster.messages import GROUP
+from tests.interop.cluster.processes import until
+from tests.interop.cluster.test_access import Guarded, both, certificates, guarded
+from tests.interop.cluster.test_transport import PATIENT
+
+__all__ = ["both", "certificates", "guarded"]
+QUEUE = MessageQueue("guarded", 0, GUARDED_TOPIC)
+ConnectAs = Callable[[Keys | None], remoting.Cluster]
+
+
+class LoneBroker(remoting.Cluster):
+    """A cluster without a name server: the one broker has every queue."""
+
+    def __init__(self, address: str, config: ClusterConfig, connections: Connections) -> None:
+        super().__init__(config, connections)
+        self._caller = Caller(config, connections)
+        brokers = (BrokerData(QUEUE.broker_name, {0: address}),)
+        self._routes = Routes(lambda _topic: TopicRouteData(brokers))
+
+
+def config_for(keys: Keys | None, tls: TlsConfig | None) -> ClusterConfig:
+    access = None if keys is None else AccessKeys(keys.access_key, keys.secret_key)
+    return ClusterConfig((), PATIENT, PATIENT, tls, access)
+
+
+@pytest.fixture
+def connect_as(guarded: Guarded, certificates: Certificates) -> Iterator[ConnectAs]:
+    """The connector's view of a guarded broker, as one of its users."""
+    tls = None if guarded.tls is None else TlsConfig(ca_file=str(certificates.certificate))
+    with closing(Connections()) as connections:
+        yield lambda keys: LoneBroker(guarded.broker.address, config_for(keys, tls), connections)
+
+
+def test_users_write_and_read_what_they_may(connect_as: ConnectAs) -> None:
+    writer, reader = connect_as(WRITER), connect_as(READER)
+    offset = send(writer, GROUP, QUEUE, Message(b"signed"), PATIENT).answer().queue_offset
+    until(lambda: max_offset(reader, QUEUE).answer() > offset, "the message", [])
+    assert b"signed" in bytes(pull(reader, Pull(GROUP, QUEUE, offset), PATIENT).answer().records)
+    with pytest.raises(BrokerError, match="see options accessKey and secretKey"):
+        send(reader, GROUP, QUEUE, Message(b"refused"), PATIENT).answer()
+
+
+@pytest.mark.parametrize(
+    "keys", [None, replace(WRITER, secret_key="not-so-secret"), STRANGER], ids=str
+)
+def test_a_refusal_names_the_options_and_no_secret(
+    connect_as: ConnectAs, keys: Keys | None
+) -> None:
+    with pytest.raises(BrokerError, match="see options accessKey and secretKey") as caught:
+        send(connect_as(keys), GROUP, QUEUE, Message(b"refused"), PATIENT).answer()
+    for secret in (WRITER.secret_key, STRANGER.secret_key, "not-so-secret"):
+        assert secret not in repr(caught.value)
+
+
+def test_a_broker_that_insists_on_tls_is_named_with_the_option(
+    both: dict[str, Guarded],
+) -> None:
+    peer = Peer(both["5.3.3"].broker.address)
+    with closing(Connections()) as connections:
+        cluster = remoting.Cluster(config_for(ADMIN, None), connections)
+        with pytest.raises(ConnectionFailedError, match=r"option tls\)") as caught:
+            broker_info(cluster, peer).answer()
+    assert peer.address in str(caught.value)

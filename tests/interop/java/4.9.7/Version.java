@@ -1,0 +1,28 @@
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.MessageExtBrokerInner;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
+
+/** What the drivers need and each version of RocketMQ has elsewhere or otherwise: here 4.9.7. */
+final class Version {
+    private Version() {
+    }
+
+    static DefaultMessageStore newStore(MessageStoreConfig config) throws Exception {
+        BrokerConfig broker = new BrokerConfig();
+        BrokerStatsManager statistics =
+            new BrokerStatsManager(broker.getBrokerClusterName(), broker.isEnableDetailStat());
+        return new DefaultMessageStore(config, statistics, null, broker);
+    }
+
+    /** One that finds its broker by the route of the topic of all new ones. */
+    static TransactionMQProducer newProducer(String group, String topic) {
+        return new TransactionMQProducer(group);
+    }
+
+    static MessageExtBrokerInner newMessage() {
+        return new MessageExtBrokerInner();
+    }
+}

@@ -1,0 +1,27 @@
+"""A Spark driver of its own that copies a cluster's topic to another, until it ends or is killed.
+
+python -m tests.interop.spark.copying_program NAME_SERVERS SOURCE TARGET CHECKPOINT
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.spark.copying_driver import session
+
+BATCH_ROWS = 60
+
+
+def main() -> None:
+    """Copy what is there."""
+    name_servers, source, target, checkpoint = sys.argv[1:]
+    options = {"nameServer": name_servers}
+    stream = session(1).readStream.format("rocketpy").options(**options, topic=source)
+    stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", BATCH_ROWS)
+    writer = stream.load().select("body").writeStream.format("rocketpy")
+    writer = writer.options(**options, topic=target, checkpointLocation=checkpoint)
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

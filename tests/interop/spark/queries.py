@@ -1,0 +1,132 @@
+"""A topic of a cluster as Spark reads it, and what was sent to it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rocketpy_proto.record.properties import encode_properties
+from rocketpy_proto.remoting import BatchMessage
+from tests.interop.cluster.cluster import Cluster
+from tests.interop.cluster.connection import Connection
+from tests.interop.cluster.messages import Queue, send_batch, until_pullable
+from tests.patience import PATIENCE_SECONDS
+
+QUEUES = 2
+PAUSE_SECONDS = 0.1
+COLUMNS = "brokerName string, queueId int, queueOffset long, body binary"
+
+
+class Place(NamedTuple):
+    """Where a message is, and its body."""
+
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    body: bytes
+
+
+@dataclass
+class OfCluster:
+    """A topic, and the ways to it; `sent` is everything that was stored there by `send`."""
+
+    topic: str
+    spark: SparkSession
+    cluster: Cluster
+    folder: Path
+    sent: list[Place] = field(default_factory=list)
+
+    def options(self, **options: object) -> dict[str, str]:
+        """Options of the connector; a value of None leaves one out."""
+        merged = {"nameServer": self.cluster.addresses, "topic": self.topic, **options}
+        return {name: str(value) for name, value in merged.items() if value is not None}
+
+    def beside(self, name: str, *broker_names: str) -> OfCluster:
+        """A topic more, at these brokers alone, whose streams have a folder of their own."""
+        topic = f"{self.topic[:80]}-{name}"
+        brokers = [self.cluster.broker(broker_name) for broker_name in broker_names]
+        self.cluster.create_topic(topic, brokers=brokers)
+        return OfCluster(topic, self.spark, self.cluster, self.folder / name)
+
+    def send(
+        self,
+        broker_name: str,
+        *bodies: str,
+        queue_id: int = 0,
+        properties: Mapping[str, str] | None = None,
+    ) -> list[Place]:
+        """Store messages as one batch, and wait until they can be pulled."""
+        encoded = encode_properties(properties or {})
+        messages = [BatchMessage(body.encode(), encoded) for body in bodies]
+        queue = Queue(self.topic, queue_id)
+        with Connection(self.cluster.broker(broker_name).address) as connection:
+            begin = send_batch(connection, queue, messages).ok().header.queue_offset
+            until_pullable(connection, queue, begin + len(bodies) - 1)
+        places = [
+            Place(broker_name, queue_id, begin + number, body.encode())
+            for number, body in enumerate(bodies)
+        ]
+        self.sent += places
+        return places
+
+    def send_to_all(self, text: str, count: int = 50) -> None:
+        """The same number of messages to every queue of every master."""
+        for broker in self.cluster.masters:
+            for queue_id in range(QUEUES):
+                bodies = (f"{text} {number}" for number in range(count))
+                self.send(broker.spec.name, *bodies, queue_id=queue_id)
+
+    def read(self, **options: object) -> DataFrame:
+        """Read as a batch."""
+        return self.spark.read.format("rocketpy").options(**self.options(**options)).load()
+
+    def start(self, *, runs_on: bool = True, **options: object) -> StreamingQuery:
+        """A stream into files, which Spark writes once each; it goes on from its checkpoint."""
+        asked = {"startingOffsets": "earliest", **options}
+        frame = self.spark.readStream.format("rocketpy").options(**self.options(**asked)).load()
+        writer = frame.writeStream.format("parquet").option("path", str(self.folder / "rows"))
+        writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))
+        if runs_on:
+            return writer.trigger(processingTime="0 seconds").start()
+        return writer.trigger(availableNow=True).start()
+
+    def run(self, **options: object) -> None:
+        """A stream over what is there now."""
+        query = self.start(runs_on=False, **options)
+        assert query.awaitTermination(PATIENCE_SECONDS)
+
+    def streamed(self) -> list[Place]:
+        """What the streams have written."""
+        return places(self.spark.read.schema(COLUMNS).parquet(str(self.folder / "rows")))
+
+    def until_streamed(self, query: StreamingQuery) -> None:
+        """Wait until everything that was sent has come, once each."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not (self.folder / "rows").exists() or self.missing():
+            assert query.isActive, query.exception()
+            assert time.monotonic() < end, f"{len(self.missing())} are missing: {query.status}"
+            time.sleep(PAUSE_SECONDS)
+        assert self.doubled() == {}
+
+    def missing(self) -> set[Place]:
+        """What was sent and has not come."""
+        return set(self.sent) - set(self.streamed())
+
+    def doubled(self) -> dict[Place, int]:
+        """What has come more than once, or was never sent."""
+        counts = Counter(self.streamed())
+        strange = {place: 0 for place in counts if place not in self.sent}
+        return {place: count for place, count in counts.items() if count > 1} | strange
+
+
+def places(frame: DataFrame) -> list[Place]:
+    """The messages of a frame, by their place."""
+    rows = frame.select("brokerName", "queueId", "queueOffset", "body").collect()
+    return sorted(Place(row[0], row[1], row[2], bytes(row[3])) for row in rows)

@@ -1,0 +1,128 @@
+"""Row S12: servers of a cluster die, freeze, come back and grow under a running stream."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from tests.interop.cluster.cluster import A, B, Cluster
+from tests.interop.spark.queries import OfCluster
+from tests.patience import PATIENCE_SECONDS
+
+
+def test_s12_a_killed_broker_is_waited_for(of_cluster: OfCluster, fragile_cluster: Cluster) -> None:
+    of_cluster.send_to_all("before")
+    query = of_cluster.start(maxOffsetsPerTrigger=60)
+    fragile_cluster.broker(B).kill()
+    of_cluster.send(A, "meanwhile")
+    fragile_cluster.heal()
+    of_cluster.send(B, "after")
+    of_cluster.until_streamed(query)
+    query.stop()
+
+
+def test_s12_others_are_read_on_while_a_broker_is_away(
+    of_cluster: OfCluster, fragile_cluster: Cluster
+) -> None:
+    of_cluster.send_to_all("before", 5)
+    query = of_cluster.start()
+    of_cluster.until_streamed(query)
+    fragile_cluster.broker(B).kill()
+    of_cluster.send(A, "meanwhile")
+    of_cluster.until_streamed(query)
+    fragile_cluster.heal()
+    of_cluster.send(B, "after")
+    of_cluster.until_streamed(query)
+    query.stop()
+
+
+def test_s12_a_broker_that_is_away_for_too_long_fails_the_query(
+    of_cluster: OfCluster, fragile_cluster: Cluster
+) -> None:
+    of_cluster.send_to_all("before", 5)
+    query = of_cluster.start(brokerAbsenceTimeout="3s")
+    of_cluster.until_streamed(query)
+    fragile_cluster.broker(B).kill()
+    with pytest.raises(StreamingQueryException, match=r"(?s)broker-b.*brokerAbsenceTimeout"):
+        query.awaitTermination(PATIENCE_SECONDS)
+    fragile_cluster.heal()
+    of_cluster.send(B, "after")
+    again = of_cluster.start()
+    of_cluster.until_streamed(again)
+    again.stop()
+
+
+def test_s12_a_frozen_name_server_is_passed_over(
+    of_cluster: OfCluster, fragile_cluster: Cluster
+) -> None:
+    of_cluster.send_to_all("before", 5)
+    query = of_cluster.start(connectTimeoutMs=2_000)
+    of_cluster.until_streamed(query)
+    fragile_cluster.name_servers[0].freeze()
+    of_cluster.send(A, "meanwhile")
+    of_cluster.until_streamed(query)
+    query.stop()
+    of_cluster.send(B, "after")
+    again = of_cluster.start(connectTimeoutMs=2_000)
+    of_cluster.until_streamed(again)
+    again.stop()
+
+
+def test_s12_nothing_begins_without_a_broker_that_does_not_answer(
+    of_cluster: OfCluster, fragile_cluster: Cluster
+) -> None:
+    """A batch would miss its messages, and a stream read it from its start later."""
+    of_cluster.send_to_all("before", 5)
+    address = fragile_cluster.broker(B).address
+    fragile_cluster.broker(B).freeze()
+    with pytest.raises(PySparkException, match=f"broker {address}.*connectTimeoutMs"):
+        of_cluster.read(connectTimeoutMs=2_000).collect()
+    query = of_cluster.start(connectTimeoutMs=2_000)
+    with pytest.raises(StreamingQueryException, match=f"broker {address}.*connectTimeoutMs"):
+        query.awaitTermination(PATIENCE_SECONDS)
+    fragile_cluster.heal()
+    of_cluster.run()
+    assert of_cluster.missing() == set()
+
+
+def test_s12_queues_that_are_added_are_read_from_their_begin(
+    of_cluster: OfCluster, cluster: Cluster
+) -> None:
+    of_cluster.send_to_all("before", 5)
+    query = of_cluster.start()
+    of_cluster.until_streamed(query)
+    cluster.create_topic(of_cluster.topic, 4, [cluster.broker(A)])
+    of_cluster.send(A, "new queue", queue_id=3)
+    of_cluster.until_streamed(query)
+    query.stop()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_s12_queues_that_are_taken_are_a_loss_by_option(
+    of_cluster: OfCluster, cluster: Cluster, fails: bool
+) -> None:
+    of_cluster.send_to_all("before", 5)
+    query = of_cluster.start(failOnDataLoss=str(fails).lower())
+    of_cluster.until_streamed(query)
+    cluster.create_topic(of_cluster.topic, 1, [cluster.broker(A)])
+    if fails:
+        with pytest.raises(StreamingQueryException, match=r"queue 1 of broker broker-a"):
+            query.awaitTermination(PATIENCE_SECONDS)
+        return
+    of_cluster.send(A, "after")
+    of_cluster.until_streamed(query)
+    query.stop()
+
+
+def test_s12_a_broker_that_joins_is_read_from_its_begin(
+    of_cluster: OfCluster, fragile_cluster: Cluster
+) -> None:
+    """Here a topic that the broker gets while the stream runs."""
+    joining = of_cluster.beside("joined", A)
+    joining.send(A, "before")
+    query = joining.start()
+    joining.until_streamed(query)
+    fragile_cluster.create_topic(joining.topic, brokers=[fragile_cluster.broker(B)])
+    joining.send(B, "from b")
+    joining.until_streamed(query)
+    query.stop()
