@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import jvm
+from tests import hangs, jvm, skips
 from tests.installing import Environment, build_wheel, install
-from tests.skips import pytest_configure
-
-__all__ = ["pytest_configure"]
 
 # No time limit for one example: on a busy machine it would fail a test that is right.
 settings.register_profile("rocketpy", deadline=None, print_blob=True)
@@ -21,6 +18,8 @@ settings.load_profile("rocketpy")
 
 # All processes that tests start inherit this.
 os.environ.setdefault("JDK_JAVA_OPTIONS", jvm.options())
+# Else gRPC's handlers of forks may kill what a test starts beside busy calls, such as Spark's JVM.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # What else lies on the machine's disk decides no test.
 os.environ["ROCKETPY_DISK_FULL_RATIO"] = "1.0"
 DISK_USED = 0.5
@@ -29,11 +28,18 @@ TOP = Path(__file__).parent.parent
 SPARK_FOLDER = Path(__file__).parent / "spark"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let what is skipped in CI fail the run, and what hangs end."""
+    skips.pytest_configure(config)
+    hangs.pytest_configure(config)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what lies in `tests/spark`, so that `-m 'not spark'` is the quick round.
 
     Tests that share one Spark session stay in one of the processes that `make test` shares them
-    out to.
+    out to: xdist looks at the groups in this hook, too, and has to find them.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):

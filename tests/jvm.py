@@ -1,8 +1,8 @@
 """Options of the JVMs that tests start, which live for seconds.
 
 The second compiler and its threads never pay then. Loading Spark's classes is half of the work, so
-`make test` has them archived once; where the archive is missing or of another Spark, JVMs do
-without it.
+`make test` and `make torture` have them archived once; where the archive is missing or of another
+Spark, JVMs do without it.
 """
 
 from __future__ import annotations

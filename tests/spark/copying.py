@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import psutil
+from pyspark.sql import Row
 
 from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
@@ -23,16 +24,17 @@ END_SECONDS_MAX = PATIENCE_SECONDS
 
 
 class Driver:
-    """A driver process; its output goes to a file beside the checkpoint."""
+    """A driver process; its output goes to a file beside the first checkpoint."""
 
-    def __init__(self, copying: Copying) -> None:
-        self._log = Path(copying.checkpoint + ".log")
+    def __init__(self, *copyings: Copying) -> None:
+        self._log = Path(copyings[0].checkpoint + ".log")
         environment = {
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
-        command = [sys.executable, "-m", "tests.spark.copying_driver", json.dumps(asdict(copying))]
+        copies = json.dumps([asdict(copying) for copying in copyings])
+        command = [sys.executable, "-m", "tests.spark.copying_driver", copies]
         with self._log.open("a", encoding="utf-8") as log:
             self._process = subprocess.Popen(
                 command, cwd=TOP, env=environment, stdout=log, stderr=log
@@ -41,6 +43,10 @@ class Driver:
     def log_text(self) -> str:
         """What it has said so far."""
         return self._log.read_text(encoding="utf-8")
+
+    def check_running(self) -> None:
+        """It has not ended, as it does when a query fails."""
+        assert self._process.poll() is None, self.log_text()[-3000:]
 
     def kill(self) -> None:
         """End it and all that it has started, at once."""
@@ -57,9 +63,9 @@ class Driver:
 
 
 @contextmanager
-def driver(copying: Copying) -> Iterator[Driver]:
-    """A driver that does not outlive the block."""
-    started = Driver(copying)
+def driver(*copyings: Copying) -> Iterator[Driver]:
+    """A driver of these copies that does not outlive the block."""
+    started = Driver(*copyings)
     try:
         yield started
     finally:
@@ -90,10 +96,35 @@ def numbered(queue_id: int, count: int) -> list[str]:
     return [f"{queue_id}-{number:06d}" for number in range(count)]
 
 
+def send_numbered_to_each(topics: list[Topic], count: int) -> list[list[str]]:
+    """As `send_numbered` to each topic, in one write; bodies tell their topic too."""
+    rows = [
+        (topic.name, queue_id, f"{topic.name}-{body}")
+        for topic in topics
+        for queue_id in (0, 1)
+        for body in numbered(queue_id, count // 2)
+    ]
+    frame = topics[0].spark.createDataFrame(rows, "topic string, queueId int, body string")
+    topics[0].write(frame.coalesce(1), topic=None)
+    return [sorted(body for name, _, body in rows if name == topic.name) for topic in topics]
+
+
 def check_copied(source: Topic, target: Topic, sent: list[str]) -> None:
     """Nothing lost, nothing twice, and the order of each queue kept."""
-    assert target.bodies() == sent
-    rows = target.read().select("queueId", "queueOffset", "body").collect()
+    check_exact(target.read().select("queueId", "queueOffset", "body").collect(), sent)
+
+
+def check_each_copied(targets: list[Topic], sent: list[list[str]]) -> None:
+    """As `check_copied` of each target, in one read."""
+    every = targets[0].read(topic=None, topics=",".join(target.name for target in targets))
+    rows = every.select("topic", "queueId", "queueOffset", "body").collect()
+    for target, bodies in zip(targets, sent, strict=True):
+        check_exact([row for row in rows if row.topic == target.name], bodies)
+
+
+def check_exact(rows: list[Row], sent: list[str]) -> None:
+    """Of one topic: all that was sent, once, in the order of each queue."""
+    assert sorted(row.body.decode() for row in rows) == sent
     for queue_id in {row.queueId for row in rows}:
         queue = sorted((row.queueOffset, row.body) for row in rows if row.queueId == queue_id)
         assert [offset for offset, _ in queue] == list(range(len(queue)))

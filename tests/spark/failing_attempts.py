@@ -1,13 +1,15 @@
 """A Spark program of its own: it writes rows through tasks whose first attempts come to grief.
 
-    python failing_attempts.py HOW KIND ENDPOINT TARGET FOLDER
+    python failing_attempts.py HOW KIND WHERE TARGET FOLDER
 
 HOW is `raise` (an attempt fails when the sink has had all its rows) or `kill` (its Python workers
 are killed then, the sink's too). KIND is `batch`, or `stream`, which reads the topic `source`.
+WHERE is JSON: the options that lead to a broker, and for a batch others of the sink.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -19,8 +21,9 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 ROWS, PARTITIONS = 20_000, 4
-HOW, KIND, ENDPOINT, TARGET, FOLDER = sys.argv[1:]
-OPTIONS = {"endpoints": ENDPOINT, "topic": TARGET, "batchBytesMax": "20000"}
+HOW, KIND, TARGET, FOLDER = *sys.argv[1:3], *sys.argv[4:]
+WHERE = json.loads(sys.argv[3])
+OPTIONS = {**WHERE, "topic": TARGET, "batchBytesMax": "20000"}
 MASTER = "local[2,20]"
 CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -41,7 +44,7 @@ def main() -> None:
         rows = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("cast(id as string) as body")
         troubled(rows).write.format("rocketpy").options(**OPTIONS).mode("append").save()
     else:
-        source = {"endpoints": ENDPOINT, "topic": "source", "startingOffsets": "earliest"}
+        source = {**WHERE, "topic": "source", "startingOffsets": "earliest"}
         source |= {"columns": "body", "minPartitions": str(PARTITIONS)}
         rows = spark.readStream.format("rocketpy").options(**source).load()
         writer = troubled(rows).writeStream.format("rocketpy").options(**OPTIONS)

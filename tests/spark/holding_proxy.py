@@ -8,6 +8,7 @@ passed on as they are. Holds no state on disk.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ HOST = "127.0.0.1"
 BYTES_MAX = 64 << 20
 THREADS = 32
 REACHED_SECONDS_MAX = PATIENCE_SECONDS
+LOOK_SECONDS = 1.0
 HELD_SECONDS_MAX = PATIENCE_SECONDS
 # gRPC tells a call without a deadline by one that is very far away.
 DEADLINE_SECONDS_MAX = 1e6
@@ -54,9 +56,12 @@ class Hold:
     reached: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
 
-    def wait_reached(self) -> None:
-        """Until a call stands there."""
-        assert self.reached.wait(REACHED_SECONDS_MAX), f"no {self.method} was {self.moment.value}"
+    def wait_reached(self, look: Callable[[], None] = lambda: None) -> None:
+        """Until a call stands there; `look` raises where none will."""
+        deadline = time.monotonic() + REACHED_SECONDS_MAX
+        while not self.reached.wait(LOOK_SECONDS):
+            look()
+            assert time.monotonic() < deadline, f"no {self.method} was {self.moment.value}"
 
     def release(self) -> None:
         """Let the call go on, and all that come later."""

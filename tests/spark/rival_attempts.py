@@ -1,11 +1,11 @@
 """A Spark program of its own: it writes rows through tasks of which two attempts run at once.
 
-    python rival_attempts.py MASTER ENDPOINT FOLDER
+    python rival_attempts.py MASTER ENDPOINT FOLDER RUNS
 
-Each job writes to the topic of its name; the streams read what the first job, a batch, has written.
-The sink is the real one, with something in the way of some attempts. Each of these tells in
-FOLDER/attempts its job and role, its number and host, and how far it has come; or that it waited
-for another one in vain, as it does where Spark starts no second attempt.
+In each run each job writes to its topic of that run; the streams read what the first job, a batch,
+has written. The sink is the real one, with something in the way of some attempts. Each of these
+tells in FOLDER/attempts its topic and role, its number and host, and how far it has come; or that
+it waited for another one in vain, as it does where Spark starts no second attempt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from pyspark_rocketpy import DefaultSource
 from pyspark_rocketpy.sink.writers import RocketpyStreamWriter, RocketpyWriter, RowsWritten
 
-MASTER, ENDPOINT, FOLDER = sys.argv[1:]
+MASTER, ENDPOINT, FOLDER, RUNS = sys.argv[1:]
 ROWS, PARTITIONS = 20_000, 3
 # The roles of a job's partitions. `standing`: the first attempt never ends. `racing`: the first one
 # ends when the second one does. `killing`: the first one kills its executor when it has written.
@@ -34,6 +34,11 @@ JOBS = {
     "stream": {0: "standing", 1: "racing"},
     "killed": {0: "killing"},
 }
+# Not always the second attempt: Spark that stops a worker as it starts ends all workers of that
+# executor, and other attempts with them.
+RIVALS = range(1, 10)
+# Of the cluster that runs this; each has one executor.
+HOSTS = 2
 STAND_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.01
 CONF = {
@@ -63,10 +68,42 @@ def main() -> None:
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(RivalSource)
     Path(FOLDER, "attempts").touch()
-    write_batch(spark, "batch")
-    write_stream(spark, "stream")
-    write_stream(spark, "killed")
+    for number in range(int(RUNS)):
+        standing = wait_standing(spark)
+        write_batch(spark, f"batch-{number}")
+        write_stream(spark, f"stream-{number}", f"batch-{number}")
+        write_stream(spark, f"killed-{number}", f"batch-{number}")
+        if number + 1 < int(RUNS):
+            wait_replaced(spark, standing)
     spark.stop()
+
+
+def executors(spark: SparkSession) -> set[str]:
+    """The executors that Spark knows of."""
+    ids: str = spark.sparkContext._jsc.sc().getExecutorIds().mkString(" ")
+    return set(ids.split())
+
+
+def wait_standing(spark: SparkSession) -> set[str]:
+    """The executors, once each host has one."""
+    deadline = time.monotonic() + STAND_SECONDS_MAX
+    while len(now := executors(spark)) != HOSTS:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{HOSTS} executors were to come, there are {now}")
+        time.sleep(LOOK_SECONDS)
+    return now
+
+
+def wait_replaced(spark: SparkSession, before: set[str]) -> None:
+    """Until there is another executor for the one that was killed: a run begins as the first one.
+
+    Spark may not even have noticed that death, where a rival attempt was there already.
+    """
+    deadline = time.monotonic() + STAND_SECONDS_MAX
+    while len(now := executors(spark)) != len(before) or len(now - before) != 1:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"executors {before} were not replaced: {now}")
+        time.sleep(LOOK_SECONDS)
 
 
 def options(topic: str) -> dict[str, str]:
@@ -78,8 +115,8 @@ def write_batch(spark: SparkSession, topic: str) -> None:
     rows.write.format("rival").options(**options(topic)).mode("append").save()
 
 
-def write_stream(spark: SparkSession, topic: str) -> None:
-    source = {"endpoints": ENDPOINT, "topic": "batch", "startingOffsets": "earliest"}
+def write_stream(spark: SparkSession, topic: str, written: str) -> None:
+    source = {"endpoints": ENDPOINT, "topic": written, "startingOffsets": "earliest"}
     source |= {"columns": "body", "minPartitions": str(PARTITIONS)}
     rows = spark.readStream.format("rocketpy").options(**source).load()
     writer = rows.writeStream.format("rival").options(**options(topic))
@@ -121,7 +158,7 @@ def rival_write(
     assert topic is not None
     assert context is not None
     number = context.attemptNumber()
-    role = JOBS[topic].get(context.partitionId())
+    role = JOBS[topic.partition("-")[0]].get(context.partitionId())
     if role is None:
         return write(batches)
     attempt = f"{topic} {role} {number} {os.environ['SPARK_LOCAL_IP']}"
@@ -132,7 +169,7 @@ def rival_write(
     written = write(batches)
     tell(f"{attempt} written")
     if role == "racing" and number == 0:
-        wait_told(f"{topic} {role} 1 ")
+        wait_told(*(f"{topic} {role} {rival} " for rival in RIVALS))
     if role == "killing" and number == 0:
         executor().kill()
         wait_told("nothing more")
@@ -157,15 +194,15 @@ def tell(line: str) -> None:
         attempts.write(line + "\n")
 
 
-def wait_told(beginning: str) -> None:
-    """Until some attempt has told a line with this beginning, or until Spark kills this one."""
+def wait_told(*beginnings: str) -> None:
+    """Until some attempt has told a line that begins so, or until Spark kills this one."""
     deadline = time.monotonic() + STAND_SECONDS_MAX
     while not any(
-        line.startswith(beginning) for line in Path(FOLDER, "attempts").read_text().splitlines()
+        line.startswith(beginnings) for line in Path(FOLDER, "attempts").read_text().splitlines()
     ):
         if time.monotonic() > deadline:
-            tell(f"in vain: {beginning!r} was not told")
-            raise TimeoutError(beginning)
+            tell(f"in vain: {beginnings} was not told")
+            raise TimeoutError(beginnings)
         time.sleep(LOOK_SECONDS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -51,7 +52,8 @@ def test_s2_attempts_that_fail_never_show(
         broker.create_topic("source", queues=4)
         broker.create_topic("target", queues=4)
         source.write(spark.range(0, 20_000, 1, 2).selectExpr("cast(id as string) as body"))
-        program = [sys.executable, str(PROGRAM), how, kind, broker.endpoint, "target"]
+        where = json.dumps({"endpoints": broker.endpoint})
+        program = [sys.executable, str(PROGRAM), how, kind, where, "target"]
         done = subprocess.run(
             [*program, str(tmp_path)], capture_output=True, text=True, check=False, timeout=280
         )

@@ -18,7 +18,7 @@ from tests.installing import SYSTEM_PATH, Environment
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"
-NOTEBOOKS = ("quick_start", "exactly_once", "order_lifecycle", "flights")
+NOTEBOOKS = ("quick_start", "exactly_once", "order_lifecycle", "clusters", "flights")
 PNG = b"\x89PNG\r\n"
 
 # What a notebook is told, so that it is done soon; and the last line that it prints.
@@ -26,6 +26,7 @@ FEWER = {
     "quick_start": ({"ROCKETPY_ORDERS": "1000"}, "1500 orders written, each read once."),
     "exactly_once": ({"ROCKETPY_PAYMENTS": "2000"}, "2000 payments, each booked once."),
     "order_lifecycle": ({}, "7 orders, each billed once."),
+    "clusters": ({"ROCKETPY_ORDERS": "500"}, "1000 orders written, and read from where they are."),
     "flights": ({"ROCKETPY_FLIGHTS": "30000"}, "Nothing lost, nothing twice."),
 }
 

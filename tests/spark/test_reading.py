@@ -13,8 +13,9 @@ from pyspark.sql.datasource import EqualTo, Filter
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source.columns import source_schema
+from pyspark_rocketpy.source.planner import TaskPartition
 from pyspark_rocketpy.source.planning import TaskPlan
-from pyspark_rocketpy.source.readers import RocketpyPushDownReader, TaskPartition
+from pyspark_rocketpy.source.readers import RocketpyPushDownReader
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from tests.spark.conftest import Collected, Topic
 

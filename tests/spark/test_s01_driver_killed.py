@@ -1,13 +1,15 @@
 """Rows S1 and S3: drivers and brokers are killed in the middle; the copy is exact.
 
 Each point of a micro-batch is reached by a proxy that holds the call which marks it. The driver is
-then killed with its workers, and the next one goes on from the checkpoint.
+then killed with its workers, and the next one goes on from the checkpoint. Starting a driver costs
+far more than a micro-batch, so the long form's drivers run a query for each point.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,13 +18,22 @@ import pytest
 from rocketpy_broker import LocalBroker
 from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
-from tests.spark.copying import check_copied, driver, send_numbered
+from tests.spark.copying import (
+    Driver,
+    check_copied,
+    check_each_copied,
+    driver,
+    send_numbered,
+    send_numbered_to_each,
+)
 from tests.spark.copying_driver import BATCH_ROWS, Copying
 from tests.spark.holding_proxy import COMMIT_BATCH, PULL, STAGE_BLOCKS, HoldingProxy, Moment
 
 MESSAGES = 12 * BATCH_ROWS
-# In pieces that can be run by themselves: each takes some fifteen minutes.
-PIECES_TORTURE, ROUNDS_PIECE = 10, 10
+# Of each query of the long form: one driver commits a batch or two of them, the others none.
+MESSAGES_EACH = 6 * BATCH_ROWS
+# In pieces that can be run by themselves. Each kills seven drivers of seven queries.
+PIECES_TORTURE = 15
 LOOK_SECONDS = 0.002
 DONE_SECONDS_MAX = PATIENCE_SECONDS
 
@@ -51,63 +62,87 @@ POINTS = {
 }
 
 
-# Of two time-outs the function's would win.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "rounds",
-    [
-        pytest.param(1, marks=pytest.mark.timeout(600)),
-        *[
-            pytest.param(
-                ROUNDS_PIECE,
-                marks=(pytest.mark.torture, pytest.mark.timeout(3 * 3600)),
-                id=f"piece {piece} of {PIECES_TORTURE}",
-            )
-            for piece in range(1, PIECES_TORTURE + 1)
-        ],
-    ],
-)
+@pytest.mark.timeout(600)
 def test_s1_a_driver_killed_at_any_point_of_a_batch_loses_and_doubles_nothing(
-    rounds: int, new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
+    new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
 ) -> None:
+    source, target = new_topic(), new_topic()
+    sent = send_numbered(source, MESSAGES)
     with HoldingProxy(rocketpy_broker.endpoint) as proxy:
-        for number in range(rounds):
-            source, target = new_topic(), new_topic()
-            copying = Copying(
-                proxy.endpoint, source.name, target.name, str(tmp_path / f"checkpoint-{number}")
-            )
-            sent = send_numbered(source, MESSAGES)
-            for point in POINTS.values():
-                kill_at(point, proxy, copying)
-            finish(copying)
-            check_copied(source, target, sent)
+        copying = Copying(proxy.endpoint, source.name, target.name, str(tmp_path / "checkpoint"))
+        for point in POINTS.values():
+            kill_at([point], [proxy], [copying])
+        finish(copying)
+    check_copied(source, target, sent)
 
 
-def kill_at(point: Point, proxy: HoldingProxy, copying: Copying) -> None:
-    """Run a driver until its query gets there, and kill it."""
-    if point.method is None:
-        commits = Path(copying.checkpoint) / "commits"
-        before = batches_of(commits)
-        with driver(copying) as running:
-            deadline = time.monotonic() + DONE_SECONDS_MAX
-            while batches_of(commits) == before:
-                assert time.monotonic() < deadline, running.log_text()[-3000:]
-                time.sleep(LOOK_SECONDS)
-        return
-    hold = proxy.hold(point.method, point.moment, point.skip)
-    with driver(copying):
-        hold.wait_reached()
-    hold.release()
+@pytest.mark.torture
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "piece", range(PIECES_TORTURE), ids=lambda piece: f"piece {piece + 1} of {PIECES_TORTURE}"
+)
+def test_s1_a_driver_killed_with_each_of_its_queries_elsewhere_loses_and_doubles_nothing(
+    piece: int, new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
+) -> None:
+    """Each query is killed at each point once, beside six others at the other points.
+
+    The queries share nothing but the driver and the broker.
+    """
+    points = list(POINTS.values())
+    sources, targets = ([new_topic() for _ in points] for _ in range(2))
+    sent = send_numbered_to_each(sources, MESSAGES_EACH)
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(HoldingProxy(rocketpy_broker.endpoint)) for _ in points]
+        copyings = [
+            Copying(proxy.endpoint, source.name, target.name, str(tmp_path / target.name))
+            for proxy, source, target in zip(proxies, sources, targets, strict=True)
+        ]
+        for life in range(len(points)):
+            kill_at([*points[life:], *points[:life]], proxies, copyings)
+        finish(*copyings)
+    check_each_copied(targets, sent)
 
 
-def batches_of(folder: Path) -> set[str]:
-    """The batches that Spark has noted in a folder of its checkpoint."""
+def kill_at(points: list[Point], proxies: list[HoldingProxy], copyings: list[Copying]) -> None:
+    """Run a driver until each of its queries has got to its point, and kill it."""
+    before = [batches_committed(copying) for copying in copyings]
+    # Who is to be killed behind its commit waits with its first read until all others stand.
+    holds = [
+        proxy.hold(point.method or PULL, point.moment, point.skip)
+        for point, proxy in zip(points, proxies, strict=True)
+    ]
+    with driver(*copyings) as running:
+        for hold in holds:
+            hold.wait_reached(running.check_running)
+        for number, point in enumerate(points):
+            if point.method is None:
+                holds[number].release()
+                wait_committed(copyings[number], before[number], running)
+        running.check_running()
+    for number, point in enumerate(points):
+        holds[number].release()
+        if point.method is not None:
+            assert batches_committed(copyings[number]) == before[number], "it went on"
+
+
+def wait_committed(copying: Copying, before: set[str], running: Driver) -> None:
+    """Until Spark has noted one more batch as done."""
+    deadline = time.monotonic() + DONE_SECONDS_MAX
+    while batches_committed(copying) == before:
+        assert time.monotonic() < deadline, running.log_text()[-3000:]
+        time.sleep(LOOK_SECONDS)
+
+
+def batches_committed(copying: Copying) -> set[str]:
+    """The batches that Spark has noted as done."""
+    folder = Path(copying.checkpoint) / "commits"
     return {path.name for path in folder.glob("*") if path.name.isdecimal()}
 
 
-def finish(copying: Copying) -> None:
+def finish(*copyings: Copying) -> None:
     """Copy what is left."""
-    with driver(replace(copying, available_now=True)) as last:
+    with driver(*(replace(copying, available_now=True) for copying in copyings)) as last:
         last.wait()
 
 

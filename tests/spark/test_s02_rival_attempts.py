@@ -23,6 +23,13 @@ ROLES = [
     ("stream", "racing", "written"),
     ("killed", "killing", "written"),
 ]
+JOBS = sorted({job for job, *_ in ROLES})
+
+
+# In pieces that can be run by themselves. To start a cluster and a driver costs more than a run, so
+# the runs of a piece share them; each run has topics of its own.
+PIECES_TORTURE, RUNS_PIECE = 20, 10
+RUN_SECONDS_MAX = 280
 
 
 @pytest.mark.slow
@@ -30,48 +37,55 @@ ROLES = [
 def test_s2_of_two_attempts_at_once_one_shows_also_when_an_executor_dies(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    run_and_check(spark, tmp_path)
+    run_and_check(spark, tmp_path, 1)
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(24 * 3600)
-@pytest.mark.parametrize("rounds", [20, 200])
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "piece", range(PIECES_TORTURE), ids=lambda piece: f"piece {piece + 1} of {PIECES_TORTURE}"
+)
 def test_s2_of_two_attempts_one_shows_each_time(
-    spark: SparkSession, tmp_path: Path, rounds: int
+    piece: int, spark: SparkSession, tmp_path: Path
 ) -> None:
-    for number in range(rounds):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        run_and_check(spark, folder)
+    run_and_check(spark, tmp_path, RUNS_PIECE)
 
 
-def run_and_check(spark: SparkSession, tmp_path: Path) -> None:
-    """All jobs once, over a new broker."""
-    jobs = {job for job, *_ in ROLES}
+def run_and_check(spark: SparkSession, tmp_path: Path, runs: int) -> None:
+    """All jobs so often, over a new broker and a new cluster."""
     with LocalBroker() as broker:
-        for job in jobs:
-            broker.create_topic(job, queues=3)
+        for number in range(runs):
+            for job in JOBS:
+                broker.create_topic(f"{job}-{number}", queues=3)
         with two_hosts(tmp_path) as master:
-            run(master, broker.endpoint, tmp_path)
-        every = Topic("", spark, broker).read(topic=None, topics=",".join(jobs))
-        rows = every.select("topic", "body", "queueId", "queueOffset").collect()
-    for job in jobs:
-        check_exact([row for row in rows if row.topic == job])
-    told = (tmp_path / "attempts").read_text().splitlines()
-    assert not [line for line in told if line.startswith("in vain")]
+            run(master, broker.endpoint, tmp_path, runs)
+        told = (tmp_path / "attempts").read_text().splitlines()
+        assert not [line for line in told if line.startswith("in vain")]
+        for number in range(runs):
+            check_run(Topic("", spark, broker), number, told)
+
+
+def check_run(any_topic: Topic, number: int, told: list[str]) -> None:
+    """What one run has written, and that its attempts met as they should."""
+    topics = [f"{job}-{number}" for job in JOBS]
+    every = any_topic.read(topic=None, topics=",".join(topics))
+    rows = every.select("topic", "body", "queueId", "queueOffset").collect()
+    for topic in topics:
+        check_exact([row for row in rows if row.topic == topic])
     for job, role, first_end in ROLES:
-        check_two_attempts([line for line in told if line.startswith(f"{job} {role} ")], first_end)
+        beginning = f"{job}-{number} {role} "
+        check_two_attempts([line for line in told if line.startswith(beginning)], first_end)
 
 
-def run(master: str, endpoint: str, folder: Path) -> None:
-    command = [sys.executable, str(PROGRAM), master, endpoint, str(folder)]
+def run(master: str, endpoint: str, folder: Path, runs: int) -> None:
+    command = [sys.executable, str(PROGRAM), master, endpoint, str(folder), str(runs)]
     done = subprocess.run(
         command,
         env=environment(MASTER_HOST, folder),
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=RUN_SECONDS_MAX * runs,
     )
     assert done.returncode == 0, done.stderr[-3_000:]
 
@@ -85,8 +99,10 @@ def check_exact(rows: list[Row]) -> None:
 
 
 def check_two_attempts(told: list[str], first_end: str) -> None:
-    """The first came as far as it should; the second wrote beside it, or after its death."""
-    first, second = sorted(line.split(maxsplit=4)[2:] for line in told)[:2]
+    """The first came as far as it should; another one wrote beside it, or after its death."""
+    first, rival = sorted(line.split(maxsplit=4)[2:] for line in told)[:2]
     assert (first[0], first[2]) == ("0", first_end)
-    assert (second[0], second[2]) == ("1", "written")
-    assert first[1] != second[1]
+    # Any later one: see RIVALS of the program.
+    assert int(rival[0]) > 0
+    assert rival[2] == "written"
+    assert first[1] != rival[1]

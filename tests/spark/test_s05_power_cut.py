@@ -43,6 +43,13 @@ class CutBroker:
             shutil.copytree(self.broker.data, self._on_disk)
         send(self.broker, TOPIC, *LOST)
 
+    def save_progress(self) -> None:
+        """Put on disk how far groups are; it is saved apart from the log."""
+        self.broker.stop()
+        name = "config/consumerOffset.json"
+        shutil.copy(self.broker.data / name, self._on_disk / name)
+        self.broker.start()
+
     def cut_power(self, *after: bytes) -> None:
         """Start again with what was on disk; then come these messages."""
         self.broker.kill()
@@ -224,3 +231,35 @@ def test_s5_a_query_that_waits_at_an_offset_without_a_recovery_learns_one(cut: C
     cut.cut_power(*NEW)
     with pytest.raises(DataLossError, match=TOLD):
         read_to(strict, end)
+
+
+@pytest.mark.parametrize("cutting", ["cut", "copied"])
+def test_s5_a_group_goes_on_where_a_queue_was_cut_and_skips_nothing_that_came_in_place(
+    cutting: str, request: pytest.FixtureRequest
+) -> None:
+    cut: CutBroker = request.getfixturevalue(cutting)
+    source = reader(cut.broker, TOPIC)
+    source.commit(read_to(source, source.initialOffset()))
+    cut.save_progress()
+    cut.cut_power(*NEW)
+    following = reader(cut.broker, TOPIC, startingOffsets="committed")
+    start = following.initialOffset()
+    end = read_to(following, start)
+    assert list(rows(following, following.partitions(start, end))) == NEW
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_s5_a_query_that_meets_a_cut_leaves_its_group_where_the_queue_was_cut(
+    cut: CutBroker, fails: bool
+) -> None:
+    source = reader(cut.broker, TOPIC)
+    end = read_to(source, source.initialOffset())
+    source.commit(end)
+    cut.save_progress()
+    cut.cut_power(*NEW)
+    restarted = reader(cut.broker, TOPIC, failOnDataLoss=fails)
+    with pytest.raises(DataLossError, match=TOLD) if fails else nullcontext():
+        read_to(restarted, end)
+    following = reader(cut.broker, TOPIC, startingOffsets="committed")
+    start = following.initialOffset()
+    assert planned(following, start, read_to(following, start)) == [(TOPIC, 0, 5, 25)]

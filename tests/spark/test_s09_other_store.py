@@ -18,17 +18,11 @@ from pyspark_rocketpy.errors import CommitError, OtherStoreError
 from pyspark_rocketpy.offsets import QueueRange, store_of
 from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
-from pyspark_rocketpy.transport.values import (
-    Attempt,
-    BatchJob,
-    BatchName,
-    Block,
-    PullOptions,
-    RetryPolicy,
-    Subscription,
-)
+from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy, Subscription
+from pyspark_rocketpy.transport.writing_values import Attempt, BatchJob, BatchName, Block
 from rocketpy_broker import LocalBroker
 from tests.blocks import bodies_of, wire_block
+from tests.queues import Q0
 from tests.spark.test_stream_reader import planned, reader, send
 
 JOB = BatchJob(BatchName("writer", 7), 11)
@@ -54,7 +48,7 @@ class Two:
     def count(self, broker: LocalBroker) -> int:
         """How many messages queue 0 of T shows."""
         queries = self.transport_of(broker).offset_queries()
-        return queries.bounds(Subscription(("T",), None, ""))["T"][0].max_offset
+        return queries.bounds(Subscription(("T",), None, ""))["T"][Q0].max_offset
 
 
 @pytest.fixture

@@ -48,7 +48,8 @@ def test_all_columns_come_back_as_they_were_sent(topic: Topic) -> None:
     )
     topic.write(topic.spark.createDataFrame([row], schema), delivery="at-least-once")
     [read] = topic.read().collect()
-    assert read.asDict().keys() == COLUMN_TYPES.keys()
+    assert list(read.asDict()) == [*COLUMN_TYPES, "brokerName"]
+    assert read.brokerName == "broker-a"
     assert (bytes(read.body), read.tags, read.keys, read.messageGroup) == (
         row[0],
         row[1],

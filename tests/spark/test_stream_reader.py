@@ -15,7 +15,8 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source.columns import source_schema
-from pyspark_rocketpy.source.readers import RocketpyStreamReader, TaskPartition
+from pyspark_rocketpy.source.planner import TaskPartition
+from pyspark_rocketpy.source.readers import RocketpyStreamReader
 from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
@@ -23,6 +24,7 @@ from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import wire_block
+from tests.queues import Q0
 
 _numbers = itertools.count()
 
@@ -217,7 +219,7 @@ def test_progress_that_cannot_be_reported_is_no_error_and_is_reported_later(
         bounds = GrpcOffsetQueries(config, RetryPolicy(0, 1)).bounds(
             Subscription(("T",), None, "g")
         )
-        assert bounds["T"][0].committed_offset == 1
+        assert bounds["T"][Q0].committed_offset == 1
 
 
 def test_k03_a_query_outlives_a_broker_that_is_away_for_a_while(
@@ -250,7 +252,7 @@ def test_k03_another_address_of_the_broker_answers_where_one_does_not(tmp_path: 
         send(broker, "T", b"x")
         config = ClientConfig((dead, broker.endpoint), 2_000)
         queries = GrpcOffsetQueries(config, RetryPolicy(16, 1))
-        assert queries.bounds(Subscription(("T",), None, ""))["T"][0].max_offset == 1
+        assert queries.bounds(Subscription(("T",), None, ""))["T"][Q0].max_offset == 1
 
 
 def test_a_broker_that_never_answered_is_told_at_once(
