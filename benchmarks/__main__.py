@@ -20,7 +20,8 @@ from benchmarks.report import terminal_table, to_json
 
 MODULES = [
     *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "calls"),
-    *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "start"),
+    *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "start", "topics"),
+    "cluster",
 ]
 PROFILE_LINES = 25
 console = Console()

@@ -83,11 +83,11 @@ def percentile(waits: Sequence[float], share: float) -> float:
     return sorted(waits)[int(len(waits) * share)]
 
 
-def prepare(folder: Path) -> None:
-    """A table of many topics, as a start finds it."""
+def prepare(folder: Path, topics: int = LISTED_TOPICS) -> None:
+    """A table of so many topics, as a start finds it."""
     table = {
         name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
-        for name in (f"listed-{number:05}" for number in range(LISTED_TOPICS))
+        for name in (f"listed-{number:05}" for number in range(topics))
     }
     (folder / "config").mkdir(parents=True)
     content = {"dataVersion": {"counter": 1, "timestamp": 0}, "topicConfigTable": table}

@@ -54,7 +54,8 @@ from benchmarks.data import sink_rows
 from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
 from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
-from pyspark_rocketpy.transport.values import BatchName, RetryPolicy
+from pyspark_rocketpy.transport.values import (RetryPolicy)
+from pyspark_rocketpy.transport.writing_values import (BatchName)
 endpoint, topic, queues, body_bytes, batches, rows = sys.argv[1:]
 numbers = range(int(batches))
 arrow_batches = (

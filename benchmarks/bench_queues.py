@@ -18,13 +18,14 @@ from benchmarks.harness import Result, compare
 from benchmarks.spark_session import spark_session
 from pyspark_rocketpy.options.choices import Delivery
 from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
-from pyspark_rocketpy.transport.values import (
+from pyspark_rocketpy.transport.values import BrokerLimits
+from pyspark_rocketpy.transport.writing_values import (
     Attempt,
     BatchJob,
     BatchName,
     Block,
-    BrokerLimits,
     CommittedBatch,
+    WriteQueues,
 )
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
@@ -41,8 +42,8 @@ class DroppingTransport:
     def limits(self) -> BrokerLimits:
         return BrokerLimits(4 << 20, 32 << 20)
 
-    def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
-        return dict.fromkeys(topics, MANY)
+    def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
+        return dict.fromkeys(topics, WriteQueues({"": MANY}))
 
     def block_writer(self, attempt: Attempt | None) -> DroppingTransport:
         return self
