@@ -16,6 +16,8 @@ SPARKS := 4.2 4.3
 SPARK_TOO_OLD := 4.1
 INTEROP := .interop
 INTEROP_SOURCES := tests/interop/java
+# The last brokers of each line that Maven Central has; each has jars and classes of its own.
+ROCKETMQS := 5.3.3 4.9.7
 PROTO_FILES := proto/rocketpy/v1/*.proto
 STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
 # What runs in a forked process or a new one does not count; test_f10 traces lines itself.
@@ -97,12 +99,14 @@ coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or t
 	$(BIN)/python -m coverage report --include='$(COVERED)' --show-missing --skip-covered \
 		--fail-under=100
 
-interop: $(INSTALLED) $(INTEROP)/compiled ## Compare our stores with RocketMQ's own code
+interop: ## Compare our stores and codecs with RocketMQ's own code, and run its cluster
+interop: $(INSTALLED) tools $(ROCKETMQS:%=$(INTEROP)/%/compiled)
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m interop tests/interop $(ARGS)
+	$(BIN)/python -m pytest -m interop --numprocesses 2 --dist loadgroup tests/interop $(ARGS)
 
-torture: $(INSTALLED) tools ## Kill, cut power and let calls fail, thousands of times: for hours
-	@$(BIN)/python -m pytest -m torture $(ARGS)
+torture: $(INSTALLED) java tools $(CLASSES) ## Kill, cut power and let calls fail: for hours
+	@$(USE_JAVA)
+	$(BIN)/python -m pytest -m torture $(ARGS)
 
 lint: $(INSTALLED) ## Check style, types, the arrows between rooms, and limits
 	@set -x
@@ -132,41 +136,41 @@ proto: $(PROTO_VENV)/installed ## Generate the stubs from proto/rocketpy/v1
 	sha256sum $(PROTO_FILES) $(STUB_FILES) > proto/stubs.sha256
 
 # RocketMQ's jars are fetched once; from then on compiling and testing need no network. They are
-# kept in the folder that ROCKETPY_CACHE names, or else in the clone.
-$(INTEROP)/fetched: $(INTEROP_SOURCES)/pom.xml | java
+# kept in the folder that ROCKETPY_CACHE names, or else in the clone, by what names them: a pom that
+# changed has others.
+.PRECIOUS: $(INTEROP)/%/fetched
+$(INTEROP)/%/fetched: $(INTEROP_SOURCES)/%/pom.xml | java
 	@need="Maven"
 	command="apt-get update -q && apt-get install -qy maven"
 	$(USE_JAVA)
-	jars=$(CURDIR)/$(INTEROP)/jars
-	if [ -n "$${ROCKETPY_CACHE:-}" ]; then
-		jars=$$ROCKETPY_CACHE/rocketmq-$$(cksum < $(INTEROP_SOURCES)/pom.xml | cut -d ' ' -f 1)
-	fi
+	jars=$${ROCKETPY_CACHE:-$(CURDIR)/$(@D)}/rocketmq-$$(cksum < $< | cut -d ' ' -f 1)
 	if [ ! -e "$$jars/complete" ]; then
-		echo "make: fetching RocketMQ's store and broker into $$jars"
+		echo "make: fetching RocketMQ $*'s servers into $$jars"
 		if ! command -v mvn > /dev/null; then
 			(
 				$(RUN_AS_ROOT)
 			)
 		fi
 		rm -rf "$$jars"
-		mvn -q -B -f $(INTEROP_SOURCES)/pom.xml dependency:copy-dependencies \
+		mvn -q -B -f $< dependency:copy-dependencies \
 			-DincludeScope=runtime -DoutputDirectory="$$jars"
 		touch "$$jars/complete"
 	fi
-	mkdir -p $(INTEROP)
-	rm -rf $(INTEROP)/lib
-	ln -s "$$jars" $(INTEROP)/lib
+	mkdir -p $(@D)
+	rm -rf $(@D)/lib
+	ln -s "$$jars" $(@D)/lib
 	touch $@
 
-$(INTEROP)/compiled: $(INTEROP)/fetched $(INTEROP_SOURCES)/*.java
+$(INTEROP)/%/compiled: $(INTEROP)/%/fetched $(INTEROP_SOURCES)/%/Version.java \
+		$(wildcard $(INTEROP_SOURCES)/*.java)
 	@need="a Java compiler"
 	command="apt-get update -q && (apt-get install -qy openjdk-17-jdk-headless"
 	command="$$command || apt-get install -qy default-jdk-headless)"
 	$(USE_JAVA)
 	if [ ! -x "$$JAVA_HOME/bin/javac" ]; then $(RUN_AS_ROOT); fi
 	$(USE_JAVA)
-	rm -rf $(INTEROP)/classes
-	"$$JAVA_HOME/bin/javac" -cp '$(INTEROP)/lib/*' -d $(INTEROP)/classes $(INTEROP_SOURCES)/*.java
+	rm -rf $(@D)/classes
+	"$$JAVA_HOME/bin/javac" -cp '$(@D)/lib/*' -d $(@D)/classes $(filter %.java,$^)
 	touch $@
 
 wheel: $(INSTALLED) ## Build the wheel and the source distribution into dist/
@@ -232,15 +236,16 @@ java:
 		exit 1
 	fi
 
-# What some fault tests need; without it they are skipped, and say so.
+# What tests of faults, and those against RocketMQ, need: without it they are skipped or fail.
 tools:
 	@PATH="$$PATH:/usr/sbin:/sbin"
-	if ! { command -v strace && command -v mkfs.ext4; } > /dev/null; then
-		need="strace or mkfs.ext4"
-		command="apt-get update -q && apt-get install -qy strace e2fsprogs"
+	if ! { command -v strace && command -v mkfs.ext4 && command -v openssl && command -v setpriv; } \
+		> /dev/null; then
+		need="strace, mkfs.ext4, openssl or setpriv"
+		command="apt-get update -q && apt-get install -qy strace e2fsprogs openssl util-linux"
 		(
 			$(RUN_AS_ROOT)
-		) || echo "make: going on without; the tests that need them are skipped" >&2
+		) || echo "make: going on without; tests that need them do not pass" >&2
 	fi
 
 # Sets $$engine to the first program whose engine answers: a program may be there without one.
