@@ -20,6 +20,7 @@ from pyspark_rocketpy.transport.remoting.sending import (
     send,
     send_encoded_batch,
 )
+from pyspark_rocketpy.transport.remoting.showing import Showing
 from pyspark_rocketpy.transport.remoting.topics import broker_version
 from pyspark_rocketpy.transport.remoting.writing_lanes import Lanes
 from pyspark_rocketpy.transport.remoting.writing_parcels import Parcel, parcels
@@ -43,7 +44,8 @@ class RemotingBlockWriter:
         self._patience = patience
         self._queues: dict[str, WriteQueues] = {}
         self._timing: set[str] = set()
-        self._lanes = Lanes(self._send, self._elsewhere, policy)
+        self._showing = Showing(cluster)
+        self._lanes = Lanes(self._send, self._elsewhere, self._acknowledged, policy)
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
         """See BlockWriter."""
@@ -77,8 +79,9 @@ class RemotingBlockWriter:
             self._lanes.put(MessageQueue(broker_name, queue_id, block.topic), parcel)
 
     def finish(self) -> bytes:
-        """See BlockWriter."""
+        """See BlockWriter. What was sent can be read then."""
         self._lanes.finish()
+        self._showing.wait()
         return b""
 
     def close(self) -> None:
@@ -90,6 +93,10 @@ class RemotingBlockWriter:
             return send_encoded_batch(self._cluster, PRODUCER_GROUP, queue, body, self._patience)
         message = Message(parcel.body, parcel.properties, parcel.flag)
         return send(self._cluster, PRODUCER_GROUP, queue, message, self._patience)
+
+    def _acknowledged(self, queue: MessageQueue, parcel: Parcel, result: SendResult) -> None:
+        if not parcel.is_delayed:
+            self._showing.stored(queue, result, parcel.count)
 
     def _elsewhere(self, queue: MessageQueue, away: frozenset[str]) -> MessageQueue | None:
         """The same queue of the next broker that is not away, counted around its queues."""

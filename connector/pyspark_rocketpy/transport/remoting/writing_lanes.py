@@ -76,11 +76,16 @@ class Lanes:
         self,
         send: Callable[[MessageQueue, Parcel], Call[SendResult]],
         elsewhere: Callable[[MessageQueue, frozenset[str]], MessageQueue | None],
+        stored: Callable[[MessageQueue, Parcel, SendResult], None],
         policy: RetryPolicy,
     ) -> None:
-        """`elsewhere` names a queue at a broker that is none of those; None where there is none."""
+        """`elsewhere` names a queue at a broker that is none of those; None where there is none.
+
+        `stored` hears of each acknowledgement.
+        """
         self._send = send
         self._elsewhere = elsewhere
+        self._stored = stored
         self._policy = policy
         self._lanes: dict[MessageQueue, _Lane] = {}
         # Each lane with parcels is in one of these three.
@@ -189,6 +194,7 @@ class Lanes:
         lane.retries.succeeded()
         self._away -= {lane.queue.broker_name}
         lane.end = result.queue_offset + lane.parcels[0].count
+        self._stored(lane.queue, lane.parcels[0], result)
         self._done(lane)
         if result.code is not ResponseCode.SUCCESS:
             self._tell(

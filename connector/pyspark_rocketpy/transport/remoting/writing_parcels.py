@@ -44,7 +44,8 @@ ADDED_BYTES_MAX = 256
 class Parcel:
     """Messages of one queue, all of which are stored, or none.
 
-    `body` is a batch's, or that of a message alone, which has `properties`.
+    `body` is a batch's, or that of a message alone, which has `properties`. One that `is_delayed`
+    waits at its broker, in no queue of its topic.
     """
 
     body: bytes | memoryview
@@ -52,6 +53,7 @@ class Parcel:
     properties: str | None = None
     flag: int = 0
     is_movable: bool = False
+    is_delayed: bool = False
 
 
 def first_unique_key(parcel: Parcel) -> str:
@@ -79,7 +81,7 @@ def parcels(block: Block) -> Iterator[tuple[int, Parcel]]:
     for run in _runs(records.sizes, queue_ids, 1 if entries is None else BATCH_MESSAGES_MAX):
         count = run.stop - run.start
         if entries is None or count == 1:
-            parcel = _single(records, run.start, block.is_movable)
+            parcel = _single(records, run.start, block)
         else:
             parcel = Parcel(entries.of_run(run), count, is_movable=block.is_movable)
         yield int(queue_ids[run.start]), parcel
@@ -133,11 +135,12 @@ def _runs(
             start, before = stop, int(ends[stop - 1])
 
 
-def _single(records: RecordBlock, index: int, is_movable: bool) -> Parcel:
+def _single(records: RecordBlock, index: int, block: Block) -> Parcel:
     body_start, properties_start = records.body_start[index], records.properties_start[index]
     body = records.data[body_start : body_start + records.body_length[index]]
     properties = records.data[
         properties_start : properties_start + records.properties_length[index]
     ]
     flag = int(records.header["flag"][index])
-    return Parcel(body.tobytes(), 1, properties.tobytes().decode(), flag, is_movable)
+    text = properties.tobytes().decode()
+    return Parcel(body.tobytes(), 1, text, flag, block.is_movable, is_delayed=block.delay > 0)

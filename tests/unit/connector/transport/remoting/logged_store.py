@@ -96,7 +96,9 @@ class LoggedStore:
         if fault in {Fault.DROP, Fault.LOSE}:
             return False
         if fault is not Fault.SILENCE:
-            visit.send(success(request, SendMessageResponse("AB", queue_id, offset)))
+            place = sum(map(len, self.records.values()))
+            header = SendMessageResponse(f"{place:032X}", queue_id, offset)
+            visit.send(success(request, header))
         return True
 
     def _store(self, request: RemotingCommand, topic: str, queue_id: int) -> None:

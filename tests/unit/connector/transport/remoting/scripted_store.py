@@ -49,11 +49,16 @@ Script = Fault | Refuse | Unsafe
 
 @dataclass
 class Store:
-    """Bodies of each queue, in their order; `held` sends are answered together, the last first."""
+    """Bodies of each queue, in their order; `held` sends are answered together, the last first.
+
+    What is stored shows when ends of queues have been asked for `unshown` times.
+    """
 
     faults: list[Script] = field(default_factory=list)
     held: int = 1
     version: int = 479
+    unshown: int = 0
+    ends_asked: list[int] = field(default_factory=list)
     bodies: dict[int, list[bytes]] = field(default_factory=dict)
     heard: list[RemotingCommand] = field(default_factory=list)
     on_send: Callable[[], None] = lambda: None
@@ -64,7 +69,7 @@ class Store:
         waiting: list[RemotingCommand] = []
         for request in visit.requests():
             if request.code == RequestCode.GET_MAX_OFFSET:
-                visit.send(self._versioned(request))
+                visit.send(self._end(request))
                 continue
             waiting.append(request)
             queues = [one.ext_fields["e"] for one in waiting]
@@ -75,8 +80,13 @@ class Store:
                 if not self._take(visit, waiting.pop()):
                     return
 
-    def _versioned(self, request: RemotingCommand) -> RemotingCommand:
-        return replace(success(request, OffsetResponse(0)), version=self.version)
+    def _end(self, request: RemotingCommand) -> RemotingCommand:
+        queue_id = int(request.ext_fields["queueId"])
+        with self._lock:
+            self.ends_asked.append(queue_id)
+            shows = len(self.ends_asked) > self.unshown
+            end = len(self.bodies.get(queue_id, ())) if shows else 0
+        return replace(success(request, OffsetResponse(end)), version=self.version)
 
     def _take(self, visit: Visit, request: RemotingCommand) -> bool:
         """Whether the connection goes on."""
@@ -87,20 +97,24 @@ class Store:
         if isinstance(fault, Refuse):
             visit.send(request.answer(fault.code, remark=fault.remark))
             return True
-        if fault is not Fault.DROP:
-            self._store(request)
+        first = -1 if fault is Fault.DROP else self._store(request)
         if fault in {Fault.DROP, Fault.LOSE}:
             return False
         if fault is not Fault.SILENCE:
-            header = SendMessageResponse("AB", int(request.ext_fields["e"]), 0)
+            queue_id = int(request.ext_fields["e"])
+            place = sum(map(len, self.bodies.values()))
+            header = SendMessageResponse(f"{place:032X}", queue_id, first)
             fields = success(request, header).ext_fields
             code = fault.code if isinstance(fault, Unsafe) else ResponseCode.SUCCESS
             visit.send(request.answer(code, ext_fields=fields))
         return True
 
-    def _store(self, request: RemotingCommand) -> None:
+    def _store(self, request: RemotingCommand) -> int:
+        """The first message's offset."""
         is_batch = request.ext_fields["m"] == "true"
         body = bytes(request.body)
         found = [bytes(m.body) for m in decode_batch(body)] if is_batch else [body]
         with self._lock:
-            self.bodies.setdefault(int(request.ext_fields["e"]), []).extend(found)
+            stored = self.bodies.setdefault(int(request.ext_fields["e"]), [])
+            stored.extend(found)
+            return len(stored) - len(found)
