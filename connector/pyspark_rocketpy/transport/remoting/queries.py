@@ -142,16 +142,17 @@ class RemotingOffsetQueries:
         begins = self._min_offsets(list(ends))
         failures = {**self._looks.failures, **failures}
         committed = self._committed(subscription.consumer_group, list(ends))
+        failures = {**self._looks.failures, **failures}
+        there = ends.keys() & begins.keys() & committed.keys()
         bounds: Bounds = {topic: {} for topic in queues}
         for queue, end in ends.items():
-            if queue in begins:
+            if queue in there:
                 bounds[queue.topic][BrokerQueue(queue.broker_name, queue.queue_id)] = QueueBounds(
                     begins[queue].value,
                     max(end.value, begins[queue].value),
-                    committed.get(queue, -1),
+                    committed[queue],
                     is_behind=end.broker_id != MASTER_ID,
                 )
-        there = ends.keys() & begins.keys()
         missing = next((queue for queue in everything if queue not in there), None)
         self._unanswered = None
         if missing is not None:
@@ -202,15 +203,15 @@ class RemotingOffsetQueries:
         return self._mins
 
     def _committed(self, group: str, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
-        """What a group has committed, once: only where a query begins it counts.
+        """What a group has committed, until all are told: only where a query begins it counts.
 
-        0 says the same as nothing: 4.9 does not tell the one from the other.
+        -1 where that is nothing. 0 says the same: 4.9 does not tell the one from the other.
         """
         if not self._wants_committed:
-            return {}
+            return dict.fromkeys(queues, -1)
         seen = self._looks.look(queues, partial(_ask_committed, self._cluster, group))
-        self._wants_committed = False
-        return {queue: each.value for queue, each in seen.items() if each.value}
+        self._wants_committed = len(seen) < len(queues)
+        return {queue: each.value or -1 for queue, each in seen.items()}
 
     # Single questions.
 

@@ -272,6 +272,28 @@ def test_what_a_group_has_committed_is_asked_once_where_it_is_wanted(setup: Setu
     assert queue.asked.count(RequestCode.QUERY_CONSUMER_OFFSET) == 1
 
 
+def test_a_broker_that_does_not_tell_what_a_group_has_committed_is_left_out(setup: Setup) -> None:
+    queue = ScriptedQueue(9)
+    refusals = [ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_BUSY]
+
+    def answer(request: RemotingCommand) -> RemotingCommand:
+        if request.code != RequestCode.QUERY_CONSUMER_OFFSET:
+            return queue.answer(request)
+        if refusals:
+            return request.answer(refusals.pop(), remark="busy")
+        return success(request, OffsetResponse(4))
+
+    setup.route(broker_a={0: setup.broker(answer)})
+    queries = setup.queries(wants_committed=True)
+    # As if it had committed nothing, the query would begin elsewhere.
+    assert queries.bounds(SUBSCRIPTION) == {TOPIC: {}}
+    assert "busy" in str(queries.unanswered)
+    queries.bounds(SUBSCRIPTION)
+    (bounds,) = queries.bounds(SUBSCRIPTION)[TOPIC].values()
+    assert bounds.committed_offset == 4
+    assert queries.unanswered is None
+
+
 def test_progress_is_told_to_masters_once_the_group_is_there(setup: Setup) -> None:
     heard: list[RemotingCommand] = []
 
