@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from rocketpy_broker.cli.main import EXIT_INTERRUPTED
+from rocketpy_broker.cli.main import leave_at_once
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.errors import BrokerError
 from rocketpy_proto.rocketpy.v1 import common_pb2
@@ -41,8 +41,9 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
             refuse(error.remark)
         except BrokenPipeError:
             leave_pipe()
-        except KeyboardInterrupt as error:
-            raise typer.Exit(EXIT_INTERRUPTED) from error
+        except KeyboardInterrupt:
+            # Before the connection closes, which may wait for the call.
+            leave_at_once()
 
 
 def refuse(text: str) -> NoReturn:

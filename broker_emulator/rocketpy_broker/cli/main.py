@@ -29,7 +29,7 @@ def main() -> None:
         app()
     except SystemExit as end:
         if end.code == EXIT_INTERRUPTED:
-            _leave_at_once()
+            leave_at_once()
         raise
     except UnicodeEncodeError:
         sys.exit("rocketpy: an argument is no valid UTF-8")
@@ -38,7 +38,7 @@ def main() -> None:
         sys.exit(f"rocketpy: {error.strerror or error}")
 
 
-def _leave_at_once() -> NoReturn:
+def leave_at_once() -> NoReturn:
     """End while a call is under way, whose thread would print a trace as the interpreter ends."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()

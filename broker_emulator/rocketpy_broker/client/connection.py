@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from rocketpy_proto.rocketpy.v1 import (
 )
 
 REQUEST_SECONDS_MAX = 10.0
+CLOSE_SECONDS_MAX = 1.0
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 # As large as a broker's largest answer: one message and what is around it.
 ANSWER_BYTES_MAX = 64 << 20
@@ -78,8 +80,14 @@ class BrokerConnection:
         )
 
     def close(self) -> None:
-        """Close the channel."""
-        self._channel.close()
+        """Close the channel.
+
+        gRPC waits for calls that have begun, for ever where KeyboardInterrupt came at the moment
+        when one began. The time for that is bounded; the thread ends with the process.
+        """
+        closing = threading.Thread(target=self._channel.close, daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS_MAX)
 
     def __enter__(self) -> BrokerConnection:
         return self

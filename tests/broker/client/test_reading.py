@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rocketpy_broker import LocalBroker, Message
+from rocketpy_broker.client import connection as connection_module
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import RefusedError, UnreachableError, UnreadableError
 from rocketpy_broker.client.messages import decode_messages
@@ -179,3 +180,20 @@ def test_the_last_messages_of_many_queues_are_the_newest_of_all(
         send(rocketpy_broker, rocketpy_topic, str(number), queue_id=number * 7 % 8)
     for count in (0, 1, 5, 39, 40, 100):
         assert texts(reader.last(count)) == [str(n) for n in range(max(40 - count, 0), 40)]
+
+
+def test_a_connection_that_was_interrupted_as_a_call_began_can_be_closed(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call, which nobody drives then, is what gRPC waits for: `message tail -f` stayed."""
+
+    def interrupted(state: object) -> None:
+        raise KeyboardInterrupt
+
+    rocketpy_broker.send(rocketpy_topic, "a")
+    monkeypatch.setattr(connection_module, "CLOSE_SECONDS_MAX", 0.1)
+    with BrokerConnection(rocketpy_broker.endpoint) as connection:
+        reader = TopicReader(connection, rocketpy_topic)
+        monkeypatch.setattr("grpc._channel._run_channel_spin_thread", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(reader.first(1))
