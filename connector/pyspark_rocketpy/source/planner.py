@@ -89,7 +89,10 @@ class Planner:
         Raises OptionError, and ConnectionFailedError or BrokerError for a broker that does not
         answer: a query that began without its queues would miss messages, or read too many.
         """
-        bounds = self.bounds()
+        named = self._options.starting_offsets or ""
+        wants_committed = named.lower() == boundaries.COMMITTED_NAME
+        subscription = replace(self._subscription, wants_committed=wants_committed)
+        bounds = self.queries.bounds(subscription)
         positions.require_topics(self._subscription, bounds)
         if self.queries.unanswered is not None:
             raise self.queries.unanswered

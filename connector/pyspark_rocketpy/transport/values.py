@@ -42,6 +42,8 @@ class Subscription:
     consumer_group: str
     # One more, which may be there or not.
     retry_topic: str | None = None
+    # Whether what the group has committed counts; a cluster is asked for it only then.
+    wants_committed: bool = False
 
     @property
     def named(self) -> tuple[str, ...]:

@@ -18,10 +18,11 @@ from pyspark_rocketpy.transport.remoting.sending import Message, send, send_batc
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.record.properties import encode_properties
-from rocketpy_proto.remoting import BatchMessage, MessageQueue, RequestCode
+from rocketpy_proto.remoting import BatchMessage, MessageQueue, RequestCode, ResponseCode
 from tests.blocks import bodies_of
 from tests.interop.cluster.cluster import OLD, A, B, Cluster
 from tests.interop.cluster.connection import Connection
+from tests.interop.cluster.messages import Queue, pull
 from tests.interop.cluster.processes import until
 from tests.interop.cluster.servers import SLAVE_ID
 from tests.patience import PATIENCE_SECONDS
@@ -40,9 +41,7 @@ RETRIES = RetryPolicy(10, 100)
 @pytest.fixture
 def source(cluster: Cluster) -> RemotingSource:
     config = ClusterConfig(tuple(cluster.addresses.split(";")), PATIENT, PATIENT)
-    return RemotingSource(
-        config, RETRIES, GROUP, 30_000, 64, 32 << 20, PATIENCE_SECONDS * 1000, wants_committed=True
-    )
+    return RemotingSource(config, RETRIES, GROUP, 30_000, 64, 32 << 20, PATIENCE_SECONDS * 1000)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,6 +80,14 @@ def pulled(
         assert reached <= piece.begin
         reached = piece.end
         yield from map(int, bodies_of(bytes(piece.records), piece.sizes))
+
+
+def is_whole(bounds: Bounds) -> bool:
+    """Whether each broker's master has answered, also one that another test had killed."""
+    queues = bounds[TOPIC]
+    return {queue.broker_name for queue in queues} == {*NAMES} and not any(
+        each.is_behind for each in queues.values()
+    )
 
 
 def until_seen(source: RemotingSource, names: tuple[str, ...]) -> Bounds:
@@ -131,6 +138,7 @@ def test_bounds_are_of_every_queue_of_every_broker(source: RemotingSource) -> No
 
 def test_a_wait_ends_with_a_message(source: RemotingSource) -> None:
     queries = source.offset_queries()
+    until(lambda: is_whole(queries.bounds(SUBSCRIPTION)), "masters", [])
     known = queries.bounds(SUBSCRIPTION)
     assert queries.bounds(SUBSCRIPTION, known, 100) == known
     seen = cluster_for(source.cluster)
@@ -190,7 +198,7 @@ def test_progress_is_kept_by_each_master(source: RemotingSource, cluster: Cluste
         assert consumer_offset(seen, group, queue).answer() == 1_000
     server = cluster.name_servers[0]
     until(lambda: {*server.routes(f"%RETRY%{group}")} == {*NAMES}, "a retry topic", [])
-    as_group = Subscription((TOPIC,), None, group)
+    as_group = Subscription((TOPIC,), None, group, wants_committed=True)
     found = source.offset_queries().bounds(as_group)[TOPIC]
     assert {found[BrokerQueue(name, 0)].committed_offset for name in NAMES} == {1_000}
     assert found[BrokerQueue(A, 1)].committed_offset == -1
@@ -287,6 +295,9 @@ def test_a_slave_is_read_while_its_master_is_away(
     slave = fragile_cluster.broker(A, SLAVE_ID)
     with Connection(slave.address) as connection:
         connection.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"slaveReadEnable=true\n").ok()
+        # It asks its master for topics every 10 s.
+        queue = Queue(TOPIC)
+        until(lambda: pull(connection, queue).code == ResponseCode.SUCCESS, "there too", [slave])
     until_seen(source, NAMES)
     fragile_cluster.broker(A).kill()
     server = fragile_cluster.name_servers[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,9 @@ def test_a_new_query_begins_where_its_group_is(of_cluster: OfCluster) -> None:
     of_cluster.send_to_all("n", 3)
     found = places(of_cluster.read(consumerGroup=group, startingOffsets="committed"))
     assert found == sorted(of_cluster.sent[before:])
+    another = replace(of_cluster, folder=of_cluster.folder / "another")
+    another.run(consumerGroup=group, startingOffsets="committed")
+    assert another.streamed() == found
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ An idle query has a held pull at each of up to 256 queues, and looks at the ends
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import (
@@ -57,26 +57,20 @@ from rocketpy_proto.remoting import MessageQueue, ResponseCode
 from rocketpy_proto.remoting.headers.reading import MASTER_ID
 
 T = TypeVar("T")
+_Progress: TypeAlias = tuple[MessageQueue, int]
 # Least offsets move when files are removed, hours apart.
 MIN_OFFSET_MS_MAX = 10_000
 LOOK_MS_MIN, LOOK_MS_A_QUEUE = 5_000, 50
 
 
 class RemotingOffsetQueries:
-    """See OffsetQueries. `wants_committed`: whether the first bounds have committed offsets."""
+    """See OffsetQueries."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        retries: RetryPolicy,
-        group: str,
-        patience: Patience,
-        *,
-        wants_committed: bool = False,
+        self, cluster: Cluster, retries: RetryPolicy, group: str, patience: Patience
     ) -> None:
         self._cluster = cluster
         self._retries = retries
-        self._wants_committed = wants_committed
         self._answered = False
         self._looks = Looks(cluster)
         self._held = HeldPulls(cluster, patience)
@@ -141,7 +135,7 @@ class RemotingOffsetQueries:
         failures = self._looks.failures
         begins = self._min_offsets(list(ends))
         failures = {**self._looks.failures, **failures}
-        committed = self._committed(subscription.consumer_group, list(ends))
+        committed = self._committed(subscription, list(ends))
         failures = {**self._looks.failures, **failures}
         there = ends.keys() & begins.keys() & committed.keys()
         bounds: Bounds = {topic: {} for topic in queues}
@@ -202,15 +196,17 @@ class RemotingOffsetQueries:
         self._mins |= self._looks.look(new, partial(_ask, self._cluster, min_offset))
         return self._mins
 
-    def _committed(self, group: str, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
-        """What a group has committed, until all are told: only where a query begins it counts.
+    def _committed(
+        self, subscription: Subscription, queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, int]:
+        """What the group has committed, where that counts; else and for nothing -1.
 
-        -1 where that is nothing. 0 says the same: 4.9 does not tell the one from the other.
+        0 says the same as nothing: 4.9 does not tell the one from the other.
         """
-        if not self._wants_committed:
+        if not subscription.wants_committed:
             return dict.fromkeys(queues, -1)
-        seen = self._looks.look(queues, partial(_ask_committed, self._cluster, group))
-        self._wants_committed = len(seen) < len(queues)
+        ask = partial(_ask_committed, self._cluster, subscription.consumer_group)
+        seen = self._looks.look(queues, ask)
         return {queue: each.value or -1 for queue, each in seen.items()}
 
     # Single questions.
@@ -269,33 +265,46 @@ class RemotingOffsetQueries:
         """See OffsetQueries. Masters alone are told: what a slave is told is lost.
 
         Each is told, and the first failure raised then. One that is away is told the next time.
+        A broker that hears of a group's first two queues of a topic at once forgets one of them:
+        so it hears of one alone, and then of the others.
         """
         failures: list[ConnectionFailedError | BrokerError] = []
-        calls: list[Call[None]] = []
+        firsts: list[_Progress] = []
+        others: list[_Progress] = []
         for topic, queues in positions.items():
-            for broker_name in sorted({queue.broker_name for queue in queues}):
+            by_broker: dict[str, list[_Progress]] = {}
+            for queue, offset in queues.items():
+                told = MessageQueue(queue.broker_name, queue.queue_id, topic), offset
+                by_broker.setdefault(queue.broker_name, []).append(told)
+            for broker_name, (first, *rest) in sorted(by_broker.items()):
                 try:
-                    if not self._make_group(group, topic, broker_name):
-                        continue
-                    calls += [
-                        update_consumer_offset(
-                            self._cluster,
-                            group,
-                            MessageQueue(broker_name, queue.queue_id, topic),
-                            offset,
-                        )
-                        for queue, offset in queues.items()
-                        if queue.broker_name == broker_name
-                    ]
+                    if self._make_group(group, topic, broker_name):
+                        firsts.append(first)
+                        others += rest
                 except (ConnectionFailedError, BrokerError) as error:
                     failures.append(error)
+        failures += self._tell(group, firsts)
+        failures += self._tell(group, others)
+        if failures:
+            raise failures[0]
+
+    def _tell(
+        self, group: str, progress: Iterable[_Progress]
+    ) -> list[ConnectionFailedError | BrokerError]:
+        """Commit all of it at once; what failed."""
+        failures: list[ConnectionFailedError | BrokerError] = []
+        calls: list[Call[None]] = []
+        for queue, offset in progress:
+            try:
+                calls.append(update_consumer_offset(self._cluster, group, queue, offset))
+            except (ConnectionFailedError, BrokerError) as error:
+                failures.append(error)
         for call in calls:
             try:
                 call.answer()
             except (ConnectionFailedError, BrokerError) as error:
                 failures.append(error)
-        if failures:
-            raise failures[0]
+        return failures
 
     def _make_group(self, group: str, topic: str, broker_name: str) -> bool:
         """Let a broker know the group, and its retry topic, by which tools find it.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark_rocketpy.options.parsing import SourceOptions
     from pyspark_rocketpy.transport.cutting import Piece
 
-_COMMITTED = "committed"
-
 
 @dataclass(frozen=True, slots=True)
 class RemotingSource:
@@ -38,7 +36,6 @@ class RemotingSource:
     pulls_in_flight_max: int
     prefetch_bytes_max: int
     broker_absence_timeout: int
-    wants_committed: bool = False
 
     @classmethod
     def of_source(cls, options: SourceOptions) -> Self:
@@ -52,18 +49,12 @@ class RemotingSource:
             options.pulls_in_flight_max,
             options.prefetch_bytes_max,
             options.broker_absence_timeout,
-            (options.starting_offsets or "").lower() == _COMMITTED,
         )
 
     def offset_queries(self) -> RemotingOffsetQueries:
         """See SourceTransport."""
-        return RemotingOffsetQueries(
-            cluster_for(self.cluster),
-            self.retries,
-            self.consumer_group,
-            self._patience,
-            wants_committed=self.wants_committed,
-        )
+        cluster = cluster_for(self.cluster)
+        return RemotingOffsetQueries(cluster, self.retries, self.consumer_group, self._patience)
 
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
         """See SourceTransport."""

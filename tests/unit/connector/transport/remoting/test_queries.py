@@ -15,12 +15,14 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, OptionError
 from pyspark_rocketpy.offsets import BrokerQueue, QueueBounds, QueueRange
 from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.transport.remoting.calls import Call
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
 from pyspark_rocketpy.transport.remoting.peers import Patience
 from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
+from pyspark_rocketpy.transport.remoting.reading import update_consumer_offset
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
-from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
+from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
 from tests.unit.connector.transport.remoting.conftest import Clusters, Peers
@@ -38,6 +40,7 @@ from tests.unit.connector.transport.remoting.scripted_queue import ScriptedQueue
 REMOTING = "pyspark_rocketpy.transport.remoting"
 A, B = "broker-a", "broker-b"
 SUBSCRIPTION = Subscription((TOPIC,), None, "group")
+WANTING = replace(SUBSCRIPTION, wants_committed=True)
 RETRIES = RetryPolicy(2, 1)
 
 
@@ -67,10 +70,8 @@ class Setup:
     def mute(self) -> str:
         return self._peers(silent).address
 
-    def queries(self, *, wants_committed: bool = False) -> RemotingOffsetQueries:
-        return RemotingOffsetQueries(
-            self.cluster, RETRIES, "group", PATIENT, wants_committed=wants_committed
-        )
+    def queries(self) -> RemotingOffsetQueries:
+        return RemotingOffsetQueries(self.cluster, RETRIES, "group", PATIENT)
 
 
 @pytest.fixture
@@ -255,7 +256,7 @@ def test_bytes_are_limited_by_the_size_of_some_records(setup: Setup) -> None:
     assert len(queue.pulls) == 6
 
 
-def test_what_a_group_has_committed_is_asked_once_where_it_is_wanted(setup: Setup) -> None:
+def test_what_a_group_has_committed_is_asked_where_it_is_wanted(setup: Setup) -> None:
     queue = ScriptedQueue(9)
 
     def answer(request: RemotingCommand) -> RemotingCommand:
@@ -265,9 +266,9 @@ def test_what_a_group_has_committed_is_asked_once_where_it_is_wanted(setup: Setu
         return queue.answer(request)
 
     setup.route(broker_a={0: setup.broker(answer)})
-    queries = setup.queries(wants_committed=True)
-    for committed in (4, -1):
-        (bounds,) = queries.bounds(SUBSCRIPTION)[TOPIC].values()
+    queries = setup.queries()
+    for subscription, committed in ((SUBSCRIPTION, -1), (WANTING, 4)):
+        (bounds,) = queries.bounds(subscription)[TOPIC].values()
         assert bounds.committed_offset == committed
     assert queue.asked.count(RequestCode.QUERY_CONSUMER_OFFSET) == 1
 
@@ -284,14 +285,33 @@ def test_a_broker_that_does_not_tell_what_a_group_has_committed_is_left_out(setu
         return success(request, OffsetResponse(4))
 
     setup.route(broker_a={0: setup.broker(answer)})
-    queries = setup.queries(wants_committed=True)
+    queries = setup.queries()
     # As if it had committed nothing, the query would begin elsewhere.
-    assert queries.bounds(SUBSCRIPTION) == {TOPIC: {}}
+    assert queries.bounds(WANTING) == {TOPIC: {}}
     assert "busy" in str(queries.unanswered)
-    queries.bounds(SUBSCRIPTION)
-    (bounds,) = queries.bounds(SUBSCRIPTION)[TOPIC].values()
+    queries.bounds(WANTING)
+    (bounds,) = queries.bounds(WANTING)[TOPIC].values()
     assert bounds.committed_offset == 4
     assert queries.unanswered is None
+
+
+def test_a_group_s_first_progress_is_told_before_any_other(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4.9.7 kept one of two queues that it had heard of at once: each had made a new table."""
+    calls: dict[str, list[Call[None]]] = {A: [], B: []}
+
+    def told(cluster: Cluster, group: str, queue: MessageQueue, offset: int) -> Call[None]:
+        assert all(call.is_answered for call in calls[queue.broker_name][:1])
+        call = update_consumer_offset(cluster, group, queue, offset)
+        calls[queue.broker_name].append(call)
+        return call
+
+    monkeypatch.setattr(f"{REMOTING}.queries.update_consumer_offset", told)
+    setup.route(broker_a={0: setup.broker(success)}, broker_b={0: setup.broker(success)})
+    positions = {TOPIC: {BrokerQueue(name, n): 5 + n for n in range(3) for name in (A, B)}}
+    setup.queries().commit("group", positions, {})
+    assert [len(its) for its in calls.values()] == [3, 3]
 
 
 def test_progress_is_told_to_masters_once_the_group_is_there(setup: Setup) -> None:
@@ -367,13 +387,10 @@ def test_what_brokers_do_not_know(setup: Setup) -> None:
 
 
 def test_a_source_is_made_of_its_options_and_travels() -> None:
-    options = SourceOptions.parse(
-        {"nameServer": "ns1:9876;ns2:9876", "topic": "T", "startingOffsets": "committed"}
-    )
+    options = SourceOptions.parse({"nameServer": "ns1:9876;ns2:9876", "topic": "T"})
     source = RemotingSource.of_source(options)
     assert pickle.loads(pickle.dumps(source)) == source
     assert source.cluster.name_servers == ("ns1:9876", "ns2:9876")
-    assert source.wants_committed
     assert source.pulls_in_flight_max == options.pulls_in_flight_max
 
 
