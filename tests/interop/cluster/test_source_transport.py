@@ -40,8 +40,16 @@ RETRIES = RetryPolicy(10, 100)
 
 @pytest.fixture
 def source(cluster: Cluster) -> RemotingSource:
+    """It knows all masters, also one that the test before had killed."""
     config = ClusterConfig(tuple(cluster.addresses.split(";")), PATIENT, PATIENT)
-    return RemotingSource(config, RETRIES, GROUP, 30_000, 64, 32 << 20, PATIENCE_SECONDS * 1000)
+    made = RemotingSource(config, RETRIES, GROUP, 30_000, 64, 32 << 20, PATIENCE_SECONDS * 1000)
+
+    def is_known() -> bool:
+        cluster_for(config)._routes.doubt(TOPIC)
+        return is_whole(made.offset_queries().bounds(SUBSCRIPTION))
+
+    until(is_known, "masters", [])
+    return made
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -138,7 +146,6 @@ def test_bounds_are_of_every_queue_of_every_broker(source: RemotingSource) -> No
 
 def test_a_wait_ends_with_a_message(source: RemotingSource) -> None:
     queries = source.offset_queries()
-    until(lambda: is_whole(queries.bounds(SUBSCRIPTION)), "masters", [])
     known = queries.bounds(SUBSCRIPTION)
     assert queries.bounds(SUBSCRIPTION, known, 100) == known
     seen = cluster_for(source.cluster)
