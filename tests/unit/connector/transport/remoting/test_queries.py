@@ -15,18 +15,16 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, OptionError
 from pyspark_rocketpy.offsets import BrokerQueue, QueueBounds, QueueRange
 from pyspark_rocketpy.options.parsing import SourceOptions
-from pyspark_rocketpy.transport.remoting.calls import Call
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
 from pyspark_rocketpy.transport.remoting.peers import Patience
 from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
-from pyspark_rocketpy.transport.remoting.reading import update_consumer_offset
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
-from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode, ResponseCode
+from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
 from tests.unit.connector.transport.remoting.conftest import Clusters, Peers
-from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge, route_with
+from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     Answers,
@@ -40,7 +38,6 @@ from tests.unit.connector.transport.remoting.scripted_queue import ScriptedQueue
 REMOTING = "pyspark_rocketpy.transport.remoting"
 A, B = "broker-a", "broker-b"
 SUBSCRIPTION = Subscription((TOPIC,), None, "group")
-WANTING = replace(SUBSCRIPTION, wants_committed=True)
 RETRIES = RetryPolicy(2, 1)
 
 
@@ -254,93 +251,6 @@ def test_bytes_are_limited_by_the_size_of_some_records(setup: Setup) -> None:
     assert 1_450 <= end <= 1_550
     assert queries.limit_bytes(ranges, 1) == [1_001]
     assert len(queue.pulls) == 6
-
-
-def test_what_a_group_has_committed_is_asked_where_it_is_wanted(setup: Setup) -> None:
-    queue = ScriptedQueue(9)
-
-    def answer(request: RemotingCommand) -> RemotingCommand:
-        if request.code == RequestCode.QUERY_CONSUMER_OFFSET:
-            queue.asked.append(RequestCode.QUERY_CONSUMER_OFFSET)
-            return success(request, OffsetResponse(4))
-        return queue.answer(request)
-
-    setup.route(broker_a={0: setup.broker(answer)})
-    queries = setup.queries()
-    for subscription, committed in ((SUBSCRIPTION, -1), (WANTING, 4)):
-        (bounds,) = queries.bounds(subscription)[TOPIC].values()
-        assert bounds.committed_offset == committed
-    assert queue.asked.count(RequestCode.QUERY_CONSUMER_OFFSET) == 1
-
-
-def test_a_broker_that_does_not_tell_what_a_group_has_committed_is_left_out(setup: Setup) -> None:
-    queue = ScriptedQueue(9)
-    refusals = [ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_BUSY]
-
-    def answer(request: RemotingCommand) -> RemotingCommand:
-        if request.code != RequestCode.QUERY_CONSUMER_OFFSET:
-            return queue.answer(request)
-        if refusals:
-            return request.answer(refusals.pop(), remark="busy")
-        return success(request, OffsetResponse(4))
-
-    setup.route(broker_a={0: setup.broker(answer)})
-    queries = setup.queries()
-    # As if it had committed nothing, the query would begin elsewhere.
-    assert queries.bounds(WANTING) == {TOPIC: {}}
-    assert "busy" in str(queries.unanswered)
-    queries.bounds(WANTING)
-    (bounds,) = queries.bounds(WANTING)[TOPIC].values()
-    assert bounds.committed_offset == 4
-    assert queries.unanswered is None
-
-
-def test_a_group_s_first_progress_is_told_before_any_other(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """4.9.7 kept one of two queues that it had heard of at once: each had made a new table."""
-    calls: dict[str, list[Call[None]]] = {A: [], B: []}
-
-    def told(cluster: Cluster, group: str, queue: MessageQueue, offset: int) -> Call[None]:
-        assert all(call.is_answered for call in calls[queue.broker_name][:1])
-        call = update_consumer_offset(cluster, group, queue, offset)
-        calls[queue.broker_name].append(call)
-        return call
-
-    monkeypatch.setattr(f"{REMOTING}.queries.update_consumer_offset", told)
-    setup.route(broker_a={0: setup.broker(success)}, broker_b={0: setup.broker(success)})
-    positions = {TOPIC: {BrokerQueue(name, n): 5 + n for n in range(3) for name in (A, B)}}
-    setup.queries().commit("group", positions, {})
-    assert [len(its) for its in calls.values()] == [3, 3]
-
-
-def test_progress_is_told_to_masters_once_the_group_is_there(setup: Setup) -> None:
-    heard: list[RemotingCommand] = []
-
-    def answer(request: RemotingCommand) -> RemotingCommand:
-        heard.append(request)
-        return success(request)
-
-    address = setup.broker(answer)
-    setup.route(broker_a={0: address}, broker_b={1: address})
-    queries = setup.queries()
-    positions = {TOPIC: {BrokerQueue(A, 0): 5, BrokerQueue(B, 0): 6}}
-    for _ in range(2):
-        # That broker-b has no master just now is nothing to tell of at each batch.
-        queries.commit("group", positions, {})
-    assert [RequestCode(each.code) for each in heard] == [
-        RequestCode.HEART_BEAT,
-        RequestCode.UNREGISTER_CLIENT,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-    ]
-    assert heard[2].ext_fields["commitOffset"] == "5"
-    assert b'"groupName":"group"' in bytes(heard[0].body)
-    heard.clear()
-    # Whose retry topic is there, is not joined.
-    setup.names.routes["%RETRY%known"] = route_with(A, id_0=address)
-    queries.commit("known", {TOPIC: {BrokerQueue(A, 0): 5}}, {})
-    assert [RequestCode(each.code) for each in heard] == [RequestCode.UPDATE_CONSUMER_OFFSET]
 
 
 def test_an_expression_is_right_wrong_or_not_wanted(setup: Setup) -> None:
