@@ -23,6 +23,7 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # What else lies on the machine's disk decides no test.
 os.environ["ROCKETPY_DISK_FULL_RATIO"] = "1.0"
 DISK_USED = 0.5
+NAME_LENGTH_MAX = 100
 
 TOP = Path(__file__).parent.parent
 SPARK_FOLDER = Path(__file__).parent / "spark"
@@ -46,6 +47,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         if SPARK_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.spark)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A name of a test is a line: a long value is told by its length."""
+    if isinstance(val, (str, bytes)) and len(repr(val)) > NAME_LENGTH_MAX:
+        return f"{argname} of {len(val)}"
+    return None
 
 
 @pytest.fixture(autouse=True)

@@ -174,7 +174,6 @@ def test_flush_is_taken_as_text(broker: LocalBroker) -> None:
         ({"body": "a", "queue_id": 8}, "queue id 8"),
         ({"body": "a", "topic": "Nowhere"}, "'Nowhere' does not exist"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_sent_is_refused_and_nothing_is_sent(
     rocketpy_broker: LocalBroker, rocketpy_topic: str, words: dict[str, object], said: str

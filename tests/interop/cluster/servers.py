@@ -10,7 +10,7 @@ import contextlib
 import random
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -138,6 +138,20 @@ class Broker(ServerProcess):
             return True
 
         until(answers, f"answered by {self.name}", [self])
+
+    @contextlib.contextmanager
+    def switched(self, name: str, *, to: bool) -> Iterator[None]:
+        """A setting that brokers may change while they run; afterwards it is as before."""
+        self._configure(name, to)
+        try:
+            yield
+        finally:
+            self._configure(name, not to)
+
+    def _configure(self, name: str, value: bool) -> None:
+        with Connection(self.address) as connection:
+            text = f"{name}={str(value).lower()}\n".encode()
+            connection.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text).ok()
 
 
 def _conf_arguments(folder: Path, conf: Mapping[str, object]) -> tuple[str, str]:

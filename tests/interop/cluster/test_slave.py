@@ -55,11 +55,10 @@ def copied(connection: Connection, at_slave: Connection, queue: Queue, slave: Br
 
 
 @pytest.fixture
-def readable_slave(at_slave: Connection) -> Iterator[Connection]:
+def readable_slave(at_slave: Connection, slave: Broker) -> Iterator[Connection]:
     """The slave, while it lets itself be read."""
-    at_slave.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"slaveReadEnable=true\n").ok()
-    yield at_slave
-    at_slave.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"slaveReadEnable=false\n").ok()
+    with slave.switched("slaveReadEnable", to=True):
+        yield at_slave
 
 
 def test_a_slave_tells_its_range_but_is_not_read_by_default(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -18,13 +19,13 @@ from pyspark_rocketpy.transport.remoting.sending import Message, send, send_batc
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.record.properties import encode_properties
-from rocketpy_proto.remoting import BatchMessage, MessageQueue, RequestCode, ResponseCode
+from rocketpy_proto.remoting import BatchMessage, MessageQueue, ResponseCode
 from tests.blocks import bodies_of
 from tests.interop.cluster.cluster import OLD, A, B, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import Queue, pull
 from tests.interop.cluster.processes import until
-from tests.interop.cluster.servers import SLAVE_ID
+from tests.interop.cluster.servers import SLAVE_ID, Broker
 from tests.patience import PATIENCE_SECONDS
 
 PATIENT = Patience(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
@@ -218,18 +219,11 @@ def test_expressions_are_checked_by_brokers(source: RemotingSource) -> None:
 
 
 def test_brokers_that_filter_nothing_are_told_of(source: RemotingSource, cluster: Cluster) -> None:
-    def switch(*, is_on: bool) -> None:
+    with ExitStack() as without:
         for broker in cluster.masters:
-            with Connection(broker.address) as connection:
-                text = f"enablePropertyFilter={str(is_on).lower()}\n".encode()
-                connection.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text).ok()
-
-    switch(is_on=False)
-    try:
+            without.enter_context(broker.switched("enablePropertyFilter", to=False))
         with pytest.raises(OptionError, match="enablePropertyFilter=true"):
             source.offset_queries().expression_fault("number > 1")
-    finally:
-        switch(is_on=True)
 
 
 def test_a_broker_that_is_killed_is_gone_on_with(
@@ -296,15 +290,22 @@ def test_a_frozen_broker_is_left_out_of_bounds(
     until(lambda: len(queries.bounds(SUBSCRIPTION)[TOPIC]) == len(NAMES) * QUEUES, "back", [])
 
 
+@pytest.fixture
+def readable_slave(fragile_cluster: Cluster) -> Iterator[Broker]:
+    """It has the topic, and lets itself be read."""
+    slave = fragile_cluster.broker(A, SLAVE_ID)
+    with slave.switched("slaveReadEnable", to=True):
+        with Connection(slave.address) as connection:
+            # It asks its master for topics every 10 s.
+            queue = Queue(TOPIC)
+            until(lambda: pull(connection, queue).code == ResponseCode.SUCCESS, "there", [slave])
+        yield slave
+
+
+@pytest.mark.usefixtures("readable_slave")
 def test_a_slave_is_read_while_its_master_is_away(
     source: RemotingSource, fragile_cluster: Cluster
 ) -> None:
-    slave = fragile_cluster.broker(A, SLAVE_ID)
-    with Connection(slave.address) as connection:
-        connection.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"slaveReadEnable=true\n").ok()
-        # It asks its master for topics every 10 s.
-        queue = Queue(TOPIC)
-        until(lambda: pull(connection, queue).code == ResponseCode.SUCCESS, "there too", [slave])
     until_seen(source, NAMES)
     fragile_cluster.broker(A).kill()
     server = fragile_cluster.name_servers[0]
