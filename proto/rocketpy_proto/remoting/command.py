@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+import msgspec
 
 from rocketpy_proto.remoting.codes import Language
 
@@ -22,8 +23,7 @@ class Serialization(IntEnum):
     ROCKETMQ = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RemotingCommand:
+class RemotingCommand(msgspec.Struct, frozen=True):
     """One frame.
 
     `code` is a request's RequestCode or an answer's ResponseCode; `opaque` ties an answer to its
@@ -36,7 +36,7 @@ class RemotingCommand:
     language: Language = Language.PYTHON
     version: int = PROTOCOL_VERSION
     remark: str | None = None
-    ext_fields: Mapping[str, str] = field(default_factory=dict)
+    ext_fields: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: bytes | memoryview = b""
     serialization: Serialization = Serialization.JSON
 

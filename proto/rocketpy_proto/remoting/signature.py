@@ -9,7 +9,8 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rocketpy_proto.remoting.command import RemotingCommand
 from rocketpy_proto.remoting.errors import UnencodableRemotingError

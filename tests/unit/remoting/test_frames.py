@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 import struct
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocketpy_proto.remoting import (
     FRAME_BYTES_MAX,

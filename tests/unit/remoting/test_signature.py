@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rocketpy_proto.remoting import RemotingCommand, UnencodableRemotingError
 from rocketpy_proto.remoting.signature import is_signed_by, signature, signed

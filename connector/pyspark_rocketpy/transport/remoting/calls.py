@@ -7,8 +7,10 @@ given; connections belong to the process.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.access import AccessKeys
@@ -48,13 +50,12 @@ class ClusterConfig:
     access: AccessKeys | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Generic[T]):
+class Request(msgspec.Struct, Generic[T], frozen=True):
     """What is asked, and how an answer with one of the accepted codes is read."""
 
     code: RequestCode
     read: Callable[[Peer, RemotingCommand], T]
-    header: Header = field(default_factory=NoFields)
+    header: Header = msgspec.field(default_factory=NoFields)
     body: bytes | memoryview = b""
     body_bytes_max: int = NO_BODY_BYTES_MAX
     accepted: frozenset[ResponseCode] = _SUCCESS
@@ -68,20 +69,23 @@ def _ignore(_error: ConnectionFailedError | BrokerError) -> None:
     """What nobody wants to know of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(msgspec.Struct, Generic[T], frozen=True):
     """A request that is on its way; others may be sent before it is answered."""
 
     peer: Peer
-    request: Request[T] = field(repr=False)
+    request: Request[T]
     pending: Pending
     # Hears of an error before it is raised.
     on_failure: Callable[[ConnectionFailedError | BrokerError], None] = _ignore
 
+    def __repr__(self) -> str:
+        """Without the request, which may hold secrets."""
+        return f"Call({self.pending})"
+
     @property
     def is_answered(self) -> bool:
         """Whether `answer` returns or raises at once."""
-        return self.pending.future.done()
+        return self.pending.is_over
 
     def leave(self) -> None:
         """Nobody wants the answer any more."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pyspark_rocketpy.transport.remoting.calls import Call
 from pyspark_rocketpy.transport.remoting.reading import PULLED_MESSAGES_MAX, PullResult
 
@@ -22,8 +24,7 @@ NOTHING = memoryview(b"")
 FILTERED_LANE_COUNT = 25 * PULLED_MESSAGES_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What came of the offsets [begin, end): records, or why there are none to come any more."""
 
     begin: int
@@ -32,8 +33,7 @@ class Answer:
     loss: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A pull on its way: since when, and at which of the brokers of a name."""
 
     call: Call[PullResult]

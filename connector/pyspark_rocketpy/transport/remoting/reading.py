@@ -8,9 +8,10 @@ sections 2.5 and 2.6.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
+
+import msgspec
 
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.answers import header_of
@@ -66,8 +67,7 @@ class PullStatus(IntEnum):
 _PULL_CODES = frozenset(ResponseCode(status) for status in PullStatus)
 
 
-@dataclass(frozen=True, slots=True)
-class PullResult:
+class PullResult(msgspec.Struct, frozen=True):
     """The records from an offset on, back to back, as they are stored; [min, max) is the queue's.
 
     Records of offsets below the one that was asked for, or beyond what is wanted, may be among
@@ -83,8 +83,7 @@ class PullResult:
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pull:
+class Pull(msgspec.Struct, frozen=True):
     """What is to be pulled; without an expression all. `suspend_ms` > 0 waits for a message."""
 
     consumer_group: str

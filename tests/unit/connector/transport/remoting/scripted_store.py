@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
+
+from msgspec.structs import replace
 
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode, decode_batch
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse

@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import socket
 import struct
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from contextlib import closing, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.connection import (
@@ -30,11 +29,10 @@ from rocketpy_proto.remoting import (
     Serialization,
     encode_frame,
 )
-from tests.unit.connector.transport.remoting.conftest import Peers
+from tests.unit.connector.transport.remoting.conftest import Connected, Peers
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     Script,
-    ScriptedPeer,
     Visit,
     answering,
     echo,
@@ -43,12 +41,6 @@ from tests.unit.connector.transport.remoting.scripted_peer import (
 from tests.unit.remoting.recorded import needs_golden, request, response
 
 REQUEST = RemotingCommand(RequestCode.HEART_BEAT, opaque=0)
-
-
-@contextmanager
-def connected(peer: ScriptedPeer, *, is_name_server: bool = True) -> Iterator[Connection]:
-    with closing(Connection.open(Peer(peer.address, is_name_server), PATIENT, None)) as connection:
-        yield connection
 
 
 def ask(connection: Connection, body: bytes = b"", patience: Patience = PATIENT) -> Pending:
@@ -61,7 +53,7 @@ def failure_of(pending: Pending) -> ConnectionFailedError:
     return caught.value
 
 
-def test_answers_find_their_requests_in_any_order(peers: Peers) -> None:
+def test_answers_find_their_requests_in_any_order(peers: Peers, connected: Connected) -> None:
     def script(visit: Visit) -> None:
         requests = visit.requests()
         asked = [next(requests) for _ in range(5)]
@@ -82,14 +74,17 @@ def test_answers_find_their_requests_in_any_order(peers: Peers) -> None:
 
 def test_many_threads_share_a_connection(peers: Peers) -> None:
     bodies = [bytes([number]) * (number << 12) for number in range(32)]
-    with connected(peers(answering(echo))) as connection, ThreadPoolExecutor(8) as pool:
+    opened = Connection.open(Peer(peers(answering(echo)).address), PATIENT, None)
+    with closing(opened) as connection, ThreadPoolExecutor(8) as pool:
         answers = pool.map(lambda body: bytes(ask(connection, body).answer().body), bodies)
         assert list(answers) == bodies
 
 
 @needs_golden
 @pytest.mark.parametrize("exchange", ["01_get_route", "10_pull_found", "B04_binary_pull_found"])
-def test_a_recorded_exchange_is_had_again(peers: Peers, exchange: str) -> None:
+def test_a_recorded_exchange_is_had_again(
+    peers: Peers, connected: Connected, exchange: str
+) -> None:
     asked, recorded = request(exchange), response(exchange)
 
     def answer(received: RemotingCommand) -> RemotingCommand:
@@ -101,7 +96,7 @@ def test_a_recorded_exchange_is_had_again(peers: Peers, exchange: str) -> None:
         assert found == replace(recorded, opaque=found.opaque)
 
 
-def test_frames_come_in_pieces_and_together(peers: Peers) -> None:
+def test_frames_come_in_pieces_and_together(peers: Peers, connected: Connected) -> None:
     def script(visit: Visit) -> None:
         requests = visit.requests()
         frames = b"".join(piece for _ in range(3) for piece in encode_frame(echo(next(requests))))
@@ -114,7 +109,9 @@ def test_frames_come_in_pieces_and_together(peers: Peers) -> None:
         assert [bytes(one.answer().body) for one in pendings] == [b"a", b"b" * 50, b""]
 
 
-def test_a_request_of_the_server_is_refused_and_a_notice_passed_over(peers: Peers) -> None:
+def test_a_request_of_the_server_is_refused_and_a_notice_passed_over(
+    peers: Peers, connected: Connected
+) -> None:
     told: list[RemotingCommand] = []
 
     def script(visit: Visit) -> None:
@@ -172,7 +169,7 @@ BAD_ANSWERS = {
 @pytest.mark.parametrize("data", BAD_ANSWERS, ids=range(len(BAD_ANSWERS)))
 @pytest.mark.parametrize("is_name_server", [True, False])
 def test_a_bad_answer_is_one_declared_error_that_names_the_place(
-    peers: Peers, data: bytes, is_name_server: bool
+    peers: Peers, connected: Connected, data: bytes, is_name_server: bool
 ) -> None:
     peer = peers(answering_bytes(data))
     with connected(peer, is_name_server=is_name_server) as connection:
@@ -186,7 +183,7 @@ def test_a_bad_answer_is_one_declared_error_that_names_the_place(
         assert str(failure_of(ask(connection))) == str(error)
 
 
-def test_an_answer_that_comes_twice_ends_the_connection(peers: Peers) -> None:
+def test_an_answer_that_comes_twice_ends_the_connection(peers: Peers, connected: Connected) -> None:
     def script(visit: Visit) -> None:
         requests = visit.requests()
         answer = echo(next(requests))
@@ -200,7 +197,7 @@ def test_an_answer_that_comes_twice_ends_the_connection(peers: Peers) -> None:
         assert "the opaque 0 is of no request, or came twice" in str(failure_of(ask(connection)))
 
 
-def test_what_fails_fails_every_request_that_waits(peers: Peers) -> None:
+def test_what_fails_fails_every_request_that_waits(peers: Peers, connected: Connected) -> None:
     def script(visit: Visit) -> None:
         requests = visit.requests()
         for _ in range(3):
@@ -213,7 +210,9 @@ def test_what_fails_fails_every_request_that_waits(peers: Peers) -> None:
         assert all("closed the connection" in str(error) for error in errors)
 
 
-def test_an_answer_larger_than_what_was_asked_for_fails_alone(peers: Peers) -> None:
+def test_an_answer_larger_than_what_was_asked_for_fails_alone(
+    peers: Peers, connected: Connected
+) -> None:
     with connected(peers(answering(echo))) as connection:
         large = connection.ask(Question(replace(REQUEST, body=bytes(11)), PATIENT, 10))
         error = failure_of(large)
@@ -276,7 +275,7 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
     assert (peer.host, peer.port) == ("::1", 9876)
 
 
-def test_nothing_of_a_request_shows(peers: Peers) -> None:
+def test_nothing_of_a_request_shows(peers: Peers, connected: Connected) -> None:
     secret = replace(REQUEST, ext_fields={"SecurityToken": "hidden"})
     with connected(peers(answering(echo))) as connection:
         pending = connection.ask(Question(secret, PATIENT, 10))
@@ -301,7 +300,7 @@ class Mouth:
 )
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_comes_is_an_answer_or_the_declared_error(
-    peers: Peers, body: bytes, changes: list[tuple[int, bytes]], cut: int
+    peers: Peers, connected: Connected, body: bytes, changes: list[tuple[int, bytes]], cut: int
 ) -> None:
     data = bytearray(frame(replace(ANSWER, body=body, remark="remark", ext_fields={"a": "b"})))
     for place, change in changes:
