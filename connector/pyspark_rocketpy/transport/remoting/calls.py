@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -78,8 +78,12 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     # Hears of an error before it is raised.
     on_failure: Callable[[ConnectionFailedError | BrokerError], None] = _ignore
 
-    def __repr__(self) -> str:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Without the request, which may hold secrets."""
+        return [("pending", self.pending)]
+
+    def __repr__(self) -> str:
+        """The same."""
         return f"Call({self.pending})"
 
     @property

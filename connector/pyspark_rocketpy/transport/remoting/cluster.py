@@ -8,8 +8,7 @@ Nothing is kept that a crash could lose.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TypeVar
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
@@ -37,17 +36,10 @@ _WRONG_ROUTE = frozenset(
 class Cluster:
     """Asks name servers where, and brokers what; for all threads."""
 
-    def __init__(
-        self,
-        config: ClusterConfig,
-        connections: Connections = SHARED,
-        routes: Routes | None = None,
-    ) -> None:
-        self._config = config
-        self._connections = connections
+    def __init__(self, config: ClusterConfig, connections: Connections = SHARED) -> None:
         self._caller = Caller(config, connections)
         self._name_servers = NameServers(config.name_servers, self._caller)
-        self._routes = routes or Routes(self._name_servers.route)
+        self._routes = Routes(self._name_servers.route)
 
     def topics(self) -> tuple[str, ...]:
         """Every topic, those of RocketMQ itself among them.
@@ -79,12 +71,6 @@ class Cluster:
         brokers = self._name_servers.cluster_info().broker_addr_table
         clusters = (broker.cluster for broker in brokers.values())
         return frozenset({*brokers, *(name for name in clusters if name)})
-
-    @contextmanager
-    def alone(self) -> Iterator[Cluster]:
-        """The same cluster for one thread, which asks brokers over connections of its own."""
-        with self._connections.alone() as connections:
-            yield Cluster(self._config, connections, self._routes)
 
     def ask(self, peer: Peer, request: Request[T]) -> Call[T]:
         """Ask a broker about itself. Raises ConnectionFailedError."""

@@ -1,11 +1,10 @@
 """One connection: many requests under way, their answers in any order, matched by `opaque`.
 
-The thread that asks writes its request itself. All answers are read by a thread of the connection,
-or, where one thread alone uses it, by that one while it waits: then no answer costs a change of
-threads. A request that a peer sends is refused: nobody here serves one. Whatever breaks the
-protocol ends the connection, and with it every request that waits. Nothing is kept that a crash
-could lose; a request whose answer did not come may have been done. Source: spec/remoting.md
-sections 1.4 and 6.1.
+The thread that asks writes its request itself; a thread of the connection reads all answers, and
+wakes who waits once for all that came together. A request that a peer sends is refused: nobody here
+serves one. Whatever breaks the protocol ends the
+connection, and with it every request that waits. Nothing is kept that a crash could lose; a request
+whose answer did not come may have been done. Source: spec/remoting.md sections 1.4 and 6.1.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -46,9 +46,13 @@ class Question(msgspec.Struct, frozen=True):
     patience: Patience
     body_bytes_max: int
 
-    def __repr__(self) -> str:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Without the request, which may hold secrets."""
-        return f"Question({self.request.code}, {self.patience})"
+        return [("patience", self.patience)]
+
+    def __repr__(self) -> str:
+        """The same."""
+        return f"Question({self.patience})"
 
 
 class Pending(msgspec.Struct, eq=False):
@@ -60,25 +64,19 @@ class Pending(msgspec.Struct, eq=False):
     deadline_ms: int
     # How often something had come before.
     receipts: int
-    # Done with the outcome; None where who asks reads the answers.
-    _future: futures.Future[None] | None
+    # Set once, by the connection.
     outcome: RemotingCommand | ConnectionFailedError | None = None
-
-    def __repr__(self) -> str:
-        """Without what was asked and answered, which may hold secrets."""
-        return f"Pending({self.connection.peer}, {self.opaque})"
+    # Made for who waits for several.
+    told: futures.Future[None] | None = None
 
     @property
     def future(self) -> futures.Future[None]:
-        """Done with the outcome, for who waits for several; not of a connection for one thread."""
-        assert self._future is not None, "nobody reads here but who waits for one answer"
-        return self._future
+        """Done when the request is over."""
+        return self.connection.future_of(self)
 
     @property
     def is_over(self) -> bool:
         """Whether `answer` returns or raises at once."""
-        if self.outcome is None:
-            self.connection.look()
         return self.outcome is not None
 
     def answer(self) -> RemotingCommand:
@@ -87,36 +85,39 @@ class Pending(msgspec.Struct, eq=False):
             self.connection.wait_for(self)
         if isinstance(self.outcome, RemotingCommand):
             return self.outcome
-        assert self.outcome is not None
+        assert self.outcome is not None, "who has waited is told something"
         raise self.outcome
 
     def end(self, outcome: RemotingCommand | ConnectionFailedError) -> None:
-        """What became of it; for the connection."""
+        """What became of it; for the connection, under its lock."""
         self.outcome = outcome
-        if self._future is not None:
-            self._future.set_result(None)
-
-    def wait(self, wait_ms: int) -> bool:
-        """Whether it is over within that time, where a thread of the connection reads."""
-        try:
-            self.future.result(wait_ms / 1000)
-        except futures.TimeoutError:
-            return False
-        return True
+        if self.told is not None:
+            self.told.set_result(None)
 
     def leave(self) -> None:
         """Nobody wants the answer any more: it is read over when it comes."""
         self.connection.leave(self)
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Without what was asked and answered, which may hold secrets."""
+        return [("peer", self.connection.peer), ("opaque", self.opaque)]
+
+    def __repr__(self) -> str:
+        """The same."""
+        return f"Pending({self.connection.peer}, {self.opaque})"
+
 
 class Connection:
-    """A connection to a peer, for all threads of the process or for one. `close` it."""
+    """A connection to a peer, for all threads of the process. `close` it."""
 
-    def __init__(self, peer: Peer, stream: Stream, *, is_shared: bool = True) -> None:
+    def __init__(self, peer: Peer, stream: Stream) -> None:
         self.peer = peer
         self._stream = stream
-        # Around the fields below; never held while something is waited for.
-        self._lock = threading.Lock()
+        # Around the fields below. The same thread may have it already where the garbage collector
+        # ends a range that nobody reads, and what that has asked for is left.
+        self._lock = threading.RLock()
+        # For who waits for an answer.
+        self._arrival = threading.Condition(self._lock)
         self._opaques = itertools.count()
         self._waiting: dict[int, Pending] = {}
         self._abandoned: set[int] = set()
@@ -125,20 +126,13 @@ class Connection:
         self._used_ms = clock.monotonic_ms()
         # Held around whole frames.
         self._writing = threading.Lock()
-        # Who reads has these two.
-        self._decoder = FrameDecoder(FRAME_BYTES_MAX, HEADER_BYTES_MAX)
-        self._first = b""
-        self._reader: threading.Thread | None = None
-        if is_shared:
-            self._reader = threading.Thread(target=self._read, name=f"rocketpy {peer}", daemon=True)
-            self._reader.start()
+        self._reader = threading.Thread(target=self._read, name=f"rocketpy {peer}", daemon=True)
+        self._reader.start()
 
     @classmethod
-    def open(
-        cls, peer: Peer, patience: Patience, tls: TlsConfig | None, *, is_shared: bool = True
-    ) -> Connection:
+    def open(cls, peer: Peer, patience: Patience, tls: TlsConfig | None) -> Connection:
         """Raises ConnectionFailedError, OptionError."""
-        return cls(peer, connect(peer, patience, tls), is_shared=is_shared)
+        return cls(peer, connect(peer, patience, tls))
 
     @property
     def is_open(self) -> bool:
@@ -177,7 +171,7 @@ class Connection:
         now_ms = clock.monotonic_ms()
         with self._lock:
             asked = [
-                self._pending(question, opaque, now_ms)
+                Pending(self, question, opaque, now_ms + question.patience.ms, self._receipts)
                 for question, opaque in zip(questions, opaques, strict=True)
             ]
             self._used_ms = now_ms
@@ -191,59 +185,60 @@ class Connection:
                 self._withdraw(pending)
         return asked
 
-    def _pending(self, question: Question, opaque: int, now_ms: int) -> Pending:
-        future = None if self._reader is None else futures.Future[None]()
-        return Pending(
-            self, question, opaque, now_ms + question.patience.ms, self._receipts, future
-        )
-
-    def look(self) -> None:
-        """Take what has come, where nobody else reads."""
-        if self._reader is None and self._failure is None:
-            self._receive(0)
-
     def wait_for(self, pending: Pending) -> None:
         """Until it is over; by its deadline it is."""
-        while pending.outcome is None:
-            left_ms = max(pending.deadline_ms - clock.monotonic_ms(), 0)
-            # What was here in time counts, though nobody has read it.
-            has_come = self._receive(left_ms) if self._reader is None else pending.wait(left_ms)
-            if not has_come:
-                self.give_up(pending)
+        left_ms = max(pending.deadline_ms - clock.monotonic_ms(), 0)
+        with self._arrival:
+            self._arrival.wait_for(lambda: pending.is_over, left_ms / 1000)
+        if not pending.is_over:
+            self._give_up(pending)
 
-    def give_up(self, pending: Pending) -> None:
-        """Wait no longer: its future has a result soon. A peer that has sent nothing is given up.
+    def future_of(self, pending: Pending) -> futures.Future[None]:
+        """Done when it is over."""
+        with self._lock:
+            if pending.told is None:
+                pending.told = futures.Future()
+                if pending.is_over:
+                    pending.told.set_result(None)
+            return pending.told
+
+    def _give_up(self, pending: Pending) -> None:
+        """Wait no longer. A peer that has sent nothing is given up.
 
         What others wait for goes on, where anything has come since this was asked.
         """
-        with self._lock:
-            if self._waiting.pop(pending.opaque, None) is None:
-                return
-            self._abandoned.add(pending.opaque)
-            is_silent = self._receipts == pending.receipts
-            is_forgetful = len(self._abandoned) > _ABANDONED_MAX
         patience = pending.question.patience
         problem = (
             f"has not answered within {patience.ms} ms; set option {patience.option} higher if it "
             f"is only slow{self._doubt}"
         )
-        pending.end(self.peer.failed(problem))
+        with self._lock:
+            if not self._abandon(pending, problem):
+                return
+            is_silent = self._receipts == pending.receipts
+            is_forgetful = len(self._abandoned) > _ABANDONED_MAX
         if is_silent or is_forgetful:
             self._fail(problem)
 
     def leave(self, pending: Pending) -> None:
         """Wait no longer, without a doubt in the peer: it may still be in time."""
         with self._lock:
-            if self._waiting.pop(pending.opaque, None) is not None:
-                self._abandoned.add(pending.opaque)
+            self._abandon(pending, "was left: its answer is not wanted any more")
+
+    def _abandon(self, pending: Pending, problem: str) -> bool:
+        """Whether it was waited for until now; what may come is read over then. With the lock."""
+        if pending.opaque not in self._waiting:
+            return False
+        # In this order: who is interrupted in between leaves no answer that nobody knows.
+        self._abandoned.add(pending.opaque)
+        del self._waiting[pending.opaque]
+        pending.end(self.peer.failed(problem))
+        return True
 
     def close(self) -> None:
         """End the connection; what waits for an answer fails."""
         self._fail("was left: its connection was closed here")
-        if self._reader is not None:
-            self._reader.join()
-        else:
-            self._stream.close()
+        self._reader.join()
 
     def abandon(self) -> None:
         """For a forked process, whose parent goes on with it: no thread reads here."""
@@ -251,12 +246,11 @@ class Connection:
 
     def _withdraw(self, pending: Pending) -> None:
         """Fail a request of which nothing was sent."""
+        patience = pending.question.patience
+        problem = f"was taking other requests for {patience.ms} ms (option {patience.option})"
         with self._lock:
-            was_waiting = self._waiting.pop(pending.opaque, None) is not None
-        if was_waiting:
-            patience = pending.question.patience
-            problem = f"was taking other requests for {patience.ms} ms (option {patience.option})"
-            pending.end(self.peer.failed(problem))
+            if self._waiting.pop(pending.opaque, None) is not None:
+                pending.end(self.peer.failed(problem))
 
     def _write(self, frames: list[bytes | memoryview], deadline_ms: int) -> bool:
         """Whether it was these frames' turn in time. What fails then ends the connection."""
@@ -279,72 +273,66 @@ class Connection:
         return True
 
     def _read(self) -> None:
+        decoder = FrameDecoder(FRAME_BYTES_MAX, HEADER_BYTES_MAX)
+        first = b""
         try:
-            while self._receive():
-                pass
+            while data := self._stream.receive():
+                if len(first) < FIRST_BYTES:
+                    first = (first + data)[:FIRST_BYTES]
+                    if (problem := stranger(first)) is not None:
+                        self._fail(problem, is_lasting=True)
+                        return
+                commands: list[RemotingCommand] = []
+                try:
+                    # What came before bad bytes counts.
+                    commands.extend(decoder.feed(data))
+                finally:
+                    self._take(commands)
+        except RemotingFormatError as error:
+            self._fail(f"does not answer as RocketMQ does ({error})", is_lasting=True)
+        except OSError as error:
+            self._fail(f"broke the connection ({error})")
+        else:
+            where = " inside of an answer" if decoder.has_begun else ""
+            self._fail(f"closed the connection{where}{self._doubt}")
         finally:
             # Nobody waits for ever, and nobody writes when the descriptor is another's.
             self._fail("is not listened to any more")
             with self._writing:
                 self._stream.close()
 
-    def _receive(self, wait_ms: int | None = None) -> bool:
-        """Take what comes. False where nothing has within the time, and at the end."""
-        try:
-            data = self._stream.receive(wait_ms)
-            if data is None:
-                return False
-            if data:
-                self._receipts += 1
-                self._used_ms = clock.monotonic_ms()
-                return self._take_all(data)
-        except RemotingFormatError as error:
-            self._fail(f"does not answer as RocketMQ does ({error})", is_lasting=True)
-        except OSError as error:
-            self._fail(f"broke the connection ({error})")
-        except BaseException:
-            # Of what came a part may be lost.
-            self._fail("was left: reading its answers was interrupted")
-            raise
-        else:
-            where = " inside of an answer" if self._decoder.has_begun else ""
-            self._fail(f"closed the connection{where}{self._doubt}")
-        return False
+    def _take(self, commands: Sequence[RemotingCommand]) -> None:
+        """What came together. Raises RemotingFormatError for an answer that nobody waits for."""
+        with self._arrival:
+            self._receipts += 1
+            self._used_ms = clock.monotonic_ms()
+            for command in commands:
+                if command.is_response:
+                    self._take_answer(command)
+            self._arrival.notify_all()
+        for command in commands:
+            if not command.is_response:
+                self._refuse(command)
 
-    def _take_all(self, data: bytes) -> bool:
-        """Whether it may be RocketMQ's. Raises RemotingFormatError."""
-        if len(self._first) < FIRST_BYTES:
-            self._first = (self._first + data)[:FIRST_BYTES]
-            if (problem := stranger(self._first)) is not None:
-                self._fail(problem, is_lasting=True)
-                return False
-        for command in self._decoder.feed(data):
-            self._take(command)
-        return True
-
-    def _take(self, command: RemotingCommand) -> None:
-        """Raises RemotingFormatError for an answer that nobody waits for."""
-        if not command.is_response:
-            self._refuse(command)
-            return
-        with self._lock:
-            pending = self._waiting.pop(command.opaque, None)
-            is_late = command.opaque in self._abandoned
-            self._abandoned.discard(command.opaque)
+    def _take_answer(self, answer: RemotingCommand) -> None:
+        pending = self._waiting.pop(answer.opaque, None)
         if pending is not None:
-            self._give(pending, command)
-        elif not is_late:
+            pending.end(self._outcome(pending, answer))
+        elif answer.opaque in self._abandoned:
+            self._abandoned.remove(answer.opaque)
+        else:
             raise RemotingFormatError(
-                "answer", f"the opaque {command.opaque} is of no request, or came twice"
+                "answer", f"the opaque {answer.opaque} is of no request, or came twice"
             )
 
-    def _give(self, pending: Pending, command: RemotingCommand) -> None:
-        size, size_max = len(command.body), pending.question.body_bytes_max
-        if size > size_max:
-            problem = f"answers with {size} bytes, at most {size_max} are accepted"
-            pending.end(self.peer.failed(problem, is_lasting=True))
-        else:
-            pending.end(command)
+    def _outcome(
+        self, pending: Pending, answer: RemotingCommand
+    ) -> RemotingCommand | ConnectionFailedError:
+        size, size_max = len(answer.body), pending.question.body_bytes_max
+        if size <= size_max:
+            return answer
+        problem = f"answers with {size} bytes, at most {size_max} are accepted"
+        return self.peer.failed(problem, is_lasting=True)
 
     def _refuse(self, request: RemotingCommand) -> None:
         if not request.is_one_way:
@@ -357,9 +345,9 @@ class Connection:
         with self._lock:
             if self._failure is not None:
                 return
-            failure = partial(self.peer.failed, problem, is_lasting=is_lasting)
-            self._failure = failure
+            self._failure = partial(self.peer.failed, problem, is_lasting=is_lasting)
             waiting, self._waiting = self._waiting, {}
             self._stream.end()
-        for pending in waiting.values():
-            pending.end(failure())
+            for pending in waiting.values():
+                pending.end(self._failure())
+            self._arrival.notify_all()

@@ -1,7 +1,5 @@
 """This process's connections: one for each address, shared by all threads, so many at most.
 
-A thread that pulls has some for itself while it does (`alone`); the next one takes them over.
-
 One that has gone, or that its server is about to close for idleness, is replaced when it is used
 next. A forked process begins with none: the parent goes on with its own. Nothing is kept that a
 crash could lose.
@@ -12,8 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark_rocketpy.transport.remoting.connection import Connection
@@ -21,8 +17,6 @@ from pyspark_rocketpy.transport.remoting.peers import Patience, Peer
 from pyspark_rocketpy.transport.remoting.streams import TlsConfig
 
 CONNECTIONS_MAX = 256
-# That wait for a thread which wants some for itself.
-ALONE_MAX = 8
 # Servers close connections that were idle for 120 s; a request must not cross that.
 IDLE_MS_MAX = 100_000
 _Key = tuple[Peer, TlsConfig | None]
@@ -40,29 +34,10 @@ class _Place:
 class Connections:
     """Connections by address, the ones used last at the end. `close` them."""
 
-    def __init__(self, connections_max: int = CONNECTIONS_MAX, *, is_shared: bool = True) -> None:
+    def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
         self._connections_max = connections_max
-        self._is_shared = is_shared
         self._lock = threading.Lock()
         self._places: dict[_Key, _Place] = {}
-        # What `alone` has lent before.
-        self._returned: list[Connections] = []
-
-    @contextmanager
-    def alone(self) -> Iterator[Connections]:
-        """Connections for this thread, which reads their answers itself: it gets many of them."""
-        with self._lock:
-            lent = self._returned.pop() if self._returned else None
-        lent = lent or Connections(self._connections_max, is_shared=False)
-        try:
-            yield lent
-        finally:
-            with self._lock:
-                is_kept = len(self._returned) < ALONE_MAX
-                if is_kept:
-                    self._returned.append(lent)
-            if not is_kept:
-                lent.close()
 
     def get(self, peer: Peer, patience: Patience, tls: TlsConfig | None) -> Connection:
         """An open connection. Raises ConnectionFailedError, OptionError.
@@ -79,16 +54,11 @@ class Connections:
         self, place: _Place, peer: Peer, patience: Patience, tls: TlsConfig | None
     ) -> Connection:
         found = place.connection
-        if found is not None:
-            # Where nobody has read meanwhile, it may have ended.
-            found.look()
         if found is not None and (not found.is_open or found.idle_ms >= IDLE_MS_MAX):
             found.close()
             found = place.connection = None
         if found is None:
-            found = place.connection = Connection.open(
-                peer, patience, tls, is_shared=self._is_shared
-            )
+            found = place.connection = Connection.open(peer, patience, tls)
         return found
 
     def _place(self, peer: Peer, tls: TlsConfig | None) -> _Place:
@@ -122,23 +92,17 @@ class Connections:
         """End all connections; others may be opened after that."""
         with self._lock:
             places, self._places = self._places, {}
-            returned, self._returned = self._returned, []
         for place in places.values():
             with place.lock:
                 _leave(place)
-        for lent in returned:
-            lent.close()
 
     def abandon(self) -> None:
         """In a forked process: begin anew, for the threads are not here, and locks may be held."""
         places, self._places = self._places, {}
-        returned, self._returned = self._returned, []
         self._lock = threading.Lock()
         for place in places.values():
             if place.connection is not None:
                 place.connection.abandon()
-        for lent in returned:
-            lent.abandon()
 
 
 def _leave(place: _Place) -> None:

@@ -77,7 +77,7 @@ class RangePuller:
     def __init__(
         self, cluster: Cluster, limits: PullLimits, options: PullOptions, part: QueueRange
     ) -> None:
-        self._shared_cluster = self._cluster = cluster
+        self._cluster = cluster
         self._limits = limits
         self._options = options
         self._range = part
@@ -104,23 +104,19 @@ class RangePuller:
 
         Raises DataLossError, ConnectionFailedError, BrokerError.
         """
-        with self._shared_cluster.alone() as self._cluster:
-            try:
-                yield from self._pieces()
-            finally:
-                self._drop_lanes()
-
-    def _pieces(self) -> Generator[Piece]:
-        while self._joiner.offset < self._range.end:
-            try:
-                self._ask()
-                answers = self._next_answers()
-            except (ConnectionFailedError, BrokerError) as error:
-                self._meet(error)
-                continue
-            self._absence.is_over()
-            self._ask_ahead()
-            yield from self._joiner.pieces(answers)
+        try:
+            while self._joiner.offset < self._range.end:
+                try:
+                    self._ask()
+                    answers = self._next_answers()
+                except (ConnectionFailedError, BrokerError) as error:
+                    self._meet(error)
+                    continue
+                self._absence.is_over()
+                self._ask_ahead()
+                yield from self._joiner.pieces(answers)
+        finally:
+            self._drop_lanes()
 
     # Asking.
 

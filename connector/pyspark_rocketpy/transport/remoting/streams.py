@@ -111,24 +111,16 @@ class Stream:
         self._lock = threading.Lock()
         self._readable = _poll(connected, select.POLLIN)
 
-    def receive(self, wait_ms: int | None = None) -> bytes | None:
-        """What has come, once something has; empty at the end. Raises OSError.
-
-        None where nothing has within the time; without one it waits for ever.
-        """
-        until_ms = None if wait_ms is None else clock.monotonic_ms() + wait_ms
+    def receive(self) -> bytes:
+        """What has come, once something has; empty at the end. Raises OSError."""
         while True:
             try:
                 with self._lock:
                     return self._socket.recv(_RECEIVE_BYTES)
             except _WANTS_READ:
-                poll = self._readable
+                self._readable.poll()
             except ssl.SSLWantWriteError:
-                poll = _poll(self._socket, select.POLLOUT)
-            if until_ms is None:
-                poll.poll()
-            elif not poll.poll(max(until_ms - clock.monotonic_ms(), 0)):
-                return None
+                _poll(self._socket, select.POLLOUT).poll()
 
     def send(self, pieces: Iterable[bytes | memoryview], deadline_ms: int) -> None:
         """All of the pieces, before the clock says so. Raises TimeoutError, OSError."""

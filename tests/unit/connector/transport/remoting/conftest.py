@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import ExitStack
 
 import pytest
 
@@ -13,9 +13,7 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.transport.remoting.access import AccessKeys
 from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
-from pyspark_rocketpy.transport.remoting.connection import Connection
 from pyspark_rocketpy.transport.remoting.connections import Connections
-from pyspark_rocketpy.transport.remoting.peers import Peer
 from tests.unit.connector.transport.remoting.pull_setup import PullSetup, Waits
 from tests.unit.connector.transport.remoting.scripted_cluster import Knowledge
 from tests.unit.connector.transport.remoting.scripted_peer import (
@@ -26,7 +24,6 @@ from tests.unit.connector.transport.remoting.scripted_peer import (
 )
 
 Peers = Callable[..., ScriptedPeer]
-Connected = Callable[..., AbstractContextManager[Connection]]
 Clusters = Callable[..., Cluster]
 
 
@@ -57,19 +54,6 @@ def peers() -> Iterator[Peers]:
             return stack.enter_context(ScriptedPeer(*scripts, tls=tls))
 
         yield start
-
-
-@pytest.fixture(params=[True, False], ids=["shared", "alone"])
-def connected(request: pytest.FixtureRequest) -> Connected:
-    """Connects to a server, for all threads and for one; closed afterwards."""
-
-    def connect(
-        peer: ScriptedPeer, *, is_name_server: bool = True
-    ) -> AbstractContextManager[Connection]:
-        there = Peer(peer.address, is_name_server)
-        return closing(Connection.open(there, PATIENT, None, is_shared=request.param))
-
-    return connect
 
 
 @pytest.fixture

@@ -142,10 +142,6 @@ class ScriptedPeer:
         finally:
             connected.close()
 
-    def until_played(self, visit: int) -> None:
-        """Until this visit's script is over, 1 being the first, and its connection closed."""
-        self._threads[visit].join()
-
     def close(self) -> None:
         """Stop listening, and end all connections."""
         with contextlib.suppress(OSError):  # It is closed already.

@@ -5,15 +5,19 @@ from __future__ import annotations
 import gc
 import socket
 import struct
+from collections.abc import Iterator
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from rich.pretty import pretty_repr
 
 from pyspark_rocketpy.errors import ConnectionFailedError
+from pyspark_rocketpy.transport.remoting.calls import Call, Request
 from pyspark_rocketpy.transport.remoting.connection import (
     HEADER_BYTES_MAX,
     Connection,
@@ -29,10 +33,12 @@ from rocketpy_proto.remoting import (
     Serialization,
     encode_frame,
 )
-from tests.unit.connector.transport.remoting.conftest import Connected, Peers
+from tests.patience import PATIENCE_SECONDS
+from tests.unit.connector.transport.remoting.conftest import Peers
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     Script,
+    ScriptedPeer,
     Visit,
     answering,
     echo,
@@ -41,6 +47,12 @@ from tests.unit.connector.transport.remoting.scripted_peer import (
 from tests.unit.remoting.recorded import needs_golden, request, response
 
 REQUEST = RemotingCommand(RequestCode.HEART_BEAT, opaque=0)
+
+
+@contextmanager
+def connected(peer: ScriptedPeer, *, is_name_server: bool = True) -> Iterator[Connection]:
+    with closing(Connection.open(Peer(peer.address, is_name_server), PATIENT, None)) as connection:
+        yield connection
 
 
 def ask(connection: Connection, body: bytes = b"", patience: Patience = PATIENT) -> Pending:
@@ -53,7 +65,7 @@ def failure_of(pending: Pending) -> ConnectionFailedError:
     return caught.value
 
 
-def test_answers_find_their_requests_in_any_order(peers: Peers, connected: Connected) -> None:
+def test_answers_find_their_requests_in_any_order(peers: Peers) -> None:
     def script(visit: Visit) -> None:
         requests = visit.requests()
         asked = [next(requests) for _ in range(5)]
@@ -74,17 +86,14 @@ def test_answers_find_their_requests_in_any_order(peers: Peers, connected: Conne
 
 def test_many_threads_share_a_connection(peers: Peers) -> None:
     bodies = [bytes([number]) * (number << 12) for number in range(32)]
-    opened = Connection.open(Peer(peers(answering(echo)).address), PATIENT, None)
-    with closing(opened) as connection, ThreadPoolExecutor(8) as pool:
+    with connected(peers(answering(echo))) as connection, ThreadPoolExecutor(8) as pool:
         answers = pool.map(lambda body: bytes(ask(connection, body).answer().body), bodies)
         assert list(answers) == bodies
 
 
 @needs_golden
 @pytest.mark.parametrize("exchange", ["01_get_route", "10_pull_found", "B04_binary_pull_found"])
-def test_a_recorded_exchange_is_had_again(
-    peers: Peers, connected: Connected, exchange: str
-) -> None:
+def test_a_recorded_exchange_is_had_again(peers: Peers, exchange: str) -> None:
     asked, recorded = request(exchange), response(exchange)
 
     def answer(received: RemotingCommand) -> RemotingCommand:
@@ -96,7 +105,7 @@ def test_a_recorded_exchange_is_had_again(
         assert found == replace(recorded, opaque=found.opaque)
 
 
-def test_frames_come_in_pieces_and_together(peers: Peers, connected: Connected) -> None:
+def test_frames_come_in_pieces_and_together(peers: Peers) -> None:
     def script(visit: Visit) -> None:
         requests = visit.requests()
         frames = b"".join(piece for _ in range(3) for piece in encode_frame(echo(next(requests))))
@@ -109,9 +118,7 @@ def test_frames_come_in_pieces_and_together(peers: Peers, connected: Connected) 
         assert [bytes(one.answer().body) for one in pendings] == [b"a", b"b" * 50, b""]
 
 
-def test_a_request_of_the_server_is_refused_and_a_notice_passed_over(
-    peers: Peers, connected: Connected
-) -> None:
+def test_a_request_of_the_server_is_refused_and_a_notice_passed_over(peers: Peers) -> None:
     told: list[RemotingCommand] = []
 
     def script(visit: Visit) -> None:
@@ -169,7 +176,7 @@ BAD_ANSWERS = {
 @pytest.mark.parametrize("data", BAD_ANSWERS, ids=range(len(BAD_ANSWERS)))
 @pytest.mark.parametrize("is_name_server", [True, False])
 def test_a_bad_answer_is_one_declared_error_that_names_the_place(
-    peers: Peers, connected: Connected, data: bytes, is_name_server: bool
+    peers: Peers, data: bytes, is_name_server: bool
 ) -> None:
     peer = peers(answering_bytes(data))
     with connected(peer, is_name_server=is_name_server) as connection:
@@ -183,7 +190,7 @@ def test_a_bad_answer_is_one_declared_error_that_names_the_place(
         assert str(failure_of(ask(connection))) == str(error)
 
 
-def test_an_answer_that_comes_twice_ends_the_connection(peers: Peers, connected: Connected) -> None:
+def test_an_answer_that_comes_twice_ends_the_connection(peers: Peers) -> None:
     def script(visit: Visit) -> None:
         requests = visit.requests()
         answer = echo(next(requests))
@@ -197,7 +204,7 @@ def test_an_answer_that_comes_twice_ends_the_connection(peers: Peers, connected:
         assert "the opaque 0 is of no request, or came twice" in str(failure_of(ask(connection)))
 
 
-def test_what_fails_fails_every_request_that_waits(peers: Peers, connected: Connected) -> None:
+def test_what_fails_fails_every_request_that_waits(peers: Peers) -> None:
     def script(visit: Visit) -> None:
         requests = visit.requests()
         for _ in range(3):
@@ -210,9 +217,7 @@ def test_what_fails_fails_every_request_that_waits(peers: Peers, connected: Conn
         assert all("closed the connection" in str(error) for error in errors)
 
 
-def test_an_answer_larger_than_what_was_asked_for_fails_alone(
-    peers: Peers, connected: Connected
-) -> None:
+def test_an_answer_larger_than_what_was_asked_for_fails_alone(peers: Peers) -> None:
     with connected(peers(answering(echo))) as connection:
         large = connection.ask(Question(replace(REQUEST, body=bytes(11)), PATIENT, 10))
         error = failure_of(large)
@@ -275,12 +280,58 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
     assert (peer.host, peer.port) == ("::1", 9876)
 
 
-def test_nothing_of_a_request_shows(peers: Peers, connected: Connected) -> None:
+def test_nothing_of_a_request_shows(peers: Peers) -> None:
     secret = replace(REQUEST, ext_fields={"SecurityToken": "hidden"})
     with connected(peers(answering(echo))) as connection:
         pending = connection.ask(Question(secret, PATIENT, 10))
-        assert "hidden" not in repr(pending)
         pending.answer()
+        call = Call(connection.peer, Request(RequestCode.HEART_BEAT, _unread), pending)
+        for shown in (pending, pending.question, call):
+            assert "hidden" not in repr(shown)
+            # As rich shows local variables of a trace.
+            assert "hidden" not in pretty_repr(shown)
+
+
+def _unread(_peer: Peer, _answer: RemotingCommand) -> None:
+    """What nobody reads."""
+
+
+def test_what_is_left_is_not_waited_for_any_more(peers: Peers) -> None:
+    with connected(peers(answering(echo))) as connection:
+        left = ask(connection)
+        left.leave()
+        assert left.is_over
+        assert "its answer is not wanted any more" in str(failure_of(left))
+        ask(connection).answer()
+
+
+def test_several_are_waited_for_at_once(peers: Peers) -> None:
+    def script(visit: Visit) -> None:
+        requests = visit.requests()
+        first, second = next(requests), next(requests)
+        visit.send(echo(second))
+        next(requests)
+        visit.send(echo(first))
+        visit.wait_for_end()
+
+    with connected(peers(script)) as connection:
+        first, second = ask(connection), ask(connection)
+        done = futures.wait([first.future, second.future], PATIENCE_SECONDS, "FIRST_COMPLETED")
+        assert done.done == {second.future}
+        ask(connection).leave()
+        assert not futures.wait([first.future], PATIENCE_SECONDS).not_done
+        # Also for who asks when it is over.
+        assert first.future.done()
+
+
+def test_a_range_that_the_garbage_collector_ends_may_leave_what_it_has_asked_for(
+    peers: Peers,
+) -> None:
+    with connected(peers(answering(echo))) as connection:
+        left = ask(connection)
+        with connection._lock:  # In the middle of whatever the thread does there.
+            left.leave()
+        ask(connection).answer()
 
 
 class Mouth:
@@ -300,7 +351,7 @@ class Mouth:
 )
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_comes_is_an_answer_or_the_declared_error(
-    peers: Peers, connected: Connected, body: bytes, changes: list[tuple[int, bytes]], cut: int
+    peers: Peers, body: bytes, changes: list[tuple[int, bytes]], cut: int
 ) -> None:
     data = bytearray(frame(replace(ANSWER, body=body, remark="remark", ext_fields={"a": "b"})))
     for place, change in changes:

@@ -10,7 +10,7 @@ import pytest
 from pyspark_rocketpy.transport.remoting.peers import Patience
 from pyspark_rocketpy.transport.remoting.streams import Stream
 from tests.patience import PATIENCE_SECONDS
-from tests.unit.connector.transport.remoting.conftest import Connected, Peers, Time
+from tests.unit.connector.transport.remoting.conftest import Peers, Time
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     Visit,
@@ -18,12 +18,10 @@ from tests.unit.connector.transport.remoting.scripted_peer import (
     echo,
     silent,
 )
-from tests.unit.connector.transport.remoting.test_connection import ask, failure_of
+from tests.unit.connector.transport.remoting.test_connection import ask, connected, failure_of
 
 
-def test_a_silent_peer_is_given_up_and_named(
-    peers: Peers, connected: Connected, time: Time
-) -> None:
+def test_a_silent_peer_is_given_up_and_named(peers: Peers, time: Time) -> None:
     peer = peers(silent)
     with connected(peer) as connection:
         pending, other = ask(connection, patience=Patience(3_000, "o")), ask(connection)
@@ -38,7 +36,7 @@ def test_a_silent_peer_is_given_up_and_named(
         assert not connection.is_open
 
 
-def test_a_late_answer_harms_nobody(peers: Peers, connected: Connected, time: Time) -> None:
+def test_a_late_answer_harms_nobody(peers: Peers, time: Time) -> None:
     is_given_up = threading.Event()
 
     def script(visit: Visit) -> None:
@@ -60,9 +58,7 @@ def test_a_late_answer_harms_nobody(peers: Peers, connected: Connected, time: Ti
         assert bytes(ask(connection, b"next").answer().body) == b"next"
 
 
-def test_an_answer_that_was_here_in_time_is_taken_later(
-    peers: Peers, connected: Connected, time: Time
-) -> None:
+def test_an_answer_that_was_here_in_time_is_taken_later(peers: Peers, time: Time) -> None:
     with connected(peers(answering(echo))) as connection:
         first, second = ask(connection, b"1"), ask(connection, b"2")
         second.answer()
@@ -70,7 +66,7 @@ def test_an_answer_that_was_here_in_time_is_taken_later(
         assert bytes(first.answer().body) == b"1"
 
 
-def test_a_peer_that_reads_nothing_is_given_up(peers: Peers, connected: Connected) -> None:
+def test_a_peer_that_reads_nothing_is_given_up(peers: Peers) -> None:
     is_over = threading.Event()
 
     def script(_visit: Visit) -> None:
@@ -84,7 +80,7 @@ def test_a_peer_that_reads_nothing_is_given_up(peers: Peers, connected: Connecte
         is_over.set()
 
 
-def test_a_request_whose_turn_does_not_come_fails_alone(peers: Peers, connected: Connected) -> None:
+def test_a_request_whose_turn_does_not_come_fails_alone(peers: Peers) -> None:
     may_read = threading.Event()
 
     def script(visit: Visit) -> None:
@@ -102,7 +98,7 @@ def test_a_request_whose_turn_does_not_come_fails_alone(peers: Peers, connected:
 
 
 def test_an_interrupted_request_leaves_no_half_frame_behind(
-    peers: Peers, connected: Connected, monkeypatch: pytest.MonkeyPatch
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -7,13 +7,12 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.connection import Connection
-from pyspark_rocketpy.transport.remoting.connections import ALONE_MAX, IDLE_MS_MAX, Connections
+from pyspark_rocketpy.transport.remoting.connections import IDLE_MS_MAX, Connections
 from pyspark_rocketpy.transport.remoting.peers import Peer
 from pyspark_rocketpy.transport.remoting.streams import TlsConfig
 from tests.patience import PATIENCE_SECONDS
@@ -134,57 +133,6 @@ def test_a_slow_address_holds_up_no_other(peers: Peers, connections: Connections
             waiting.result()
 
 
-def test_connections_for_a_thread_alone_are_lent_again(
-    peers: Peers, connections: Connections
-) -> None:
-    peer = peers(answering(echo))
-    get(connections, peer)
-    with connections.alone() as first, connections.alone() as second:
-        lent = [get(first, peer), get(second, peer)]
-        for connection in lent:
-            ask(connection).answer()
-    # Nobody shares them, and no thread reads for them.
-    assert peer.visits == 3
-    assert sum(thread.name == f"rocketpy {lent[0].peer}" for thread in threading.enumerate()) == 1
-    with connections.alone() as again:
-        assert get(again, peer) in lent
-    connections.close()
-    assert not any(connection.is_open for connection in lent)
-
-
-def test_what_was_left_is_read_over_by_the_next_thread(
-    peers: Peers, connections: Connections
-) -> None:
-    peer = peers(answering(echo))
-    with connections.alone() as lent:
-        ask(get(lent, peer), b"left").leave()
-    with connections.alone() as lent:
-        assert bytes(ask(get(lent, peer), b"wanted").answer().body) == b"wanted"
-    assert peer.visits == 1
-
-
-def test_a_lent_connection_that_has_ended_meanwhile_is_replaced(
-    peers: Peers, connections: Connections
-) -> None:
-    peer = peers(lambda visit: visit.send(echo(visit.request())), answering(echo))
-    with connections.alone() as lent:
-        first = get(lent, peer)
-        ask(first).answer()
-    peer.until_played(1)
-    with connections.alone() as lent:
-        ask(get(lent, peer)).answer()
-    assert not first.is_open
-    assert peer.visits == 2
-
-
-def test_more_than_are_kept_are_closed(peers: Peers, connections: Connections) -> None:
-    peer = peers(answering(echo))
-    with ExitStack() as stack:
-        lent = [stack.enter_context(connections.alone()) for _ in range(ALONE_MAX + 1)]
-        opened = [get(each, peer) for each in lent]
-    assert sum(connection.is_open for connection in opened) == ALONE_MAX
-
-
 # Python 3.12 warns of what may happen to others' locks, which is what this is about.
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_leaves_the_parents_connection_alone(
@@ -192,8 +140,6 @@ def test_a_forked_process_leaves_the_parents_connection_alone(
 ) -> None:
     peer = peers(answering(echo))
     kept = get(connections, peer)
-    with connections.alone() as lent:
-        lent_to_parent = get(lent, peer)
     child = os.fork()
     if not child:
         status = 1
@@ -202,16 +148,12 @@ def test_a_forked_process_leaves_the_parents_connection_alone(
             own = get(connections, peer)
             is_own = own is not kept and bytes(ask(own, b"child").answer().body) == b"child"
             own.close()
-            with connections.alone() as own_lent:
-                is_own &= get(own_lent, peer) is not lent_to_parent
-                own_lent.close()
             status = 0 if is_own else 2
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     assert get(connections, peer) is kept
     assert bytes(ask(kept, b"parent").answer().body) == b"parent"
-    assert bytes(ask(lent_to_parent, b"parent").answer().body) == b"parent"
     gc.collect()
 
 
