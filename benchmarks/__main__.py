@@ -68,11 +68,17 @@ def main(
         for name in only or MODULES:
             progress.update(bar, description=name)
             results += run_module(name, profile=profile)
+            # What was measured stays, whatever becomes of the rest.
+            save(json_path, results)
             progress.advance(bar)
     console.print(terminal_table(machine(), results))
-    json_path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def save(path: Path, results: list[Result]) -> None:
+    """Write the results down."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     content = to_json(machine(), results)
-    json_path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
