@@ -25,7 +25,7 @@ from tests.interop.cluster.cluster import OLD, A, B, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import Queue, pull
 from tests.interop.cluster.processes import until
-from tests.interop.cluster.servers import SLAVE_ID, Broker
+from tests.interop.cluster.servers import SLAVE_ID
 from tests.patience import PATIENCE_SECONDS
 
 PATIENT = Patience(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
@@ -291,7 +291,7 @@ def test_a_frozen_broker_is_left_out_of_bounds(
 
 
 @pytest.fixture
-def readable_slave(fragile_cluster: Cluster) -> Iterator[Broker]:
+def _readable_slave(fragile_cluster: Cluster) -> Iterator[None]:
     """It has the topic, and lets itself be read."""
     slave = fragile_cluster.broker(A, SLAVE_ID)
     with slave.switched("slaveReadEnable", to=True):
@@ -299,10 +299,10 @@ def readable_slave(fragile_cluster: Cluster) -> Iterator[Broker]:
             # It asks its master for topics every 10 s.
             queue = Queue(TOPIC)
             until(lambda: pull(connection, queue).code == ResponseCode.SUCCESS, "there", [slave])
-        yield slave
+        yield
 
 
-@pytest.mark.usefixtures("readable_slave")
+@pytest.mark.usefixtures("_readable_slave")
 def test_a_slave_is_read_while_its_master_is_away(
     source: RemotingSource, fragile_cluster: Cluster
 ) -> None:

@@ -2,9 +2,9 @@
 
 The thread that asks writes its request itself; a thread of the connection reads all answers, and
 wakes who waits once for all that came together. A request that a peer sends is refused: nobody here
-serves one. Whatever breaks the protocol ends the
-connection, and with it every request that waits. Nothing is kept that a crash could lose; a request
-whose answer did not come may have been done. Source: spec/remoting.md sections 1.4 and 6.1.
+serves one. Whatever breaks the protocol ends the connection, and with it every request that waits.
+Nothing is kept that a crash could lose; a request whose answer did not come may have been done.
+Source: spec/remoting.md sections 1.4 and 6.1.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Pending(msgspec.Struct, eq=False):
 
     def answer(self) -> RemotingCommand:
         """The answer, once it is here. Raises ConnectionFailedError."""
-        if self.outcome is None:
+        if not self.is_over:
             self.connection.wait_for(self)
         if isinstance(self.outcome, RemotingCommand):
             return self.outcome
@@ -303,7 +303,7 @@ class Connection:
 
     def _take(self, commands: Sequence[RemotingCommand]) -> None:
         """What came together. Raises RemotingFormatError for an answer that nobody waits for."""
-        with self._arrival:
+        with self._lock:
             self._receipts += 1
             self._used_ms = clock.monotonic_ms()
             for command in commands:
