@@ -143,31 +143,39 @@ class MessageSender:
             yield batch
 
     def _send_batch(self, batch: list[OutgoingMessage]) -> list[SentMessage]:
-        blocks = list(self._blocks(batch))
         sent: dict[int, SentMessage] = {}
         try:
-            for answer in self._append(blocks, sent):
+            for answer in self._append(self._blocks(batch), sent):
                 check(answer)
         except ClientError as error:
             raise SendError(error, self.sent_count + len(sent)) from error
         return [sent[number] for number in range(len(batch))]
 
     def _append(
-        self, blocks: list[_QueueBlock], sent: dict[int, SentMessage]
+        self, blocks: Iterator[_QueueBlock], sent: dict[int, SentMessage]
     ) -> list[common_pb2.Status]:
-        """Send the blocks, and add what is acknowledged to `sent`; the other answers come back."""
+        """Send the blocks, and add what is acknowledged to `sent`; the other answers come back.
+
+        A block is encoded when the one before it is on its way: none waits for all to be encoded.
+        """
         refusals = []
-        requests = [self._request(block) for block in blocks]
+        given: list[_QueueBlock] = []
+
+        def requests() -> Iterator[broker_pb2.AppendRequest]:
+            for block in blocks:
+                given.append(block)
+                yield self._request(block)
+
         with self._connection.faults():
-            call = self._connection.broker.Append(iter(requests), timeout=BATCH_SECONDS_MAX)
+            call = self._connection.broker.Append(requests(), timeout=BATCH_SECONDS_MAX)
             answered = 0
-            for block, response in zip(blocks, call, strict=False):
+            for response, block in zip(call, given, strict=False):
                 answered += 1
                 if response.status.code:
                     refusals.append(response.status)
                 else:
                     sent |= _places(block, response)
-        if answered < len(blocks):
+        if answered < len(given):
             raise UnreachableError(self._connection.endpoint, "it ended the stream of blocks")
         return refusals
 
