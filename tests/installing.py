@@ -16,6 +16,7 @@ from zipfile import Path as ZipPath
 from zipfile import ZipFile
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
@@ -71,9 +72,10 @@ def required(library: Distribution, extras: set[str]) -> dict[str, Distribution]
     waiting = list(requirements(library, extras))
     while waiting:
         requirement = waiting.pop()
-        if requirement.name not in found:
-            found[requirement.name] = distribution(requirement.name)
-            waiting += requirements(found[requirement.name], requirement.extras)
+        name = canonicalize_name(requirement.name)
+        if name not in found:
+            found[name] = distribution(name)
+            waiting += requirements(found[name], requirement.extras)
     return found
 
 

@@ -29,6 +29,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 TASK_ROOTS: dict[str, str] = {
     "broker_emulator/rocketpy_broker/services/hooks/chain.py::_called": "calls a package's code",
     "broker_emulator/rocketpy_broker/server/guarding.py::passing": "the root of every call",
+    "broker_emulator/rocketpy_broker/server/http/door.py::_guard": "the root of every request",
 }
 
 # Modules that are started from outside: name, which may hold `*` -> by whom.

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ipaddress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -46,18 +47,27 @@ from rocketpy_broker.services.transactions.checking import CheckBack
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
+from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.record import Host
+
+if TYPE_CHECKING:
+    from rocketpy_broker.server.http.door import HttpDoor
+    from rocketpy_broker.services.metrics.room import Metrics
 
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A broker that serves: where, and what its start found in the store."""
+    """A broker that serves: where, and what its start found in the store.
+
+    `http_port` is None without HTTP.
+    """
 
     host: str
     port: int
     recovery: RecoveryResult
+    http_port: int | None = None
 
 
 def _store_config(config: BrokerConfig) -> StoreConfig:
@@ -88,6 +98,7 @@ class Rooms:
 
     def __init__(self, ground: Ground) -> None:
         self._store = ground.store
+        self._clock = ground.clock
         self.hooks = hooks.build()
         self.topics = topics.build(ground)
         self.groups = groups.build(ground, self.topics)
@@ -118,6 +129,25 @@ class Rooms:
         self.operations = operations.build(
             ground, self.topics, self.flushing, self.offsets, self.statistics
         )
+        self.metrics = None if ground.config.http_port is None else self._metrics(ground)
+
+    def _metrics(self, ground: Ground) -> Metrics:
+        """The top floor, whose libraries no other broker has to load."""
+        from rocketpy_broker.services.metrics import room as metrics
+
+        measured = metrics.Measured(
+            self.topics,
+            self.groups,
+            self.flushing,
+            self.holding,
+            self.delay,
+            self.offsets,
+            self.consuming,
+            self.transactions,
+            self.statistics,
+            self.operations,
+        )
+        return metrics.build(ground, measured)
 
     def _ask_producer(self, question: CheckBack) -> bool:
         """Ask one of a group's producers after a transaction; return whether one listens."""
@@ -149,6 +179,8 @@ class Rooms:
             self._store.check_id,
             config.limits.appends_in_flight_max,
             requests_max,
+            self._clock,
+            None if self.metrics is None else self.metrics.events.appended,
         )
         admin = AdminServices(
             self.operations.admin, self.operations.store_admin, self.statistics, requests_max
@@ -171,6 +203,7 @@ class Broker:
         self._lifecycle = ground.lifecycle
         self.rooms = Rooms(ground)
         self.server: GrpcServer
+        self.http: HttpDoor | None = None
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
         """Serve from now on until `stopped` is set; `ready` is resolved when clients may come.
@@ -199,15 +232,22 @@ class Broker:
     async def _serve(
         self, recovery: RecoveryResult, stopped: asyncio.Event, ready: asyncio.Future[Ready]
     ) -> None:
-        server = self.server = GrpcServer(self._config, self.rooms.doors(self._config), self._clock)
+        metrics = self.rooms.metrics
+        server = self.server = GrpcServer(
+            self._config,
+            self.rooms.doors(self._config),
+            self._clock,
+            None if metrics is None else metrics.events.called,
+        )
         async with self._tasks as scope:
             for start in self._lifecycle.starts:
                 await start(scope)
             scope.start(self._persist_loop())
             port = await server.start(scope)
             self.store.store_host = _store_host(self._config, port)
-            ready.set_result(Ready(self._config.host, port, recovery))
             try:
+                http_port = await self._start_http(scope)
+                ready.set_result(Ready(self._config.host, port, recovery, http_port))
                 await stopped.wait()
             finally:
                 try:
@@ -215,7 +255,26 @@ class Broker:
                         stop()
                 finally:
                     await server.stop()
+                    if self.http is not None:
+                        await self.http.stop()
         await save_all(self._lifecycle.tables)
+
+    async def _start_http(self, scope: TaskScope) -> int | None:
+        """Listen for HTTP, where it is wanted; return the port. Raises PortInUseError."""
+        metrics, port = self.rooms.metrics, self._config.http_port
+        if metrics is None or port is None:
+            return None
+        from rocketpy_broker.server.http.door import HttpDoor
+
+        running = self.server.guard
+        metrics.service.watch(
+            "rocketpy_running_calls", "Calls that are running.", lambda: running.running
+        )
+        admin = self.rooms.operations.admin
+        self.http = HttpDoor(
+            self._config.host, port, metrics.service.text, lambda: admin.refusal, self._clock
+        )
+        return await self.http.start(scope)
 
     async def _persist_loop(self) -> None:
         while True:

@@ -98,7 +98,8 @@ class TransactionTimes:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """One broker. `port` 0 lets the system choose a free one.
+    """One broker. `port` 0 lets the system choose a free one, and so does `http_port`, where None
+    stands for no HTTP and no metrics.
 
     `persist_interval_ms` is how often consumer offsets are saved, `clean_interval_ms` how often
     expired files and the disk's space are looked at, first after `clean_delay_ms`.
@@ -121,6 +122,7 @@ class BrokerConfig:
     host: str = "127.0.0.1"
     insecure: bool = False
     port: int = 8081
+    http_port: int | None = None
     cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH

@@ -15,19 +15,19 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
 
 from rocketpy_broker.client import retries, topics
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.consuming import GroupReader
 from rocketpy_broker.client.errors import ClientError
-from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
+from rocketpy_broker.client.messages import Message, SentMessage
 from rocketpy_broker.client.offsets import GroupLag, query_lag
 from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.sending import MessageSender
 from rocketpy_broker.client.statistics import Statistic, list_statistics
 from rocketpy_broker.client.topics import Topic
 from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.local_messages import BYTES, Body, outgoing
 from rocketpy_broker.local_process import (
     START_SECONDS_MAX,
     BrokerProcess,
@@ -42,8 +42,6 @@ from rocketpy_broker.temporary_store import TemporaryStore
 __all__ = ["LocalBroker", "LocalBrokerError"]
 TEST_SEGMENT_BYTES = 64 << 20
 LOG_NAME = "broker.log"
-BYTES = bytes | bytearray | memoryview
-Body: TypeAlias = str | bytes | bytearray | memoryview
 
 
 class LocalBroker:
@@ -56,7 +54,8 @@ class LocalBroker:
     ...     spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
 
     `flush` is SYNC_FLUSH (default with `data`) or ASYNC_FLUSH (default without). A large store
-    takes its time to start after a crash; `start_seconds_max` bounds it on an idle machine.
+    takes its time to start after a crash; `start_seconds_max` bounds it on an idle machine. With
+    `http_port`, 0 for any free one, it serves `/metrics` and `/healthz` at `http_endpoint`.
     Everything raises LocalBrokerError.
     """
 
@@ -68,6 +67,7 @@ class LocalBroker:
         flush: FlushDiskType | str | None = None,
         commit_log_segment_bytes: int = TEST_SEGMENT_BYTES,
         start_seconds_max: float = START_SECONDS_MAX,
+        http_port: int | None = None,
     ) -> None:
         """Raises ParameterIllegalError for an unknown `flush`."""
         self._given_data = None if data is None else Path(data)
@@ -75,6 +75,7 @@ class LocalBroker:
         default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
         self._flush = default if flush is None else _flush_disk_type(flush)
         self._port = port
+        self._http_port = http_port
         self._commit_log_segment_bytes = commit_log_segment_bytes
         self._start_times = StartTimes(start_seconds_max)
         self._process: BrokerProcess | None = None
@@ -97,6 +98,15 @@ class LocalBroker:
         if not self._has_served:
             raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def http_endpoint(self) -> str:
+        """host:port of HTTP, where it was asked for; stays the same over restarts."""
+        if self._http_port is None:
+            raise LocalBrokerError("the broker has no HTTP; give LocalBroker an http_port")
+        if not self._has_served:
+            raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
+        return f"127.0.0.1:{self._http_port}"
 
     @property
     def pid(self) -> int:
@@ -147,7 +157,7 @@ class LocalBroker:
             if not self._has_served:
                 self._end()
             raise
-        self._port = self._process.port
+        self._port, self._http_port = self._process.port, self._process.http_port
         self._has_served = True
         return self
 
@@ -157,6 +167,8 @@ class LocalBroker:
         options += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
         # Tests and notebooks run on machines whose disks are none of this broker's business.
         options += ["--disk-full-ratio", "1"]
+        if self._http_port is not None:
+            options += ["--http-port", str(self._http_port)]
         if self._temporary is not None:
             options += ["--temporary", self._temporary.token]
         return broker_command(*options)
@@ -290,7 +302,7 @@ class LocalBroker:
         bodies = [body] if is_single else body
         messages = [
             replace(message, delay_level=delay_level, deliver_at=deliver_at)
-            for message in _outgoing(bodies, tags, keys, properties or {}, queue_id)
+            for message in outgoing(bodies, tags, keys, properties or {}, queue_id)
         ]
         with self._connection() as connection:
             sender = MessageSender(connection, topic, self._turn)
@@ -355,37 +367,3 @@ def _flush_disk_type(flush: str) -> FlushDiskType:
     except ValueError as error:
         accepted = " or ".join(each.value for each in FlushDiskType)
         raise ParameterIllegalError("flush", flush, accepted) from error
-
-
-def _outgoing(
-    bodies: Iterable[object], tags: object, keys: object, properties: object, queue_id: int | None
-) -> list[OutgoingMessage]:
-    """Messages of these bodies. Raises LocalBrokerError for a value of another type."""
-    key_list = [keys] if isinstance(keys, str) else keys
-    if not isinstance(key_list, Sequence) or not all(isinstance(key, str) for key in key_list):
-        raise _wrong("keys", keys, "a str or a list of them")
-    if not (tags is None or isinstance(tags, str)):
-        raise _wrong("tags", tags, "a str or None")
-    if not isinstance(properties, Mapping):
-        raise _wrong("properties", properties, "a dict of str")
-    for name, value in properties.items():
-        if not (isinstance(name, str) and isinstance(value, str)):
-            raise _wrong(f"property {name!r}", value, "str")
-    return [
-        OutgoingMessage(_body(body), tags, tuple(key_list), properties, queue_id) for body in bodies
-    ]
-
-
-def _body(body: object) -> bytes:
-    if isinstance(body, str):
-        try:
-            return body.encode()
-        except UnicodeEncodeError as error:
-            raise LocalBrokerError("a body is not valid Unicode; send it as bytes") from error
-    if isinstance(body, BYTES):
-        return bytes(body)
-    raise _wrong("body", body, "str or bytes, or an iterable of them")
-
-
-def _wrong(name: str, value: object, accepted: str) -> LocalBrokerError:
-    return LocalBrokerError(f"{name} is {value!r}, accepted is {accepted}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import selectors
 import subprocess
 import sys
@@ -28,6 +29,8 @@ STOP_SECONDS_MAX = 15.0
 STANDSTILL_SECONDS = 15.0
 # However it gets on, it is waited for so many times as long as it may take.
 STRETCH_MAX = 10
+_PORT = re.compile(r":([0-9]+) ")
+_HTTP = re.compile(r" http=\S*:([0-9]+)$")
 QUOTED_LINES_MAX = 20
 QUOTED_BYTES_MAX = 8 << 10
 
@@ -85,7 +88,7 @@ class StartTimes:
 
 
 class BrokerProcess:
-    """A running broker; `port` is where it serves."""
+    """A running broker; `port` is where it serves, `http_port` where it serves HTTP, if it does."""
 
     def __init__(self, command: Sequence[str], log_path: Path, times: StartTimes) -> None:
         """Start and wait until it serves. Raises LocalBrokerError with the process's words."""
@@ -106,7 +109,7 @@ class BrokerProcess:
         except OSError as error:
             raise LocalBrokerError(f"the broker cannot be started: {error}") from error
         try:
-            self.port = self._wait_ready(times)
+            self.port, self.http_port = self._wait_ready(times)
         except BaseException:
             self.kill()
             raise
@@ -134,8 +137,8 @@ class BrokerProcess:
         logged_bytes = self._log_path.stat().st_size - self._log_begin
         return Progress(processor_seconds(self.pid), logged_bytes)
 
-    def _wait_ready(self, times: StartTimes) -> int:
-        """The port of the line that says so. Raises LocalBrokerError."""
+    def _wait_ready(self, times: StartTimes) -> tuple[int, int | None]:
+        """The ports of the line that says so, of gRPC and HTTP. Raises LocalBrokerError."""
         assert self._process.stdout is not None
         clock = SystemClock()
         begin_ms = clock.monotonic_ms()
@@ -156,7 +159,8 @@ class BrokerProcess:
         if not line.startswith(READY_PREFIX):
             self.kill()
             raise LocalBrokerError(f"the broker did not start: {self.last_words()}")
-        return int(line.removeprefix(READY_PREFIX).split(" ")[0].rpartition(":")[2])
+        http = _HTTP.search(line)
+        return int(_PORT.findall(line)[0]), None if http is None else int(http[1])
 
     def stop(self) -> None:
         """Stop cleanly, as SIGTERM does. Raises LocalBrokerError if that takes too long."""

@@ -176,11 +176,18 @@ class Builder:
         fill(image.site_packages)
 
 
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
 class Container:
     """The process of an image: its entry point and command, or other words behind the entry point.
 
-    `port` is the one that the image exposes; here it becomes a free one. What it prints is in
-    `log`. Use it as a context: at its end the process is killed if it still runs.
+    `ports` are those that the image exposes, and what they become here: free ones. `port` is the
+    first of them. What it prints is in `log`. Use it as a context: at its end the process is killed
+    if it still runs.
     """
 
     def __init__(
@@ -190,10 +197,8 @@ class Container:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._image = image
-        (exposed,) = image.stage.last("EXPOSE").words
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            self.port = server.getsockname()[1]
-        self._exposed = exposed
+        self.ports = {exposed: _free_port() for exposed in image.stage.last("EXPOSE").words}
+        self.port = next(iter(self.ports.values()))
         self._environment = {**image.process_environment(), **(environment or {})}
         entry = image.stage.all("ENTRYPOINT")
         self._words = [word for part in entry for word in part.words]
@@ -202,8 +207,11 @@ class Container:
 
     def command(self, words: Sequence[str]) -> list[str]:
         """`words` as this container runs them."""
-        number = re.compile(rf"(?<!\d){self._exposed}(?!\d)")
-        first, *rest = [number.sub(str(self.port), self._image.mapped(word)) for word in words]
+        number = re.compile(rf"(?<!\d)({'|'.join(self.ports)})(?!\d)")
+        first, *rest = [
+            number.sub(lambda found: str(self.ports[found[1]]), self._image.mapped(word))
+            for word in words
+        ]
         program = shutil.which(first, path=self._environment["PATH"])
         assert program is not None, f"{first}: not in the image"
         return [program, *rest]

@@ -40,6 +40,16 @@ def stage_of(service: dict[str, Any]) -> Stage:
     return stages()[service["build"]["target"]]
 
 
+def ours(compose: dict[str, Any]) -> list[dict[str, Any]]:
+    """The services whose images are built here."""
+    return [each for each in compose["services"].values() if "build" in each]
+
+
+def others(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The services whose images are fetched."""
+    return {name: each for name, each in compose["services"].items() if "build" not in each}
+
+
 def test_it_is_valid_by_the_specification() -> None:
     done = validated(COMPOSE)
     assert done.returncode == 0, done.stdout
@@ -68,7 +78,7 @@ def test_the_schema_finds_what_is_wrong(
 
 
 def test_every_build_names_a_stage_and_a_context_that_are_there(compose: dict[str, Any]) -> None:
-    for service in compose["services"].values():
+    for service in ours(compose):
         build = service["build"]
         context = (COMPOSE.parent / build["context"]).resolve()
         assert context == TOP
@@ -78,31 +88,45 @@ def test_every_build_names_a_stage_and_a_context_that_are_there(compose: dict[st
 
 def test_ports_are_published_on_loopback_only_and_are_exposed(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    for service in ours(compose):
         for port in service["ports"]:
-            address, _, container_port = port.split(":")
-            assert address == "127.0.0.1"
-            assert container_port in stage_of(service).last("EXPOSE").words
+            assert port.split(":")[2] in stage_of(service).last("EXPOSE").words
 
 
 def test_every_volume_is_declared_used_and_one_of_the_image(compose: dict[str, Any]) -> None:
     used = set()
-    for service in compose["services"].values():
+    for service in ours(compose):
         for volume in service["volumes"]:
             name, folder = volume.split(":")
             assert folder in stage_of(service).last("VOLUME").words
             used.add(name)
+    for service in others(compose).values():
+        for volume in service["volumes"]:
+            name, _, *how = volume.split(":")
+            if name.startswith("."):
+                assert (COMPOSE.parent / name).exists()
+                assert how == ["ro"]
+            else:
+                used.add(name)
     assert used == set(compose["volumes"])
+
+
+def test_an_image_that_is_fetched_has_a_version(compose: dict[str, Any]) -> None:
+    for name, service in others(compose).items():
+        assert re.fullmatch(r"[a-z/-]+:v?\d+\.\d+\.\d+", service["image"]), name
 
 
 def test_who_waits_for_health_waits_for_a_service_that_tells_it(compose: dict[str, Any]) -> None:
     waits = 0
     for service in compose["services"].values():
-        for name, wanted in service.get("depends_on", {}).items():
-            assert name in compose["services"]
+        depends_on = service.get("depends_on", {})
+        assert set(depends_on) <= set(compose["services"])
+        for name, wanted in depends_on.items() if isinstance(depends_on, dict) else ():
             if wanted["condition"] == "service_healthy":
                 assert "healthcheck" in compose["services"][name]
                 waits += 1
-    assert waits == 1
+    assert waits == 2
 
 
 def test_the_health_check_is_the_image_s(compose: dict[str, Any]) -> None:
@@ -120,7 +144,7 @@ def test_every_name_in_the_environment_is_read(compose: dict[str, Any]) -> None:
     folders = [TOP / "broker_emulator", TOP / "notebooks"]
     folders.append(Path(str(distribution("jupyter_server").locate_file("jupyter_server/auth"))))
     texts = [path.read_text("utf-8") for folder in folders for path in folder.rglob("*.py")]
-    for service in compose["services"].values():
+    for service in ours(compose):
         for name in service.get("environment", {}):
             read = f'"{name}"'
             parameter = f'parameter("{name.removeprefix("ROCKETPY_").lower()}"'

@@ -79,10 +79,11 @@ def test_signals_reach_the_program_itself(name: str) -> None:
 
 def test_the_broker_listens_where_it_is_exposed_and_asked() -> None:
     stage = stages()["broker"]
-    (port,) = stage.last("EXPOSE").words
+    port, http_port = stage.last("EXPOSE").words
     words = stage.last("CMD").words
     assert words[-1] == "--insecure"
     options = dict(zip(words[1:-1:2], words[2:-1:2], strict=True))
+    assert options["--http-port"] == http_port
     assert options["--port"] == port == str(BrokerConfig(Path()).port)
     assert options["--host"] == "0.0.0.0"
     assert options["--data"] in stage.last("VOLUME").words

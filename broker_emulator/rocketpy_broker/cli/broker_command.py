@@ -50,6 +50,15 @@ Insecure = Annotated[
     ),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]
+HttpPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port for /metrics and /healthz over HTTP, as RocketMQ's 5557; 0 = any free one. "
+        "Without it: no HTTP.",
+    ),
+]
 Flush = Annotated[
     FlushDiskType | None,
     typer.Option(
@@ -157,6 +166,7 @@ def broker(
     host: Host = "127.0.0.1",
     insecure: Insecure = False,
     port: Port = 8081,
+    http_port: HttpPort = None,
     flush: Flush = None,
     cluster_name: Cluster = "DefaultCluster",
     broker_name: Name = "broker-a",
@@ -193,6 +203,7 @@ def broker(
                 host=host,
                 insecure=insecure,
                 port=port,
+                http_port=http_port,
                 cluster_name=cluster_name,
                 broker_name=broker_name,
                 flush_disk_type=flush or _default_flush(data),
@@ -299,6 +310,10 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
         )
     typer.echo(
         f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "
-        f"flush={config.flush_disk_type.value}"
+        f"flush={config.flush_disk_type.value}" + _http_text(ready)
     )
     sys.stdout.flush()
+
+
+def _http_text(ready: Ready) -> str:
+    return "" if ready.http_port is None else f" http={ready.host}:{ready.http_port}"

@@ -28,6 +28,16 @@ class ExposedHostError(BrokerError):
         self.host = host
 
 
+class PortInUseError(BrokerError):
+    """The address cannot be bound."""
+
+    def __init__(self, host: str, port: int, option: str = "--port") -> None:
+        super().__init__(
+            f"cannot listen on {host}:{port}; another program has the port or the address is "
+            f"not this machine's: choose another {option}, or 0 for a free one"
+        )
+
+
 def check_host(config: BrokerConfig) -> None:
     """Raises ExposedHostError for an address beyond loopback without `insecure`."""
     if _is_loopback(config.host):

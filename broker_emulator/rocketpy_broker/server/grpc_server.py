@@ -14,8 +14,9 @@ from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import KIB, BrokerConfig
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server import received
+from rocketpy_broker.server.exposure import PortInUseError
 from rocketpy_broker.server.failure_log import FailureLog
-from rocketpy_broker.server.guarding import Failure, Guard, GuardedHandlers
+from rocketpy_broker.server.guarding import Called, Failure, Guard, GuardedHandlers, TimedCalls
 from rocketpy_broker.server.unfinished import UnfinishedRequests
 from rocketpy_broker.tasks import TaskScope
 
@@ -32,16 +33,6 @@ CALLS_MAX = 20_000
 SILENT_MS_MAX = 60_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-
-
-class PortInUseError(BrokerError):
-    """The address cannot be bound."""
-
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(
-            f"cannot listen on {host}:{port}; another program has the port or the address is "
-            "not this machine's: choose another --port, or 0 for a free one"
-        )
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -83,7 +74,14 @@ class _Collected:
 class GrpcServer:
     """Binds, serves, and stops without cutting off answers that are on their way."""
 
-    def __init__(self, config: BrokerConfig, doors: Sequence[Door], clock: Clock) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        doors: Sequence[Door],
+        clock: Clock,
+        on_called: Called | None = None,
+    ) -> None:
+        """`on_called` is told of calls that were answered."""
         self._config = config
         request_bytes = config.limits.request_bytes_max + REQUEST_OVERHEAD_BYTES
         self._server = grpc.aio.server(
@@ -103,7 +101,8 @@ class GrpcServer:
         self._traffic = received.ConnectionTraffic(clock)
         of = self._traffic.of if received.is_told(clock) else received.untold
         self.unfinished = UnfinishedRequests(clock, request_bytes, of)
-        self.guard = Guard(FailureLog(clock), CALLS_MAX, self.unfinished)
+        timed = None if on_called is None else TimedCalls(clock, on_called)
+        self.guard = Guard(FailureLog(clock), CALLS_MAX, self.unfinished, timed)
         for door in doors:
             self._add(door.handlers(), door.failure)
             self._names += door.names

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
+from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.failure_log import FailureLog
@@ -24,6 +25,8 @@ from rocketpy_broker.server.unfinished import UnfinishedRequests
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 # A response of any method of a protocol that tells of an error.
 Failure = Callable[[BrokerError], bytes]
+# Told of a method, the code of its answer, and how many ms it took.
+Called = Callable[[str, int, float], None]
 
 STATUS_OF = {
     ResponseCode.SYSTEM_BUSY: grpc.StatusCode.UNAVAILABLE,
@@ -59,11 +62,36 @@ class TooManyCallsError(BrokerError):
         super().__init__(f"{calls_max} calls are running already; call again later")
 
 
+class TimedCalls:
+    """Tells how long calls took, by method and code."""
+
+    def __init__(self, clock: Clock, on_called: Called) -> None:
+        self._clock = clock
+        self._on_called = on_called
+
+    def now_ms(self) -> float:
+        """When a call begins."""
+        return self._clock.monotonic_ms()
+
+    def answered(self, method: str, begin_ms: float, answer: Any) -> None:
+        """A call has got its first answer. Those of health and reflection have no code."""
+        status = getattr(getattr(answer, "head", answer), "status", None)
+        if status is not None and hasattr(status, "code"):
+            self._on_called(method, status.code, self._clock.monotonic_ms() - begin_ms)
+
+
 class Guard:
     """Counts the running calls of a server, and ends those that fail."""
 
-    def __init__(self, log: FailureLog, calls_max: int, unfinished: UnfinishedRequests) -> None:
+    def __init__(
+        self,
+        log: FailureLog,
+        calls_max: int,
+        unfinished: UnfinishedRequests,
+        timed: TimedCalls | None = None,
+    ) -> None:
         self.unfinished = unfinished
+        self.timed = timed
         self._log = log
         self._calls_max = calls_max
         self.running = 0
@@ -122,6 +150,7 @@ class GuardedMethod:
         self._guard = guard
         self._failure = failure
         self._unfinished = guard.unfinished
+        self._timed = guard.timed
         self._asks_in_stream = handler.request_streaming
         self._answers_in_stream = handler.response_streaming
         self._decode: Any = handler.request_deserializer
@@ -142,7 +171,10 @@ class GuardedMethod:
         try:
             with self._guard.passing(context.peer, self._name):
                 request = await self._asked(context)
-                answer: bytes = self._encode(await self._work(request, context))
+                begin_ms = self._begin_ms()
+                message = await self._work(request, context)
+                self._answered(begin_ms, message)
+                answer: bytes = self._encode(message)
                 return answer
         except BrokerError as error:
             return await self._failed(context, error)
@@ -152,8 +184,11 @@ class GuardedMethod:
         try:
             with self._guard.passing(context.peer, self._name):
                 asked = await self._asked(context)
+                begin_ms = self._begin_ms()
                 async with contextlib.aclosing(self._work(asked, context)) as answers:
                     async for answer in answers:
+                        self._answered(begin_ms, answer)
+                        begin_ms = 0.0
                         await context.write(self._encode(answer))
         except BrokerError as error:
             await context.write(await self._failed(context, error))
@@ -165,6 +200,14 @@ class GuardedMethod:
                 await self._work(await self._asked(context), context)
         except BrokerError as error:
             await context.write(await self._failed(context, error))
+
+    def _begin_ms(self) -> float:
+        """When the work begins; 0 where nobody wants to know."""
+        return 0.0 if self._timed is None else self._timed.now_ms()
+
+    def _answered(self, begin_ms: float, answer: Any) -> None:
+        if self._timed is not None and begin_ms:
+            self._timed.answered(self._name, begin_ms, answer)
 
     async def _asked(self, context: Any) -> Any:
         """What a method gets: a request, or an iterator of requests."""

@@ -8,32 +8,46 @@ by the task that stored it: waking another one for it would take a tenth of a se
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from rocketpy_broker.errors import BrokerError, FlushTimeoutError
+from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.services.retry.sends import SendService
 from rocketpy_broker.services.sending.appending import Stored
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
+# Told of the code of an answer, and when its block came.
+Answered = Callable[[int, float], None]
+
 
 class AppendAnswers:
     """Writes the answers of one stream; `run` those that had to wait."""
 
-    def __init__(self, sends: SendService, context: status.Context, waiting_max: int) -> None:
+    def __init__(
+        self,
+        sends: SendService,
+        context: status.Context,
+        waiting_max: int,
+        on_answered: Answered,
+    ) -> None:
         self._sends = sends
         self._context = context
-        self._waiting: asyncio.Queue[Stored | BrokerError] = asyncio.Queue(waiting_max)
+        self._on_answered = on_answered
+        self._waiting: asyncio.Queue[tuple[Stored | BrokerError, float]]
+        self._waiting = asyncio.Queue(waiting_max)
         self._waiting_count = 0
         # Made once: only its numbers differ from answer to answer.
         self._success = broker_pb2.AppendResponse(status=status.success())
 
-    async def add(self, outcome: Stored | BrokerError) -> None:
-        """Answer at once, or in turn."""
+    async def add(self, outcome: Stored | BrokerError, begin_ms: float) -> None:
+        """Answer at once, or in turn, a block that came at `begin_ms`."""
         if not self._waiting_count and self._is_final(outcome):
+            self._on_answered(_code(outcome), begin_ms)
             await self._context.write(self._encoded(outcome))
         else:
             self._waiting_count += 1
-            await self._waiting.put(outcome)
+            await self._waiting.put((outcome, begin_ms))
 
     def _is_final(self, outcome: Stored | BrokerError) -> bool:
         return isinstance(outcome, BrokerError) or self._sends.acknowledges(outcome)
@@ -41,8 +55,10 @@ class AppendAnswers:
     async def run(self) -> None:
         """Write answers as flushes complete, for ever."""
         while True:
-            outcome = await self._waiting.get()
-            await self._context.write(await self._acknowledged(outcome))
+            outcome, begin_ms = await self._waiting.get()
+            answer, code = await self._acknowledged(outcome)
+            self._on_answered(code, begin_ms)
+            await self._context.write(answer)
             self._waiting_count -= 1
             self._waiting.task_done()
 
@@ -50,7 +66,8 @@ class AppendAnswers:
         """Return when all answers are written."""
         await self._waiting.join()
 
-    async def _acknowledged(self, outcome: Stored | BrokerError) -> bytes:
+    async def _acknowledged(self, outcome: Stored | BrokerError) -> tuple[bytes, int]:
+        """The answer, when it may be given, and its code."""
         if isinstance(outcome, Stored):
             try:
                 await self._sends.acknowledged(outcome)
@@ -58,10 +75,10 @@ class AppendAnswers:
                 # Stored all the same, so the answer says where.
                 answer = broker_pb2.AppendResponse.FromString(self._encoded(outcome))
                 answer.status.CopyFrom(status.failure(error))
-                return answer.SerializeToString()
+                return answer.SerializeToString(), error.code
             except BrokerError as error:
-                return self._encoded(error)
-        return self._encoded(outcome)
+                return self._encoded(error), error.code
+        return self._encoded(outcome), _code(outcome)
 
     def _encoded(self, outcome: Stored | BrokerError) -> bytes:
         if isinstance(outcome, BrokerError):
@@ -73,3 +90,7 @@ class AppendAnswers:
         answer.record_count = result.record_count
         answer.store_timestamp_ms = result.store_timestamp_ms
         return answer.SerializeToString()
+
+
+def _code(outcome: Stored | BrokerError) -> int:
+    return outcome.code if isinstance(outcome, BrokerError) else ResponseCode.SUCCESS

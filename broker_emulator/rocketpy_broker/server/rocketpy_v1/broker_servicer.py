@@ -10,7 +10,7 @@ from typing import Any, cast
 import grpc
 
 from rocketpy_broker import turns
-from rocketpy_broker.clock import give_way
+from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.errors import (
     BrokerError,
     OffsetNotFoundError,
@@ -69,6 +69,9 @@ class BrokerServices:
     appends_in_flight_max: int
     # Of a request with many parts.
     request_bytes_max: int
+    clock: Clock
+    # Told of each block that was answered: the code, and how many ms that took.
+    on_appended: Callable[[int, float], None] | None = None
 
 
 class BrokerServicer:
@@ -96,11 +99,19 @@ class BrokerServicer:
     ) -> None:
         """Write each block as it comes; answer in order, as flushes complete."""
         turns.connection.set(context.peer())
-        answers = AppendAnswers(self._to.sends, context, self._to.appends_in_flight_max)
+        now_ms, on_appended = self._to.clock.monotonic_ms, self._to.on_appended
+
+        def answered(code: int, begin_ms: float) -> None:
+            if on_appended is not None:
+                on_appended(code, now_ms() - begin_ms)
+
+        limit = self._to.appends_in_flight_max
+        answers = AppendAnswers(self._to.sends, context, limit, answered)
         async with TaskScope() as scope:
             scope.start(answers.run())
             async for request in requests:
-                await answers.add(await self._appended(request))
+                begin_ms = 0.0 if on_appended is None else now_ms()
+                await answers.add(await self._appended(request), begin_ms)
             await answers.written()
 
     async def _appended(

@@ -30,7 +30,8 @@ class Pulled:
     """An answer: messages and bytes of records, and how long it took, without being held.
 
     `behind_bytes`: from the last record that was looked at to the log's end; `behind_ms`: since the
-    last message was stored, 0 at the end of the queue and without messages.
+    last message was stored, 0 at the end of the queue and without messages; `next_offset`: of the
+    queue, behind what was looked at.
     """
 
     queue: QueueKey
@@ -40,6 +41,7 @@ class Pulled:
     latency_ms: int
     behind_bytes: int
     behind_ms: int
+    next_offset: int = 0
 
 
 def behind_ms(result: GetMessageResult, now_ms: int) -> int:

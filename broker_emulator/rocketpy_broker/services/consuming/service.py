@@ -112,6 +112,7 @@ class ConsumeService:
             int(self._clock.monotonic_ms() - begin_ms),
             result.behind_bytes or 0,
             behind_ms(result, self._clock.now_ms()),
+            result.next_offset,
         )
 
     def _renewed(self, request: PullRequest, command: PullCommand) -> PullCommand:

@@ -51,6 +51,8 @@ class Releasing:
         self._topics = topics
         self._group_commit = group_commit
         self._progress = progress
+        # Told of a topic, and the messages for it that waited and were appended now.
+        self.on_released: Callable[[str, RecordBlock], None] = lambda *_: None
 
     async def release(
         self,
@@ -109,6 +111,8 @@ class Releasing:
             self._store.append(queue, block, Known(found, KEEP_NUMBERS))
         except RecordIllegalError as error:
             logger.critical("%d waiting messages of %s are lost: %s", len(block), queue, error)
+        else:
+            self.on_released(queue.topic, waiting)
 
 
 def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]:

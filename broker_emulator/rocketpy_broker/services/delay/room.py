@@ -28,6 +28,7 @@ from rocketpy_broker.tasks import TaskScope
 class Delay:
     """Messages that wait: into which form they are put, and how far they have been delivered."""
 
+    releasing: Releasing
     scheduling: Scheduling
     progress: DeliveryProgress
     timer: TimerDelivery
@@ -84,4 +85,4 @@ def build(
     limits = TimerLimits(is_timed, delay_ms_max, pending_max, lambda: timer.waiting_count)
     scheduling = Scheduling(config.delay_levels, clock, limits)
     recall = RecallService(store, topics, flushing.group_commit, scheduling, config, clock)
-    return Delay(scheduling, progress, timer, recall, levels)
+    return Delay(releasing, scheduling, progress, timer, recall, levels)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from rocketpy_broker.clock import Clock, resolve, sleep
@@ -40,6 +41,8 @@ class GroupCommit:
         self.large_writes = LargeWrites()
         self._wanted = asyncio.Event()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        # Told of each flush, and how many ms it took.
+        self.on_flushed: Callable[[float], None] = lambda _ms: None
 
     def is_acknowledged(self, end_offset: int) -> bool:
         """Whether an append that ends at `end_offset` may be acknowledged now."""
@@ -102,10 +105,12 @@ class GroupCommit:
         plan = self._store.plan_flush()
         if not plan.segments:
             return
+        begin_ms = self._clock.monotonic_ms()
         try:
             with turns().thread_at_work():
                 await asyncio.get_running_loop().run_in_executor(self._thread, plan.run)
             self._store.flushed(plan)
+            self.on_flushed(self._clock.monotonic_ms() - begin_ms)
         except OSError as error:
             logger.critical("flush failed, the broker turns read-only: %s", error)
             self._store.flush_failed(error)

@@ -113,6 +113,9 @@ class SubscriptionGroupManager:
             self._table.take_in(loaded.groups)
             self._forbidden, self._table.version = loaded.forbidden, loaded.version
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def __contains__(self, group: str) -> bool:
         return group in self._groups
 

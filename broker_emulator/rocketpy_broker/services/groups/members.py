@@ -83,6 +83,14 @@ class MemberTable:
         """How many clients are in any group."""
         return len(self._groups_of)
 
+    def counts(self, role: Role) -> list[tuple[str, int]]:
+        """Groups with clients of that role, and how many they have."""
+        return [
+            (group.name, len(members))
+            for group, members in self._groups.items()
+            if group.role is role
+        ]
+
     def members(self, group: GroupKey) -> Mapping[str, Member]:
         """The members by client id; none where the group is not there."""
         return self._groups.get(group, {})

@@ -5,10 +5,11 @@ What a crash leaves of a deleted topic is an empty one, to be deleted again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from rocketpy_broker.clock import give_way
+from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.flushing.large_writes import LargeWrites
@@ -57,6 +58,7 @@ class AdminService:
         consumers: ConsumerOffsetManager,
         statistics: StatisticsService,
         tasks: TaskScope,
+        clock: Clock,
     ) -> None:
         self._config = config
         self._store = store
@@ -66,16 +68,24 @@ class AdminService:
         self._consumers = consumers
         self._statistics = statistics
         self._tasks = tasks
+        self._clock = clock
+        # Told of a topic that was to be changed, how many ms that took, and whether it is.
+        self.on_topic_changed: Callable[[str, float, bool], None] = lambda *_: None
 
     async def update_topic(self, change: TopicChange, *, create_only: bool) -> None:
         """Create or change a topic; durable on return.
 
         Raises TopicIllegalError, TopicAttributeError, BrokerError.
         """
+        begin_ms, is_success = self._clock.monotonic_ms(), False
         try:
             await self._topics.alter(change, create_only=create_only)
+            is_success = True
         except OSError as error:
             raise _not_saved(change.topic, error) from error
+        finally:
+            latency_ms = self._clock.monotonic_ms() - begin_ms
+            self.on_topic_changed(change.topic, latency_ms, is_success)
 
     async def delete_topic(self, topic: str) -> None:
         """Remove a topic, its queues, and every group's progress in it.
@@ -125,6 +135,11 @@ class AdminService:
                 found.append(group)
         return first_page(found, count)
 
+    @property
+    def refusal(self) -> str:
+        """Why the store takes no messages; empty while it does."""
+        return self._store.refusal or self._store.growth.refusal or ""
+
     def broker_info(self) -> BrokerInfo:
         """Version, names and limits of this broker."""
         config = self._config
@@ -135,7 +150,7 @@ class AdminService:
             config.limits.body_bytes_max,
             config.limits.request_bytes_max,
             config.flush_disk_type.value,
-            self._store.refusal or self._store.growth.refusal or "",
+            self.refusal,
             config.commit_log_segment_bytes,
             self._store.store_id,
         )

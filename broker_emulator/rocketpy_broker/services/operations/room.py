@@ -54,6 +54,7 @@ def build(
             offsets.committed,
             statistics,
             ground.tasks,
+            ground.clock,
         ),
         store_admin,
     )

@@ -8,7 +8,7 @@ Source: BrokerStatsManager, spec/broker_behaviour.md sections 6.3 and 9.5; row S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,6 +104,8 @@ class StatisticsService:
         self.speeds = StoreSpeeds(counted, now_ms)
         self._due_ms = [now_ms + window.period_ms for window in WINDOWS]
         self._moments_due_ms = now_ms + PERIOD_MS
+        # Told of a topic that is no more.
+        self.on_topic_forgotten: Callable[[str], None] = lambda _topic: None
 
     # --- What is counted ---
 
@@ -163,6 +165,7 @@ class StatisticsService:
     async def forget_topic(self, topic: str) -> None:
         """A topic is no more."""
         self._counted.forget_topic(topic)
+        self.on_topic_forgotten(topic)
         await self._drop(lambda key: key.topic == topic)
 
     async def forget_group(self, group: str) -> None:
@@ -206,6 +209,24 @@ class StatisticsService:
                 await give_way()
 
     # --- What is told ---
+
+    async def sums(
+        self, kind: Kind, count_max: int
+    ) -> AsyncIterator[Sequence[tuple[Key, int, int]]]:
+        """Keys of a kind with their messages and bytes since the rows began, some at a time.
+
+        Between two parts the caller gives others their turns; rows come and go meanwhile.
+        """
+        for slab in self.table.slabs:
+            wanted = [
+                row for row, key in enumerate(slab.keys) if key is not None and key.kind is kind
+            ]
+            for begin in range(0, len(wanted), count_max):
+                yield [
+                    (key, int(slab.counters["nums"][row]), int(slab.counters["size"][row]))
+                    for row in wanted[begin : begin + count_max]
+                    if (key := slab.keys[row]) is not None and key.kind is kind
+                ]
 
     async def page(self, query: Query) -> ItemPage:
         """Some items, and where to go on; others have turns in between.

@@ -120,6 +120,9 @@ class TopicConfigManager:
         """Whether the topic is configured, or one of the broker's own."""
         return topic in self._topics or self.is_system(topic)
 
+    def __len__(self) -> int:
+        return len(self._topics)
+
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
 

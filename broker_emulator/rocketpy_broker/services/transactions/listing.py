@@ -35,6 +35,11 @@ class TransactionListing:
         self._messages = messages
         self._table = table
 
+    @property
+    def open_count(self) -> int:
+        """How many half messages are not over, of any group."""
+        return self._table.open_count(self._store.range_of(HALF_QUEUE).max_offset)
+
     async def open(
         self, producer_group: str, transaction_id: str, count_max: int
     ) -> OpenTransactions:

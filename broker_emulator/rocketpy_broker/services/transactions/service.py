@@ -8,6 +8,7 @@ Holds no state but the table's. Source: spec/broker_behaviour.md section 7.2; ro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock
@@ -63,6 +64,8 @@ class TransactionService:
         self._group_commit = group_commit
         self._clock = clock
         self._times = times
+        # Told of each decision, once.
+        self.on_ended: Callable[[HalfMessage, Operation], None] = lambda *_: None
 
     async def end(self, command: EndTransaction) -> None:
         """Commit or roll back; durable on return, as far as the flush type promises.
@@ -138,3 +141,4 @@ class TransactionService:
             self._store.check_writable()
             self._progress.rolled_back(offset)
         self._table.finish(half.first_offset, decision)
+        self.on_ended(half, decision)

@@ -62,6 +62,10 @@ class TransactionTable:
         """Whether a half message needs nothing any more."""
         return queue_offset < self.next_half or queue_offset in self._ended
 
+    def open_count(self, end: int) -> int:
+        """How many of the half messages below queue offset `end` are not over."""
+        return max(end - self.next_half - len(self._ended), 0)
+
     def copied(self, first_offset: int, queue_offset: int) -> None:
         """A transaction has a newer half message."""
         self._newest[first_offset] = queue_offset

@@ -1,0 +1,46 @@
+"""Messages as a program gives them to LocalBroker: checked, before one is sent. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.local_process import LocalBrokerError
+
+BYTES = bytes | bytearray | memoryview
+Body: TypeAlias = str | bytes | bytearray | memoryview
+
+
+def outgoing(
+    bodies: Iterable[object], tags: object, keys: object, properties: object, queue_id: int | None
+) -> list[OutgoingMessage]:
+    """Messages of these bodies. Raises LocalBrokerError for a value of another type."""
+    key_list = [keys] if isinstance(keys, str) else keys
+    if not isinstance(key_list, Sequence) or not all(isinstance(key, str) for key in key_list):
+        raise _wrong("keys", keys, "a str or a list of them")
+    if not (tags is None or isinstance(tags, str)):
+        raise _wrong("tags", tags, "a str or None")
+    if not isinstance(properties, Mapping):
+        raise _wrong("properties", properties, "a dict of str")
+    for name, value in properties.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise _wrong(f"property {name!r}", value, "str")
+    return [
+        OutgoingMessage(_body(body), tags, tuple(key_list), properties, queue_id) for body in bodies
+    ]
+
+
+def _body(body: object) -> bytes:
+    if isinstance(body, str):
+        try:
+            return body.encode()
+        except UnicodeEncodeError as error:
+            raise LocalBrokerError("a body is not valid Unicode; send it as bytes") from error
+    if isinstance(body, BYTES):
+        return bytes(body)
+    raise _wrong("body", body, "str or bytes, or an iterable of them")
+
+
+def _wrong(name: str, value: object, accepted: str) -> LocalBrokerError:
+    return LocalBrokerError(f"{name} is {value!r}, accepted is {accepted}")

@@ -1,0 +1,1 @@
+"""What the broker measures, in Prometheus's format."""

@@ -1,0 +1,37 @@
+"""How far each group has pulled each queue, which may be further than it has committed.
+
+Lives in memory; a group that has not pulled since the start is as far as it has committed. The
+oldest entries make room for new ones. Source: spec/broker_behaviour.md section 9.6, inflight.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from rocketpy_broker.services.consuming.pulled import Pulled
+from rocketpy_broker.store.values import QueueKey
+
+# About 200 bytes of memory each.
+ENTRIES_MAX = 100_000
+
+
+class PulledOffsets:
+    """Group and queue -> the offset behind the last message that was pulled."""
+
+    def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
+        self._entries_max = entries_max
+        self._offsets: OrderedDict[tuple[str, QueueKey], int] = OrderedDict()
+
+    def pulled(self, pulled: Pulled) -> None:
+        """A pull was answered."""
+        if not pulled.group:
+            return
+        key = pulled.group, pulled.queue
+        self._offsets[key] = pulled.next_offset
+        self._offsets.move_to_end(key)
+        if len(self._offsets) > self._entries_max:
+            self._offsets.popitem(last=False)
+
+    def of(self, group: str, queue: QueueKey) -> int:
+        """The offset; 0 where none is known."""
+        return self._offsets.get((group, queue), 0)

@@ -1,0 +1,102 @@
+"""All metrics of a broker as one text, in Prometheus's format.
+
+A snapshot is taken in turns with everybody else's work, and written as text by a thread. Who asks
+while one is taken gets it, too, and so does who asks again soon: within a second, or within nine
+times as long as it took. So all who look take
+a tenth of the broker's time at most. Lives in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.services.metrics.families import MetricSource, gauge
+from rocketpy_broker.services.metrics.labels import labelled
+
+KEPT_MS_MIN = 1_000
+KEPT_TIMES = 9
+
+
+class _Given(Collector):
+    """Families that are there already, with labels at each of their samples."""
+
+    def __init__(self, families: Iterable[Metric], labels: Mapping[str, str]) -> None:
+        self._families = families
+        self._labels = labels
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them."""
+        for family in self._families:
+            yield labelled(family, self._labels)
+
+
+class MetricsService:
+    """The metrics of one broker."""
+
+    def __init__(
+        self,
+        events: CollectorRegistry,
+        sources: Sequence[MetricSource],
+        node_labels: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        self._events = events
+        self._sources = sources
+        self._node_labels = node_labels
+        self._clock = clock
+        self._process = ProcessCollector(registry=None)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
+        self._gauges: list[tuple[str, str, Callable[[], float]]] = []
+        self._turn = asyncio.Lock()
+        self._kept = b""
+        self._kept_until_ms = float("-inf")
+
+    def watch(self, name: str, documentation: str, value: Callable[[], float]) -> None:
+        """Ask for `value` with each snapshot."""
+        self._gauges.append((name, documentation, value))
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=True)
+
+    async def text(self) -> bytes:
+        """A snapshot, new or kept."""
+        async with self._turn:
+            begin_ms = self._clock.monotonic_ms()
+            if begin_ms >= self._kept_until_ms:
+                async with contextlib.aclosing(self._parts()) as parts:
+                    self._kept = b"".join([part async for part in parts])
+                end_ms = self._clock.monotonic_ms()
+                kept_ms = max((end_ms - begin_ms) * KEPT_TIMES, KEPT_MS_MIN)
+                self._kept_until_ms = end_ms + kept_ms
+            return self._kept
+
+    async def _parts(self) -> AsyncGenerator[bytes, None]:
+        watched = [gauge(name, text, value()) for name, text, value in self._gauges]
+        yield await self._written(watched, self._node_labels)
+        for source in self._sources:
+            async with contextlib.aclosing(source.families()) as families:
+                async for family in families:
+                    yield await self._written([family], self._node_labels)
+        yield await self._in_thread(lambda: _text(self._events.collect(), self._node_labels))
+        yield await self._in_thread(lambda: _text(self._process.collect(), {}))
+
+    async def _written(self, families: Iterable[Metric], labels: Mapping[str, str]) -> bytes:
+        return await self._in_thread(lambda: _text(families, labels))
+
+    async def _in_thread(self, work: Callable[[], bytes]) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _text(families: Iterable[Metric], labels: Mapping[str, str]) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Given(families, labels))
+    return generate_latest(registry)

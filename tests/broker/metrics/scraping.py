@@ -1,0 +1,62 @@
+"""Reading a broker's metrics as Prometheus does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.broker.conftest import RunningBroker
+
+NODE = {"cluster": "DefaultCluster", "node_id": "broker-a", "node_type": "broker"}
+
+
+@dataclass(frozen=True)
+class Scraped:
+    """Samples by name, and by their labels but for those that name the broker."""
+
+    samples: dict[str, dict[frozenset[tuple[str, str]], float]]
+    types: dict[str, str]
+
+    def value(self, name: str, **labels: str) -> float:
+        """Of the one series with just these labels."""
+        return self.samples[name][frozenset(labels.items())]
+
+    def sum(self, name: str, **labels: str) -> float:
+        """Of all series that have these labels."""
+        wanted = labels.items()
+        return sum(
+            value for found, value in self.samples.get(name, {}).items() if wanted <= set(found)
+        )
+
+
+def parsed(text: str) -> Scraped:
+    samples: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+    types = {}
+    for family in text_string_to_metric_families(text):
+        types[family.name] = family.type
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            if not sample.name.startswith("process_"):
+                assert labels.items() >= NODE.items(), sample
+            key = frozenset(labels.items() - NODE.items())
+            series = samples.setdefault(sample.name, {})
+            assert key not in series, f"{sample.name} twice with {labels}"
+            series[key] = sample.value
+    return Scraped(samples, types)
+
+
+async def get(running: RunningBroker, path: str) -> tuple[int, str]:
+    """Status and text of an answer."""
+    url = f"http://127.0.0.1:{running.ready.http_port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
+
+
+async def scrape(running: RunningBroker) -> Scraped:
+    """The metrics of this moment: what was kept of an earlier one is over."""
+    running.clock.advance(1_001)
+    status, text = await get(running, "/metrics")
+    assert status == 200
+    return parsed(text)

@@ -1,0 +1,188 @@
+"""The HTTP door: what it answers, and what clients that misuse it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from rocketpy_broker import LocalBroker, LocalBrokerError
+from rocketpy_broker.server.exposure import PortInUseError
+from rocketpy_broker.server.http.door import CONNECTION_SECONDS, CONNECTIONS_MAX
+from rocketpy_broker.services.metrics.service import MetricsService
+from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.broker.metrics.scraping import get, parsed, scrape
+from tests.patience import PATIENCE_SECONDS
+
+
+def url(running: RunningBroker, path: str) -> str:
+    return f"http://127.0.0.1:{running.ready.http_port}{path}"
+
+
+async def test_without_a_port_nothing_listens_and_nothing_is_counted(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        assert running.ready.http_port is None
+        assert running.broker.rooms.metrics is None
+
+
+async def test_health_tells_whether_messages_are_taken(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker(http_port=0) as running:
+        status, text = await get(running, "/healthz")
+        assert (status, json.loads(text)) == (
+            200,
+            {"status": "serving", "writable": True, "refusal": ""},
+        )
+        running.broker.store.flush_failed(OSError(5, "Input/output error"))
+        status, text = await get(running, "/healthz")
+        found = json.loads(text)
+        assert (status, found["status"], found["writable"]) == (200, "serving", False)
+        assert "Input/output error" in found["refusal"]
+        assert (await scrape(running)).value("rocketpy_store_writable") == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/metrics/..%2f..%2fetc/passwd", 404),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/healthz", 405),
+        ("HEAD", "/healthz", 200),
+        ("GET", "/metrics?name[]=up", 200),
+    ],
+)
+async def test_what_it_does_not_know_is_answered_and_changes_nothing(
+    start_broker: StartBroker, method: str, path: str, status: int
+) -> None:
+    async with start_broker(http_port=0) as running, aiohttp.ClientSession() as session:
+        async with session.request(method, url(running, path)) as response:
+            assert response.status == status
+            text = await response.text()
+        assert (status != 404) or text == "this broker answers GET /metrics and GET /healthz\n"
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"NONSENSE\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\nLong: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+    ],
+)
+async def test_a_request_that_is_none_is_refused(
+    start_broker: StartBroker, request_text: bytes
+) -> None:
+    async with start_broker(http_port=0) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.ready.http_port)
+        writer.write(request_text)
+        answer = await reader.readline()
+        assert answer.startswith(b"HTTP/1.")
+        assert b" 400 " in answer
+        writer.close()
+        assert (await get(running, "/healthz"))[0] == 200
+
+
+async def test_connections_that_do_nothing_are_few_and_end(start_broker: StartBroker) -> None:
+    async with start_broker(http_port=0) as running:
+        port = running.ready.http_port
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
+        http = running.broker.http
+        assert http is not None
+        await until(lambda: http.connection_count == CONNECTIONS_MAX)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b""
+        writer.close()
+        for _ in range(CONNECTION_SECONDS + 1):
+            running.clock.advance(1_000)
+            await asyncio.sleep(0)
+        for reader, writer in idle:
+            assert await reader.read() == b""
+            writer.close()
+        await until(lambda: http.connection_count == 0)
+        assert (await get(running, "/healthz"))[0] == 200
+
+
+async def test_many_who_ask_at_once_share_one_snapshot(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = 0
+    parts = MetricsService._parts
+
+    def counted(service: MetricsService) -> object:
+        nonlocal taken
+        taken += 1
+        return parts(service)
+
+    monkeypatch.setattr(MetricsService, "_parts", counted)
+    async with start_broker(http_port=0) as running:
+        answers = await asyncio.gather(*(get(running, "/metrics") for _ in range(20)))
+        assert len(set(answers)) == 1
+        assert taken == 1
+        running.clock.advance(1_001)
+        await get(running, "/metrics")
+        assert taken == 2
+
+
+async def test_a_fault_is_logged_and_the_next_request_is_served(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker(http_port=0) as running:
+        with monkeypatch.context() as patched:
+            patched.setattr(running.broker.store, "positions", lambda: 1 / 0)
+            status, text = await get(running, "/metrics")
+            assert (status, "has logged it" in text) == (500, True)
+        assert "ZeroDivisionError" in caplog.text
+        running.clock.advance(1_001)
+        assert (await get(running, "/metrics"))[0] == 200
+
+
+async def test_a_port_that_is_taken_is_named(start_broker: StartBroker, tmp_path: Path) -> None:
+    async with start_broker(http_port=0) as running:
+        taken = running.ready.port
+    listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", taken)
+    async with listening:
+        with pytest.raises(PortInUseError) as refused:
+            async with start_broker(http_port=taken):
+                pass
+    assert "--http-port" in refused.value.remark
+
+
+def test_a_local_broker_serves_it_over_restarts(tmp_path: Path) -> None:
+    with LocalBroker(http_port=0) as broker:
+        broker.create_topic("orders")
+        broker.send("orders", ["a", "b"])
+        endpoint = broker.http_endpoint
+        broker.restart()
+        assert broker.http_endpoint == endpoint
+        with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=60) as response:
+            found = parsed(response.read().decode())
+    assert found.value("rocketmq_topic_number") > 1
+    without = LocalBroker()
+    with pytest.raises(LocalBrokerError, match="http_port"):
+        assert without.http_endpoint
+
+
+def test_a_broker_without_it_loads_none_of_its_libraries() -> None:
+    program = (
+        "import sys, rocketpy_broker.broker, rocketpy_broker.cli.commands;"
+        "print([name for name in ('aiohttp', 'prometheus_client') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.stdout.strip() == "[]"
