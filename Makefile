@@ -41,7 +41,7 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup java tools demo test coverage torture interop lint bench proto wheel clean
-.PHONY: test-matrix docker compose
+.PHONY: test-matrix docs docker compose
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -115,6 +115,11 @@ lint: $(INSTALLED) ## Check style, types, the arrows between rooms, and limits
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -q tests/test_tidy.py
+
+# Its theme tells of its successor at every build; docs/decisions.md knows.
+docs: $(INSTALLED) ## Build the site of the documents into build/site; a dead link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet -f docs/site/mkdocs.yml
+	echo "make: to read it: python3 -m http.server --bind 127.0.0.1 -d build/site"
 
 bench: $(INSTALLED) java ## Measure every figure of docs/performance.md
 	@$(USE_JAVA)
@@ -191,7 +196,7 @@ clean: ## Remove what tools and runs left behind; .venv stays
 	@rm -rf .venv-pyspark-* $(PROTO_VENV) $(INTEROP) build dist delays.png lag.png
 	rm -rf artifacts spark-warehouse metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
-	find connector broker_emulator proto tests notebooks benchmarks -name __pycache__ \
+	find connector broker_emulator proto tests notebooks benchmarks docs -name __pycache__ \
 		-exec rm -rf {} +
 
 # --- Setting up a machine ---

@@ -45,18 +45,24 @@ LOG_NAME = "broker.log"
 
 
 class LocalBroker:
-    """A broker on a free port of 127.0.0.1.
+    """A broker in a process of its own, on a free port of 127.0.0.1.
 
-    >>> with LocalBroker() as broker:
-    ...     broker.create_topic("orders", queues=4)
-    ...     broker.send("orders", "a first order", tags="new", keys="order-1")
-    ...     assert [message.text for message in broker.messages("orders")] == ["a first order"]
-    ...     spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
+        with LocalBroker() as broker:
+            broker.create_topic("orders", queues=4)
+            broker.send("orders", "a first order", tags="new", keys="order-1")
+            assert [message.text for message in broker.messages("orders")] == ["a first order"]
+            spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
 
-    `flush` is SYNC_FLUSH (default with `data`) or ASYNC_FLUSH (default without). A large store
-    takes its time to start after a crash; `start_seconds_max` bounds it on an idle machine. With
-    `http_port`, 0 for any free one, it serves `/metrics` and `/healthz` at `http_endpoint`.
-    Everything raises LocalBrokerError.
+    - `data`: the directory of its store, which stays. Without it the store is temporary.
+    - `port`: 0 takes a free one.
+    - `flush`: what an acknowledgement means. `SYNC_FLUSH`, on disk, is the default with `data`,
+      `ASYNC_FLUSH`, in the page cache, the one without.
+    - `commit_log_segment_bytes`: size of the log's files; 64 MiB.
+    - `start_seconds_max`: how long a start may take on an idle machine, as after a crash; 60 s.
+    - `http_port`: serves `/metrics` and `/healthz` at `http_endpoint`; 0 takes a free port, and
+      without it there is no HTTP.
+
+    All methods raise LocalBrokerError, with the broker's words.
     """
 
     def __init__(
@@ -69,7 +75,7 @@ class LocalBroker:
         start_seconds_max: float = START_SECONDS_MAX,
         http_port: int | None = None,
     ) -> None:
-        """Raises ParameterIllegalError for an unknown `flush`."""
+        """An unknown `flush` raises ParameterIllegalError."""
         self._given_data = None if data is None else Path(data)
         self._temporary: TemporaryStore | None = None
         default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
@@ -94,7 +100,7 @@ class LocalBroker:
 
     @property
     def endpoint(self) -> str:
-        """host:port; stays the same over restarts."""
+        """The address for clients, host:port; it stays the same over restarts."""
         if not self._has_served:
             raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
         return f"127.0.0.1:{self._port}"
@@ -110,7 +116,7 @@ class LocalBroker:
 
     @property
     def pid(self) -> int:
-        """Process id of the running broker."""
+        """The id of the broker's process."""
         return self._running().pid
 
     def log_text(self) -> str:
@@ -134,7 +140,7 @@ class LocalBroker:
     # --- The process ---
 
     def start(self) -> LocalBroker:
-        """Start the process and wait until it serves. Raises LocalBrokerError with its words."""
+        """Start the process and wait until it serves; a `with` statement does it, too."""
         if self._process is not None:
             if self._process.exit_code is None:
                 raise LocalBrokerError(
@@ -174,10 +180,7 @@ class LocalBroker:
         return broker_command(*options)
 
     def stop(self) -> None:
-        """Stop cleanly, as SIGTERM does; `start` goes on with the store.
-
-        Raises LocalBrokerError if that takes too long.
-        """
+        """Stop cleanly, as SIGTERM does, within 15 s; `start` goes on with the store."""
         process, self._process = self._process, None
         if process is not None:
             process.stop()
@@ -230,9 +233,10 @@ class LocalBroker:
         exist_ok: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Create `topic`; one that exists is refused, or with `exist_ok` left as it is.
+        """Create `topic` with so many queues to read and to write, 8 by default.
 
-        `attributes` are RocketMQ's, such as `message.type`.
+        One that exists is refused, or with `exist_ok` left as it is. `attributes` are RocketMQ's,
+        such as `{"message.type": "FIFO"}`.
         """
         settings = topics.TopicSettings(attributes=attributes or {})
         with self._connection() as connection:
@@ -249,7 +253,10 @@ class LocalBroker:
         attributes: Mapping[str, str] | None = None,
         removed_attributes: Sequence[str] = (),
     ) -> Topic:
-        """Change what is named of `topic`, and leave the rest; return what it is now."""
+        """Change what is named of `topic`, and leave the rest; return what it is now.
+
+        `perm`: 4 is reading, 2 writing, 6 both. `attributes` are set, `removed_attributes` removed.
+        """
         settings = topics.TopicSettings(
             queues, queues, perm, order, attributes or {}, removed_attributes
         )
@@ -293,9 +300,9 @@ class LocalBroker:
     ) -> list[SentMessage]:
         """Send a message, or one for each body; return ids and places, in order.
 
-        Without `queue_id` they are spread over the queues in turn, beginning with queue 0. They
-        come when `delay_level` is over (1 is 1 s, 18 is 2 h), or at `deliver_at`, which has a time
-        zone. All bodies are checked before the first is sent.
+        Texts are sent in UTF-8. Without `queue_id` messages are spread over the queues in turn,
+        beginning with queue 0. They come when `delay_level` is over (1 is 1 s, 18 is 2 h), or at
+        `deliver_at`, which has a time zone. All bodies are checked before the first is sent.
         """
         # A mapping's items are its keys, which nobody means.
         is_single = isinstance(body, str | BYTES | Mapping) or not isinstance(body, Iterable)
@@ -314,8 +321,8 @@ class LocalBroker:
     def send_back(self, message: Message | str, group: str, *, delay_level: int = 0) -> str:
         """Let `group` have a message once more; return `retry`, `deadLetter` or `dropped`.
 
-        The message, or its offset_msg_id. Level 0 waits by its failures, 1 is 1 s, 18 is 2 h; below
-        0 the message becomes a dead letter of `%DLQ%` + group.
+        `message` is one that was read, or its `offset_msg_id`. Level 0 waits by its failures, 1 is
+        1 s, 18 is 2 h; below 0 the message becomes a dead letter, in `%DLQ%` + group.
         """
         offset_msg_id = message if isinstance(message, str) else message.offset_msg_id
         with self._connection() as connection:
@@ -343,7 +350,10 @@ class LocalBroker:
             return query_lag(connection, topic, group)
 
     def statistics(self, topic: str = "", group: str = "") -> list[Statistic]:
-        """What topics and groups put, got and sent back, of the last minute, hour and day."""
+        """What topics and groups put, got and sent back, in the last minute, hour and day.
+
+        Those of one topic, one group, or all.
+        """
         with self._connection() as connection:
             return list_statistics(connection, topic=topic, group=group)
 

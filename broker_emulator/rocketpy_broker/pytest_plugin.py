@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def rocketpy_broker() -> Iterator[LocalBroker]:
-    """A broker for the whole test session, on a free port, with a temporary store."""
+    """A LocalBroker for the whole test session, on a free port, with a temporary store."""
     from rocketpy_broker import LocalBroker
 
     with LocalBroker() as broker:

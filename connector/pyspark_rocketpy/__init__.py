@@ -23,7 +23,10 @@ __all__ = ["DefaultSource", "register", "send_back"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known by hand, where PySpark cannot find it (with `addPyFile`)."""
+    """Make the format `rocketpy` known to a session by hand.
+
+    It is needed only where PySpark does not find installed packages, as with `spark.addPyFile`.
+    """
     spark.dataSource.register(DefaultSource)
 
 
@@ -36,12 +39,21 @@ def send_back(
     maxReconsumeTimes: int | None = None,
     **options: object,
 ) -> SentBack:
-    """Send messages back that the rows of a batch name, to come again or to be given up.
+    """Send messages back that a group could not consume; return how many come again.
 
-    Rows need the source's columns `topic`, and `commitLogOffset` or `offsetMsgId`. `delayLevel` is
-    a level for all rows, or the name of a column. Further options are those of docs/source.md.
-    Durable when it returns; a task that Spark runs again sends its rows again. Raises OptionError,
-    ColumnError; in tasks, through Spark, ConnectionFailedError, BrokerError.
+    `df` is a batch, or what `foreachBatch` hands over. Its rows name messages by the source's
+    columns `topic`, and `commitLogOffset` or `offsetMsgId`; no other column is looked at.
+
+    - `endpoints`: host:port of the broker; several addresses of one broker with commas.
+    - `consumerGroup`: the group that gets them again, in its topic `%RETRY%` + group.
+    - `delayLevel`: when. 0 goes by how often a message has failed, 1 is 1 s, 18 is 2 h; -1 makes it
+      a dead letter at once. The name of a column stands for a level of each row's own.
+    - `maxReconsumeTimes`: failures after which a message becomes a dead letter; None is the
+      group's own maximum, 16.
+    - `options`: `sendTimeoutMs`, `connectTimeoutMs`, `retryTimesMax`, `retryBackoffMs`.
+
+    What it has sent is durable when it returns. A task that Spark runs again sends its rows again.
+    Raises OptionError, ColumnError; in tasks, through Spark, ConnectionFailedError, BrokerError.
     """
     from pyspark_rocketpy.options.retrying import RetryOptions
     from pyspark_rocketpy.retry import sending_back

@@ -39,15 +39,22 @@ PYSPARK_MIN = (4, 2)
 
 @tells_plainly
 class DefaultSource(DataSource):
-    """Format `rocketpy`: RocketMQ topics as streams and batches, to read and to write."""
+    """Format `rocketpy`: RocketMQ topics as streams and batches, to read and to write.
+
+    Spark makes it, and calls its methods: programs name the format. `register` takes it by hand.
+    """
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
+        """The name for `format(...)`: `rocketpy`."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """All columns, or those of option `columns`. Checks the options, so that load() fails."""
+        """All columns, or those of option `columns`.
+
+        Checks the options, so that a wrong one fails at `load()`. Raises OptionError; with a SQL92
+        filter, which the broker reads, ConnectionFailedError and BrokerError, too.
+        """
         from pyspark_rocketpy.source.columns import source_schema
 
         return source_schema(self._source_options(is_shared=True).columns)

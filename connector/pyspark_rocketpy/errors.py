@@ -21,7 +21,7 @@ from __future__ import annotations
 
 
 class RocketpyError(Exception):
-    """Base of all declared errors."""
+    """Base of all errors that the connector declares; `code` is how its text begins."""
 
     code = "ROCKETPY"
 
@@ -54,24 +54,28 @@ class DataLossError(RocketpyError):
 
 
 class ConnectionFailedError(RocketpyError):
-    """No broker answers at the endpoints, or the connection broke for too long."""
+    """No broker answers at the endpoints, or the connection broke for too long.
+
+    `is_lasting`: another try would meet the same.
+    """
 
     code = "ROCKETPY_CONNECTION"
 
     def __init__(self, text: str, *, is_lasting: bool = False) -> None:
         super().__init__(text)
-        # Whether another try would meet the same.
         self.is_lasting = is_lasting
 
 
 class BrokerError(RocketpyError):
-    """A broker refused a request."""
+    """A broker refused a request.
+
+    `response_code` is RocketMQ's number for the reason, where whoever raised it tells.
+    """
 
     code = "ROCKETPY_BROKER"
 
     def __init__(self, text: str, *, response_code: int | None = None) -> None:
         super().__init__(text)
-        # RocketMQ's number for the reason, where whoever raised it tells.
         self.response_code = response_code
 
 

@@ -16,13 +16,12 @@ import typer
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from tests.documents import TOP, Block, runnable
+from tests.documents import Block, pasted_tests, runnable
 from tests.installing import SYSTEM_PATH, Environment
 
 PAGES: dict[str, list[Block]] = defaultdict(list)
 for _block in runnable("sh"):
-    PAGES[_block.path.name].append(_block)
-README_PROGRAMS = [block for block in runnable("python") if block.path == TOP / "README.md"]
+    PAGES[_block.name.rpartition(":")[0]].append(_block)
 # It runs until it is stopped; every other test here uses it.
 NEVER_ENDING = {"broker"}
 
@@ -67,16 +66,12 @@ def commands() -> list[str]:
 def test_every_command_is_shown_and_run(command: str) -> None:
     run = [line for block in runnable("sh") for line in block.text.splitlines()]
     shown = [line for line in run if line.startswith(f"rocketpy {command}")]
-    assert shown or command in NEVER_ENDING, f"show `rocketpy {command}` in docs/broker.md"
+    assert shown or command in NEVER_ENDING, f"show `rocketpy {command}` in a document"
 
 
-def test_the_readme_has_a_program_and_a_test() -> None:
-    """tests/unit/test_packaging.py runs the first one."""
-    assert len(README_PROGRAMS) == 2
-
-
-def test_the_test_in_the_readme_passes(tmp_path: Path) -> None:
-    (tmp_path / "test_pasted.py").write_text(README_PROGRAMS[1].text, encoding="utf-8")
+@pytest.mark.parametrize("block", pasted_tests(), ids=lambda block: block.name)
+def test_the_tests_of_a_document_pass(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "test_pasted.py").write_text(block.text, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path],
         capture_output=True,
@@ -84,4 +79,4 @@ def test_the_test_in_the_readme_passes(tmp_path: Path) -> None:
         check=False,
         cwd=tmp_path,
     )
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert f"{block.text.count('def test_')} passed" in done.stdout, done.stdout + done.stderr

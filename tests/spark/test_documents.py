@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.documents import Block, runnable
+from tests.documents import TOP, Block, programs
 from tests.installing import SYSTEM_PATH
 from tests.patience import PATIENCE_SECONDS
 
-# The README's first block runs in an environment of its own: tests/unit/test_packaging.py.
-BLOCKS = [block for block in runnable("python") if block.path.name != "README.md"]
+# The README's program runs in an environment of its own: tests/unit/test_packaging.py.
+BLOCKS = [block for block in programs() if block.path != TOP / "README.md"]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
@@ -34,4 +35,7 @@ def test_a_program_of_a_document_runs_as_it_stands(block: Block, tmp_path: Path)
         timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    printed = done.stdout.splitlines()
+    assert printed
+    told = re.findall(r"^ *print\(.*\)  # (\d+)", block.text, re.MULTILINE)
+    assert [line for line in printed if line in told] == told

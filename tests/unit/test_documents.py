@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.report import markdown
+from pyspark_rocketpy import errors
 from pyspark_rocketpy.options.parsing import ON_CLUSTERS, cluster_table
 from pyspark_rocketpy.options.retrying import RETRY_OPTIONS
 from pyspark_rocketpy.options.sink_specs import SINK_OPTIONS
@@ -17,15 +18,25 @@ from pyspark_rocketpy.options.specs import option_table
 from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
 from tests.cases import commands_of, where
-from tests.documents import DOCUMENTS, TOP, blocks
+from tests.documents import DOCUMENTS, NOTES, TOP, blocks, blocks_of, runnable
 
 ROOMS = {
-    "broker_emulator/rocketpy_broker/services": r"services/: ([a-z_, ]+)",
-    "broker_emulator/rocketpy_broker/store": r"store/: ([a-z_, ]+)",
+    "broker_emulator/rocketpy_broker/services": r"services/: ((?:[a-z_]+, )+[a-z_]+)",
+    "broker_emulator/rocketpy_broker/store": r"store/: ((?:[a-z_]+, )+[a-z_]+)",
 }
 README_LINES_MAX = 150
 # Languages of fences that are no programs.
-DATA = {"json", "mermaid", "text", "yaml", "toml"}
+DATA = {"json", "text", "yaml", "toml"}
+
+
+def error_table() -> str:
+    """The errors that have a code of their own, in the order of their module."""
+    lines = ["| code | error | meaning |", "|---|---|---|"]
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and "code" in vars(kind) and kind is not errors.RocketpyError:
+            meaning = (kind.__doc__ or "").partition("\n")[0].removesuffix(".")
+            lines.append(f"| `{kind.code}` | `{name}` | {meaning} |")
+    return "\n".join(lines)
 
 
 def read(path: str) -> str:
@@ -42,6 +53,7 @@ def read(path: str) -> str:
         ("clusters", "cluster options", cluster_table()),
         ("source", "source columns", column_table()),
         ("sink", "sink columns", sink_column_table()),
+        ("troubleshooting", "codes of errors", error_table()),
     ],
 )
 def test_a_table_of_a_document_is_the_codes(path: str, name: str, table: str) -> None:
@@ -113,6 +125,30 @@ def test_every_program_in_a_document_is_run_or_says_why_not() -> None:
     assert silent == [], "name the language, and after `notest:` why nobody runs it"
 
 
+def test_what_stands_behind_a_language_is_known() -> None:
+    notes = {block.name: block.note for block in blocks() if not block.reason}
+    assert {name: note for name, note in notes.items() if note not in NOTES} == {}
+
+
+def test_blocks_that_continue_another_are_one_program_with_it() -> None:
+    path = TOP / "docs/page.md"
+    text = "```python\na = 1\n```\nThen:\n```sh notest: because\nls\n```\n"
+    text += "```python continued\na\n```\n"
+    found = list(blocks_of(path, text))
+    assert [(block.line, block.text) for block in runnable("python", found)] == [(1, "a = 1\na\n")]
+    assert [block.reason for block in found] == ["", "because", ""]
+    assert runnable("sh", found) == []
+
+
+def test_the_floors_of_the_way_to_a_cluster_are_files() -> None:
+    _, _, section = read("docs/architecture.md").partition("## The way to a cluster")
+    table, _, _ = section.partition("\n## ")
+    named = set(re.findall(r"`(\w+\.py)`", table))
+    assert len(named) > 12
+    folder = TOP / "connector/pyspark_rocketpy/transport/remoting"
+    assert named - {path.name for path in folder.iterdir()} == set()
+
+
 def test_the_way_of_a_message_names_a_file_at_every_step() -> None:
     steps = [line for line in read("docs/architecture.md").splitlines() if re.match(r"\| \d", line)]
     assert len(steps) > 25
@@ -121,7 +157,8 @@ def test_the_way_of_a_message_names_a_file_at_every_step() -> None:
 
 @pytest.mark.parametrize("folder", ROOMS)
 def test_the_picture_shows_every_room(folder: str) -> None:
-    found = re.search(ROOMS[folder], read("docs/architecture.md"))
+    words = re.sub(r"<[^>]+>", " ", read("docs/architecture.svg")).split()
+    found = re.search(ROOMS[folder], " ".join(words))
     assert found is not None
     rooms = {path.parent.name for path in (TOP / folder).glob("*/__init__.py")}
     assert set(found[1].split(", ")) == rooms

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.documents import runnable
+from tests.documents import TOP, runnable
 from tests.installing import Environment, metadata_of, requirements, run
 
 PACKAGES = ("pyspark_rocketpy", "rocketpy_broker", "rocketpy_proto")
@@ -98,10 +98,9 @@ def test_the_readme_s_first_program_runs_from_a_shell_that_knows_no_environment(
 ) -> None:
     programs = environment("broker", "spark")
     program = tmp_path / "qs.py"
-    program.write_text(
-        next(block.text for block in runnable("python") if block.path.name == "README.md"),
-        encoding="utf-8",
-    )
+    blocks = [block for block in runnable("python") if block.path == TOP / "README.md"]
+    [pasted] = [block for block in blocks if not block.note]
+    program.write_text(pasted.text, encoding="utf-8")
     assert len(program.read_text(encoding="utf-8").splitlines()) <= 20
     assert run(programs / "python", str(program)).splitlines()[-1] == "1000"
 

@@ -56,7 +56,7 @@ class OutgoingMessage:
 class SentMessage:
     """Where a message lies that the broker has acknowledged.
 
-    One that comes later gets its offset in the queue then; `queue_offset` is None.
+    `queue_offset` is None for one that comes later: it gets its offset then.
     """
 
     msg_id: str
@@ -66,11 +66,12 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a topic.
+    """A message of a topic, as it was read.
 
-    `msg_id` is the sender's unique id, or `offset_msg_id` where it gave none. `properties` leaves
-    out what tags, keys and msg_id tell. Times have a time zone, UTC. The body is held as it is
-    stored, so that many messages take no more memory than their records.
+    `text` and `body` are its content. `msg_id` is the sender's unique id, or `offset_msg_id` where
+    it gave none. `properties` leaves out what `tags`, `keys` and `msg_id` tell. Times have a time
+    zone, UTC; hosts are texts, host:port. The body is held as it is stored, so that many messages
+    take no more memory than their records.
     """
 
     topic: str
@@ -91,7 +92,10 @@ class Message:
 
     @property
     def body(self) -> bytes:
-        """As its sender gave it, inflated each time; as stored where `body_error` says why."""
+        """The content as its sender gave it; as it is stored where `body_error` says why.
+
+        A compressed one is inflated each time.
+        """
         return inflated_or_stored(self.stored_body, self.sys_flag)[0]
 
     @property
@@ -101,7 +105,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The body as text. Raises UnicodeDecodeError if it is no UTF-8."""
+        """The content as text. Raises UnicodeDecodeError if it is no UTF-8."""
         return self.body.decode()
 
     @classmethod

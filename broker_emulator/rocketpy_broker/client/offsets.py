@@ -20,7 +20,10 @@ class QueueBounds:
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """A queue, the group's next offset (None: nothing committed), and what is left to consume."""
+    """How far a group is in one queue; `committed_offset` is what it reads next.
+
+    None stands for nothing committed. Messages from `min_offset` to below `max_offset` are there.
+    """
 
     queue_id: int
     min_offset: int
@@ -35,7 +38,7 @@ class QueueLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """A consumer group's progress in a topic.
+    """A consumer group's progress in a topic: `total` messages are left, and by queue.
 
     `is_known` is false for a group that the broker has never heard of.
     """

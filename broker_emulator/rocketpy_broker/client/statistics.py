@@ -11,7 +11,9 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 @dataclass(frozen=True, slots=True)
 class StatisticsWindow:
-    """What was added within a window: in all, a second, and at a time."""
+    """What was added within a minute, an hour or a day: `sum`, in a second `tps`, at a time
+    `avgpt`.
+    """
 
     sum: int
     tps: float
@@ -22,8 +24,8 @@ class StatisticsWindow:
 class Statistic:
     """One of RocketMQ's statistics, such as TOPIC_PUT_NUMS, of one key.
 
-    The key is a topic, topic@group, topic@queueId, topic@queueId@group, or the cluster. `value` in
-    all, and `times` how often something was added, since the key was first seen.
+    The key is a topic, topic@group, topic@queueId, topic@queueId@group, or the cluster. `value` is
+    what was added in all, and `times` how often, since the key was first seen.
     GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME, of queueId@topic@group, are values of the moment:
     `value` is what the last pull has found, and the windows are zeros.
     """

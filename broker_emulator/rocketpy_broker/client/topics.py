@@ -17,7 +17,7 @@ RETRY_PREFIX = "%RETRY%"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic's configuration."""
+    """A topic with all its settings; `perm` is 4 for reading, 2 for writing, 6 for both."""
 
     topic: str
     read_queue_nums: int

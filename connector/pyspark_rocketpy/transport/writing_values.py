@@ -88,7 +88,11 @@ class MessageToSendBack:
 
 @dataclass(frozen=True, slots=True)
 class SentBack:
-    """How many messages come again, were given up, or dropped by a group without retry queues."""
+    """How many messages were sent back; two of them can be added.
+
+    `retries` come again, `dead_letters` were given up, and `dropped` are gone, as the group has no
+    retry queues.
+    """
 
     retries: int = 0
     dead_letters: int = 0
