@@ -20,8 +20,8 @@ TOP = Path(__file__).parents[2]
 DOCUMENTS = ("*.md", "docs/**/*.md", "docker/*.md")
 PICTURES = ("docs/**/*.png", "docs/**/*.svg", "docs/**/*.css")
 # Files that documents link to; each becomes a page that shows it.
-SHOWN = ("LICENSE", "notebooks/*.py")
-LANGUAGES = {".py": "python"}
+SHOWN = ("LICENSE", "notebooks/*.py", "docker/*.yml", "docker/grafana/dashboards/*.json")
+LANGUAGES = {".py": "python", ".yml": "yaml", ".json": "json"}
 # Why no test runs a block stands behind its language; see tests/documents.py.
 _NOTE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
 

@@ -33,7 +33,8 @@ def error_table() -> str:
     """The errors that have a code of their own, in the order of their module."""
     lines = ["| code | error | meaning |", "|---|---|---|"]
     for name, kind in vars(errors).items():
-        if isinstance(kind, type) and "code" in vars(kind) and kind is not errors.RocketpyError:
+        is_error = isinstance(kind, type) and issubclass(kind, errors.RocketpyError)
+        if is_error and "code" in vars(kind) and kind is not errors.RocketpyError:
             meaning = (kind.__doc__ or "").partition("\n")[0].removesuffix(".")
             lines.append(f"| `{kind.code}` | `{name}` | {meaning} |")
     return "\n".join(lines)
