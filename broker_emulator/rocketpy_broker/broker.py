@@ -23,6 +23,7 @@ from rocketpy_broker.server.grpc_server import Door, GrpcServer
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServices
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServices
 from rocketpy_broker.server.rocketpy_v1.door import RocketpyV1Door
+from rocketpy_broker.server.rocketpy_v1.group_admin_servicer import GroupAdminServices
 from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices
 from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServices
 from rocketpy_broker.services.batches import room as batches
@@ -127,7 +128,15 @@ class Rooms:
             ground, self.topics, self.groups, self.delay, self.consuming, self.retry
         )
         self.operations = operations.build(
-            ground, self.topics, self.flushing, self.offsets, self.statistics
+            ground,
+            self.topics,
+            self.groups,
+            self.flushing,
+            self.holding,
+            self.delay,
+            self.offsets,
+            self.transactions,
+            self.statistics,
         )
         self.metrics = None if ground.config.http_port is None else self._metrics(ground)
 
@@ -183,9 +192,20 @@ class Rooms:
             None if self.metrics is None else self.metrics.events.appended,
         )
         admin = AdminServices(
-            self.operations.admin, self.operations.store_admin, self.statistics, requests_max
+            self.operations.admin,
+            self.operations.store_admin,
+            self.operations.status,
+            self.statistics,
+            requests_max,
         )
-        groups = GroupServices(self.groups.clients, self.groups.locks, config.limits.clients)
+        groups = GroupServices(
+            self.groups.clients,
+            self.groups.locks,
+            config.limits.clients,
+            GroupAdminServices(
+                self.operations.group_listing, self.operations.groups, self.offsets.resetting
+            ),
+        )
         retry = RetryServices(self.retry.send_backs, requests_max)
         return [RocketpyV1Door(broker, admin, self.transactions, groups, retry)]
 
@@ -245,6 +265,7 @@ class Broker:
             scope.start(self._persist_loop())
             port = await server.start(scope)
             self.store.store_host = _store_host(self._config, port)
+            self.rooms.operations.status.serves(recovery, server.connection_count)
             try:
                 http_port = await self._start_http(scope)
                 ready.set_result(Ready(self._config.host, port, recovery, http_port))

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
 from rocketpy_broker.client.messages import Message, decode_messages
 from rocketpy_broker.client.offsets import QueueBounds, query_bounds
-from rocketpy_broker.client.reading import PULL_SECONDS_MAX, check_pull
+from rocketpy_broker.client.pull_answers import check_pull
+from rocketpy_broker.client.reading import PULL_SECONDS_MAX
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 

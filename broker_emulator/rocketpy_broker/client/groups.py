@@ -56,6 +56,20 @@ class Clients:
     producers: Sequence[Client]
 
 
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """A consumer group's clients, and how they consume as the last heartbeat said.
+
+    RocketMQ's names; None where the group has no clients.
+    """
+
+    consumers: Sequence[Client]
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    subscriptions: Sequence[Subscription] = ()
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Queue:
     """A queue of a topic."""
@@ -104,6 +118,29 @@ def list_members(connection: BrokerConnection, group: str) -> list[str]:
         lambda: connection.groups.ListMembers(request, timeout=REQUEST_SECONDS_MAX)
     )
     return list(response.client_ids)
+
+
+def list_connections(connection: BrokerConnection, group: str) -> Connections:
+    """Who consumes with a group, and how. Raises UnreachableError, RefusedError."""
+    request = groups_pb2.ConnectionsRequest(consumer_group=group)
+    response: groups_pb2.ConnectionsResponse = connection.ask(
+        lambda: connection.groups.Connections(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    consumers = _clients(response.consumers)
+    if not response.HasField("consumer_data"):
+        return Connections(consumers)
+    data = response.consumer_data
+    subscriptions = [
+        Subscription(each.topic, each.expression, each.expression_type, each.sub_version)
+        for each in data.subscriptions
+    ]
+    return Connections(
+        consumers,
+        groups_pb2.ConsumeType.Name(data.consume_type),
+        groups_pb2.MessageModel.Name(data.message_model),
+        groups_pb2.ConsumeFromWhere.Name(data.consume_from_where),
+        sorted(subscriptions, key=lambda each: each.topic),
+    )
 
 
 def list_clients(connection: BrokerConnection, group: str) -> Clients:

@@ -1,11 +1,12 @@
-"""Single messages, by key and by offset message id. Holds no state."""
+"""Single messages, by key, by offset message id and by place. Holds no state."""
 
 from __future__ import annotations
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.client.messages import Message, decode_messages
-from rocketpy_proto.rocketpy.v1 import admin_pb2
+from rocketpy_broker.client.pull_answers import check_pull
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 
 def query_messages(
@@ -31,3 +32,23 @@ def view_message(connection: BrokerConnection, offset_msg_id: str) -> Message:
     for message in decode_messages(response.records, response.record_sizes):
         return message
     raise UnreadableError(f"the broker's answer for {offset_msg_id!r} holds no message")
+
+
+def message_at(
+    connection: BrokerConnection, topic: str, queue_id: int, offset: int
+) -> Message | None:
+    """The message at an offset of a queue; None where none is.
+
+    Raises UnreachableError, RefusedError, UnreadableError.
+    """
+    request = broker_pb2.PullRequest(
+        topic=topic, queue_id=queue_id, offset=offset, offset_end=offset + 1
+    )
+    with connection.faults():
+        answers = list(connection.pull(request, REQUEST_SECONDS_MAX))
+    for answer in answers:
+        check_pull(answer)
+        for message in decode_messages(memoryview(answer.records[0]), answer.head.record_sizes):
+            if message.queue_offset == offset:
+                return message
+    return None

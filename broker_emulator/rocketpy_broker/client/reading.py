@@ -15,10 +15,10 @@ from itertools import islice
 
 import grpc
 
-from rocketpy_broker.client.connection import BrokerConnection, check
+from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages import Message, decode_messages
 from rocketpy_broker.client.offsets import QueueBounds, query_bounds
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.client.pull_answers import check_pull
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
@@ -26,14 +26,6 @@ PULL_SECONDS_MAX = 30.0
 # Of each queue; a reader has all queues of a topic open, which share what it holds.
 RESPONSE_BYTES_MIN, RESPONSE_BYTES_MAX = 4 << 10, 256 << 10
 READER_BYTES_MAX = 32 << 20
-_ANSWERS = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.PULL_NOT_FOUND,
-        ResponseCode.PULL_RETRY_IMMEDIATELY,
-        ResponseCode.PULL_OFFSET_MOVED,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +123,6 @@ class TopicReader:
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or not count:
                     raise
-
-
-def check_pull(response: PullResponseParts) -> None:
-    """Raises RefusedError where the broker would not let read."""
-    if response.head.status.code not in _ANSWERS:
-        check(response.head.status)
 
 
 def _ends(bounds: Sequence[QueueBounds]) -> dict[int, int]:

@@ -23,7 +23,7 @@ from rocketpy_proto.record.properties import (
     TRANSACTION_ID,
     UNIQ_KEY,
 )
-from rocketpy_proto.rocketpy.v1 import retry_pb2
+from rocketpy_proto.rocketpy.v1 import broker_pb2, retry_pb2
 
 DEAD_LETTER_PREFIX = "%DLQ%"
 # What tells of the deliveries that have failed, and is not true of a message that is sent anew.
@@ -91,6 +91,21 @@ def dead_letters(
             yield message
 
 
+def dead_letter_counts(connection: BrokerConnection) -> dict[str, int]:
+    """How many dead letters each group has, by name. Raises UnreachableError, RefusedError."""
+    request = broker_pb2.QueryOffsetsRequest(topic_pattern=f"{DEAD_LETTER_PREFIX}.+")
+    response: broker_pb2.QueryOffsetsResponse = connection.ask(
+        lambda: connection.broker.QueryOffsets(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    counts = {
+        answer.topic.removeprefix(DEAD_LETTER_PREFIX): sum(
+            queue.max_offset - queue.min_offset for queue in answer.queues
+        )
+        for answer in response.topics
+    }
+    return {group: count for group, count in counts.items() if count}
+
+
 def origin_topic(letter: Message) -> str | None:
     """The topic that a dead letter was first sent to; None where it does not say."""
     return letter.properties.get(RETRY_TOPIC)
@@ -115,8 +130,32 @@ def resend(
         yield letter, topic, sent
 
 
+def sent_again(
+    connection: BrokerConnection, messages: Iterable[Message], topic: str | None = None
+) -> Iterator[tuple[Message, str, SentMessage]]:
+    """Send messages again as new ones, to their topics or to `topic`; where they lie then.
+
+    They keep keys, tags and properties, and get unique ids of their own. Raises ClientError; what
+    was yielded before is sent.
+    """
+    senders: dict[str, MessageSender] = {}
+    for message in messages:
+        to = topic or message.topic
+        if to not in senders:
+            senders[to] = MessageSender(connection, to, turn=ANY_QUEUE)
+        outgoing = OutgoingMessage(message.body, message.tags, message.keys, _kept(message))
+        (sent,) = senders[to].send([outgoing])
+        yield message, to, sent
+
+
+def _kept(message: Message) -> dict[str, str]:
+    """The properties of a message that are true of another one with its content."""
+    properties = message.properties
+    return {name: properties[name] for name in properties if name not in _OF_DELIVERIES}
+
+
 def _outgoing(letter: Message) -> OutgoingMessage:
-    kept = {name: value for name, value in letter.properties.items() if name not in _OF_DELIVERIES}
+    kept = _kept(letter)
     if letter.msg_id != letter.offset_msg_id:
         kept[UNIQ_KEY] = letter.msg_id
     return OutgoingMessage(letter.body, letter.tags, letter.keys, kept)

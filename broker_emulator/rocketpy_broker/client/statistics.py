@@ -80,6 +80,11 @@ def store_statistics(
     return answer
 
 
+def store_counters(connection: BrokerConnection) -> admin_pb2.GetStoreStatisticsResponse:
+    """The same with some topics only. Raises UnreachableError, RefusedError."""
+    return _store_page(connection, "", include_system=False)
+
+
 def _page(
     connection: BrokerConnection, request: admin_pb2.GetStatisticsRequest
 ) -> admin_pb2.GetStatisticsResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
@@ -10,6 +10,8 @@ from rocketpy_broker.client.errors import RefusedError
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 QUEUES_DEFAULT = 8
+# Topics that are asked for at a time.
+PAGE_COUNT = 1_000
 MESSAGE_TYPE = "message.type"
 # Of the topics that consumer groups have for messages to be consumed again.
 RETRY_PREFIX = "%RETRY%"
@@ -53,11 +55,71 @@ def list_topics(
     connection: BrokerConnection, names: Sequence[str] = (), *, include_system: bool = False
 ) -> list[Topic]:
     """The named topics, or all, by name. Raises UnreachableError, RefusedError."""
-    request = admin_pb2.ListTopicsRequest(topics=names, include_system=include_system)
+    if names:
+        page = _page(connection, admin_pb2.ListTopicsRequest(topics=names))
+        return [_topic(config) for config in page.configs]
+    return list(each_topic(connection, include_system=include_system))
+
+
+def each_topic(connection: BrokerConnection, *, include_system: bool = False) -> Iterator[Topic]:
+    """All topics by name, a page at a time. Raises UnreachableError, RefusedError."""
+    after = ""
+    while True:
+        request = admin_pb2.ListTopicsRequest(
+            include_system=include_system, after=after, count_max=PAGE_COUNT
+        )
+        page = _page(connection, request)
+        yield from map(_topic, page.configs)
+        if not page.has_more:
+            return
+        after = page.configs[-1].topic
+
+
+def _page(
+    connection: BrokerConnection, request: admin_pb2.ListTopicsRequest
+) -> admin_pb2.ListTopicsResponse:
     response: admin_pb2.ListTopicsResponse = connection.ask(
         lambda: connection.admin.ListTopics(request, timeout=REQUEST_SECONDS_MAX)
     )
-    return [_topic(config) for config in response.configs]
+    return response
+
+
+@dataclass(frozen=True, slots=True)
+class TopicQueue:
+    """A queue, and when its last message was stored, in ms since 1970; None: it has none."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_store_ms: int | None
+
+    @property
+    def message_count(self) -> int:
+        """Messages that are there, if none was lost."""
+        return self.max_offset - self.min_offset
+
+
+def topic_queues(connection: BrokerConnection, topic: str) -> list[TopicQueue]:
+    """The queues to read of a topic. Raises UnreachableError, RefusedError."""
+    found: list[TopicQueue] = []
+    while True:
+        request = admin_pb2.ListTopicQueuesRequest(topic=topic, queue_id=len(found))
+        page = _queue_page(connection, request)
+        for queue in page.queues:
+            stored_ms = queue.last_store_timestamp_ms
+            last_ms = None if stored_ms < 0 else stored_ms
+            found.append(TopicQueue(queue.queue_id, queue.min_offset, queue.max_offset, last_ms))
+        if not page.has_more:
+            return found
+
+
+def _queue_page(
+    connection: BrokerConnection, request: admin_pb2.ListTopicQueuesRequest
+) -> admin_pb2.ListTopicQueuesResponse:
+    response: admin_pb2.ListTopicQueuesResponse = connection.ask(
+        lambda: connection.admin.ListTopicQueues(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return response
 
 
 def get_topic(connection: BrokerConnection, topic: str) -> Topic:
@@ -111,6 +173,12 @@ def update_topic(connection: BrokerConnection, topic: str, settings: TopicSettin
     Raises UnreachableError, RefusedError, also for one that is not there.
     """
     get_topic(connection, topic)
+    _update(connection, topic, settings, create_only=False)
+    return get_topic(connection, topic)
+
+
+def set_topic(connection: BrokerConnection, topic: str, settings: TopicSettings) -> Topic:
+    """Change `topic`, or make it; return what it is now. Raises UnreachableError, RefusedError."""
     _update(connection, topic, settings, create_only=False)
     return get_topic(connection, topic)
 

@@ -96,6 +96,7 @@ class GrpcServer:
                 ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
             ]
         )
+        self._port = config.port
         self._health = health.aio.HealthServicer()
         self._names = [health.SERVICE_NAME, reflection.SERVICE_NAME]
         self._traffic = received.ConnectionTraffic(clock)
@@ -126,10 +127,15 @@ class GrpcServer:
             bound = self._server.add_insecure_port(f"{address}:{port}")
         except RuntimeError as error:
             raise PortInUseError(host, port) from error
+        self._port = bound
         await self._server.start()
         self.unfinished.start(scope)
         await self._set_health(SERVING)
         return bound
+
+    async def connection_count(self) -> int:
+        """How many connections clients have; 0 where the system does not tell."""
+        return await self._traffic.count(self._port)
 
     async def stop(self) -> None:
         """Take no more requests; let running ones end within the grace time, then cut them."""

@@ -50,6 +50,11 @@ class ConnectionTraffic:
         """Of the connections with these peers, as gRPC writes them, without those gone."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self.look, peers)
 
+    async def count(self, port: int) -> int:
+        """How many connections clients have with this process's port."""
+        counting = asyncio.get_running_loop().run_in_executor(self._thread, _count_of, port)
+        return await counting
+
     def close(self) -> None:
         """Wait for what is under way, and end the thread."""
         self._thread.shutdown(wait=True)
@@ -107,6 +112,17 @@ def _connections() -> Iterator[tuple[str, int]]:
     for name in names:
         with contextlib.suppress(OSError), _borrowed(int(name)) as connection:
             yield _peer(connection), int(name)
+
+
+def _count_of(port: int) -> int:
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listdir(DESCRIPTORS)  # noqa: PTH208 (names are all)
+    count = 0
+    for name in names:
+        with contextlib.suppress(OSError), _borrowed(int(name)) as connection:
+            count += bool(_peer(connection)) and connection.getsockname()[1] == port
+    return count
 
 
 def _peer(connection: socket.socket) -> str:

@@ -330,6 +330,11 @@ class MessageStore:
         """Every queue that has had a message."""
         return list(self._queues.keys())
 
+    @property
+    def queue_count(self) -> int:
+        """How many queues have had a message."""
+        return len(self._queues.keys())
+
     def range_of(self, queue: QueueKey) -> QueueRange:
         """Minimum and maximum offset of what readers can see."""
         return self._queues.range_of(queue)

@@ -39,6 +39,8 @@ class GetMessageStatus(IntEnum):
     OFFSET_TOO_SMALL = 7
     NO_MATCHED_LOGIC_QUEUE = 8
     NO_MESSAGE_IN_QUEUE = 9
+    # No read: the group was set to another place.
+    OFFSET_RESET = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, bounded
 from rocketpy_broker.server.rocketpy_v1.statistics_servicer import StatisticsServicer
+from rocketpy_broker.server.rocketpy_v1.texts import shown
 from rocketpy_broker.services.operations.administration import AdminService
+from rocketpy_broker.services.operations.broker_status import BrokerStatus, BrokerStatusService
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
 from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
@@ -32,6 +34,7 @@ class AdminServices:
 
     admin: AdminService
     store_admin: StoreAdminService
+    status: BrokerStatusService
     statistics: StatisticsService
     request_bytes_max: int
 
@@ -70,15 +73,18 @@ class AdminServicer:
         """All topics, or the named ones; the answer is made some at a time."""
         await turns.next_turn("admin")
         try:
-            configs = self._to.admin.list_topics(
-                list(request.topics), include_system=request.include_system
+            page = self._to.admin.list_topics(
+                list(request.topics),
+                request.after,
+                request.count_max,
+                include_system=request.include_system,
             )
         except BrokerError as error:
             return admin_pb2.ListTopicsResponse(status=status.failure(error))
-        response = admin_pb2.ListTopicsResponse(status=status.success())
-        for begin in range(0, len(configs), ENTRIES_A_TURN):
+        response = admin_pb2.ListTopicsResponse(status=status.success(), has_more=page.has_more)
+        for begin in range(0, len(page.configs), ENTRIES_A_TURN):
             await turns.next_turn("admin")
-            part = configs[begin : begin + ENTRIES_A_TURN]
+            part = page.configs[begin : begin + ENTRIES_A_TURN]
             response.configs.extend(_to_message(config) for config in part)
         return response
 
@@ -95,6 +101,36 @@ class AdminServicer:
         return admin_pb2.ListTopicGroupsResponse(
             status=status.success(), groups=page.names, has_more=page.has_more
         )
+
+    async def ListTopicQueues(
+        self, request: admin_pb2.ListTopicQueuesRequest, _context: status.Context
+    ) -> admin_pb2.ListTopicQueuesResponse:
+        """A page of the queues of a topic."""
+        try:
+            page = await self._to.admin.topic_queues(
+                request.topic, request.queue_id, request.count_max
+            )
+        except BrokerError as error:
+            return admin_pb2.ListTopicQueuesResponse(status=status.failure(error))
+        return admin_pb2.ListTopicQueuesResponse(
+            status=status.success(),
+            queues=[
+                admin_pb2.TopicQueueStatus(
+                    queue_id=queue.queue_id,
+                    min_offset=queue.min_offset,
+                    max_offset=queue.max_offset,
+                    last_store_timestamp_ms=queue.last_store_timestamp_ms,
+                )
+                for queue in page.queues
+            ],
+            has_more=page.has_more,
+        )
+
+    async def GetBrokerStatus(
+        self, _request: admin_pb2.GetBrokerStatusRequest, _context: status.Context
+    ) -> admin_pb2.GetBrokerStatusResponse:
+        """How it does."""
+        return _status_message(await self._to.status.status())
 
     async def GetBrokerInfo(
         self, _request: admin_pb2.GetBrokerInfoRequest, _context: status.Context
@@ -173,6 +209,8 @@ class AdminServicer:
             "DeleteTopic": self.DeleteTopic,
             "ListTopics": self.ListTopics,
             "ListTopicGroups": self.ListTopicGroups,
+            "ListTopicQueues": self.ListTopicQueues,
+            "GetBrokerStatus": self.GetBrokerStatus,
             "GetBrokerInfo": self.GetBrokerInfo,
             "CleanExpiredFiles": self.CleanExpiredFiles,
             "CleanUnusedTopics": self.CleanUnusedTopics,
@@ -196,22 +234,48 @@ def _messages(records: list[memoryview]) -> admin_pb2.MessagesResponse:
     )
 
 
+def _status_message(found: BrokerStatus) -> admin_pb2.GetBrokerStatusResponse:
+    recovery = found.recovery
+    message = admin_pb2.GetBrokerStatusResponse(
+        status=status.success(),
+        start_timestamp_ms=found.start_timestamp_ms,
+        uptime_ms=found.uptime_ms,
+        directories=[
+            admin_pb2.StoreDirectory(role=role, path=shown(path))
+            for role, path in found.directories.items()
+        ],
+        disk_bytes=found.disk.size,
+        disk_bytes_free=found.disk.free,
+        topic_count=found.topic_count,
+        consumer_group_count=found.consumer_group_count,
+        queue_count=found.queue_count,
+        client_count=found.client_count,
+        listener_count=found.listener_count,
+        connection_count=found.connection_count,
+        held_call_count=found.held_call_count,
+        delay_level_pending_count=found.delay_level_pending_count,
+        timer_pending_count=found.timer_pending_count,
+        half_message_count=found.half_message_count,
+        quarantined_file_count=found.quarantined_file_count,
+    )
+    if recovery is not None:
+        message.recovered = recovery.abnormal
+        message.recovery_damage_count = len(recovery.damages) + len(recovery.in_doubt)
+        message.recovery_bytes_dropped = recovery.bytes_dropped
+    return message
+
+
 def _to_message(config: TopicConfig) -> admin_pb2.TopicConfig:
     return admin_pb2.TopicConfig(
-        topic=_valid(config.topic),
+        topic=shown(config.topic),
         read_queue_nums=config.read_queue_nums,
         write_queue_nums=config.write_queue_nums,
         perm=config.perm,
-        attributes={_valid(key): _valid(config.attributes[key]) for key in config.attributes},
+        attributes={shown(key): shown(config.attributes[key]) for key in config.attributes},
         order=config.order,
-        topic_filter_type=_valid(config.topic_filter_type),
+        topic_filter_type=shown(config.topic_filter_type),
         topic_sys_flag=config.topic_sys_flag,
     )
-
-
-def _valid(text: str) -> str:
-    """Files of others may hold what is no valid Unicode; it is shown with question marks."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _to_change(config: admin_pb2.TopicConfig) -> TopicChange:

@@ -12,6 +12,10 @@ import grpc
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.group_admin_servicer import (
+    GroupAdminServicer,
+    GroupAdminServices,
+)
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, decoder
 from rocketpy_broker.services.groups.clients import ClientService, Heartbeat, check_counts
 from rocketpy_broker.services.groups.consumers import (
@@ -45,6 +49,7 @@ class GroupServices:
     clients: ClientService
     locks: QueueLocks
     limits: ClientLimits
+    admin: GroupAdminServices
 
 
 class GroupsServicer:
@@ -54,6 +59,7 @@ class GroupsServicer:
         self._clients = services.clients
         self._locks = services.locks
         self._limits = services.limits
+        self._admin = GroupAdminServicer(services.admin, services.limits.request_bytes_max)
 
     async def heartbeat(
         self, request: groups_pb2.HeartbeatRequest, context: status.Context
@@ -185,6 +191,7 @@ class GroupsServicer:
                 response_serializer=groups_pb2.Notice.SerializeToString,
             ),
             **all_bounded(groups_pb2, methods, bytes_max),
+            **self._admin.handlers(),
         }
 
 

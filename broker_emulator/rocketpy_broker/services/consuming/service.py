@@ -79,6 +79,12 @@ class ConsumeService:
             await self._make(group)
         context = ConsumeContext(group, queue.topic, queue.queue_id, request.offset)
         self._hooks.before_consume(context)
+        reset_to = self._offsets.take_reset(group, queue) if group else None
+        if reset_to is not None and reset_to != request.offset:
+            # What it would commit is its old place.
+            moved = self._pulls.moved(queue, reset_to)
+            yield PullAnswer(response_code(moved, reset_to, 0), moved, MASTER_ID)
+            return
         if committed:
             await self._offsets.commit(group, committed)
 

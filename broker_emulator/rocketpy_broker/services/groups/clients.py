@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import ClientLimits
-from rocketpy_broker.errors import NoConsumerError, ParameterIllegalError
+from rocketpy_broker.errors import BrokerError, NoConsumerError, ParameterIllegalError
+from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.groups.announcing import Announcer
 from rocketpy_broker.services.groups.consumers import (
     ConsumerData,
@@ -35,6 +36,18 @@ from rocketpy_broker.services.groups.members import (
 from rocketpy_broker.services.groups.notices import CheckTransaction, NoticeStream, NoticeStreams
 from rocketpy_broker.services.groups.producers import ProducerGroups, producers_of
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
+
+
+class MembersOnlineError(BrokerError):
+    """What is not to be done while a group has members."""
+
+    code = ResponseCode.ILLEGAL_OPERATION
+
+    def __init__(self, group: str, count: int) -> None:
+        members = "a member" if count == 1 else f"{count} members"
+        super().__init__(
+            f"consumer group {group!r} has {members} online; stop them first, or force it"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +252,26 @@ class ClientService:
         if not found:
             raise NoConsumerError(group)
         return found
+
+    def member_count(self, group: str) -> int:
+        """How many clients a consumer group has."""
+        return len(self._members.members(consumers_of(group)))
+
+    @property
+    def client_count(self) -> int:
+        """How many clients are in any group."""
+        return self._members.client_count
+
+    def registered_ids(self) -> list[str]:
+        """The ids of all clients, in no order."""
+        return self._members.client_ids()
+
+    def registrations(self, client_id: str) -> list[tuple[GroupKey, Member]]:
+        """The groups that a client is in, and what is known of it in each."""
+        return [
+            (group, self._members.members(group)[client_id])
+            for group in self._members.groups_of(client_id)
+        ]
 
     def connections(self, group: GroupKey) -> list[Member]:
         """The clients of a group by id, or none. Raises ParameterIllegalError."""

@@ -30,6 +30,7 @@ from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.config_files.saving import Saver
 from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTable
+from rocketpy_broker.services.groups.changes import GroupChange, GroupExistsError
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 
 logger = logging.getLogger(__name__)
@@ -166,6 +167,10 @@ class SubscriptionGroupManager:
         except OSError as error:
             logger.warning("new groups could not be saved yet: %s", error)
 
+    def names(self) -> Collection[str]:
+        """The names of all groups."""
+        return self._groups.keys()
+
     def list(self) -> list[SubscriptionGroupConfig]:
         """All groups by name."""
         return [self._groups[name] for name in sorted(self._groups)]
@@ -183,6 +188,21 @@ class SubscriptionGroupManager:
             return config if old is None else replace(config, extra={**old.extra, **config.extra})
 
         await self._table.change(config.group, changed)
+
+    async def alter(self, change: GroupChange, *, create_only: bool) -> None:
+        """Create or change a group; durable on return. What the change does not name stays.
+
+        Raises ParameterIllegalError, GroupExistsError, OSError; then nothing has changed.
+        """
+        check_group(change.group)
+        change.check()
+
+        def changed(old: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
+            if old is not None and create_only:
+                raise GroupExistsError(change.group)
+            return change.of(old)
+
+        await self._table.change(change.group, changed)
 
     async def delete(self, group: str) -> None:
         """Remove a group; durable on return. Its progress is the consumer offsets' business.

@@ -91,6 +91,10 @@ class MemberTable:
             if group.role is role
         ]
 
+    def client_ids(self) -> list[str]:
+        """Who is in any group, in no order."""
+        return list(self._groups_of)
+
     def members(self, group: GroupKey) -> Mapping[str, Member]:
         """The members by client id; none where the group is not there."""
         return self._groups.get(group, {})

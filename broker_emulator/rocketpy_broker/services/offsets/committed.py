@@ -25,6 +25,7 @@ from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
 from rocketpy_broker.services.config_files.saving import SavePlan
 from rocketpy_broker.services.config_files.table_text import TextKeeper
+from rocketpy_broker.services.offsets.resets import PendingResets
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class ConsumerOffsetManager:
         self._keeper = TextKeeper(_encode)
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
+        self.resets = PendingResets()
         self._version = DataVersion()
         self._commits = 0
         self._change_count = 0
@@ -150,10 +152,12 @@ class ConsumerOffsetManager:
 
     def delete_topic(self, topic: str) -> None:
         """Forget every group's progress in a topic that is no more."""
+        self.resets.forget_topic(topic)
         self._delete([key for key in self._table if key.rpartition(SEPARATOR)[0] == topic])
 
     def delete_group(self, group: str) -> None:
         """Forget the progress of a group that is no more."""
+        self.resets.forget_group(group)
         self._delete([key for key in self._table if key.rpartition(SEPARATOR)[2] == group])
 
     def _delete(self, keys: list[str]) -> None:

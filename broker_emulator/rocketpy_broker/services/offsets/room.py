@@ -10,6 +10,7 @@ from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
+from rocketpy_broker.services.offsets.resetting import ResetService
 from rocketpy_broker.services.offsets.scanning import OffsetScan
 from rocketpy_broker.services.offsets.service import OffsetService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -23,6 +24,8 @@ class Offsets:
     committed: ConsumerOffsetManager
     offsets: OffsetService
     queries: OffsetQueryService
+    resetting: ResetService
+    saver: Saver
 
 
 def build(ground: Ground, topics: TopicConfigManager, groups: Groups, held: HeldCalls) -> Offsets:
@@ -41,9 +44,12 @@ def build(ground: Ground, topics: TopicConfigManager, groups: Groups, held: Held
 
     ground.lifecycle.starts.append(start)
     ground.lifecycle.loads.append(load)
-    ground.lifecycle.tables.append(Saver(committed))
+    saver = Saver(committed)
+    ground.lifecycle.tables.append(saver)
     return Offsets(
         committed,
         OffsetService(ground.store, topics, groups, committed, ground.clock),
         OffsetQueryService(ground.store, topics, held, ground.config.limits),
+        ResetService(ground.store, topics, groups, committed, saver, ground.tasks),
+        saver,
     )

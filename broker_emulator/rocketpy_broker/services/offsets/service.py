@@ -191,13 +191,26 @@ class OffsetService:
 
         A new group and its retry topic are saved on return, the progress is at the next interval.
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
-        QueueIdIllegalError, SubscriptionGroupNotExistError, ClientsFullError.
+        QueueIdIllegalError, SubscriptionGroupNotExistError, ClientsFullError. What does not know
+        of a reset yet does not count.
         """
         self.check_commit(group, offsets)
         is_new = not self.group_exists(group)
         config = self._groups.configs.get_or_create(group)
         for committed in offsets:
-            self._consumers.commit(group, *committed.queue, committed.offset)
+            if not self._is_reset(group, committed.queue):
+                self._consumers.commit(group, *committed.queue, committed.offset)
         if is_new:
             await self._groups.configs.save_new()
         await self._groups.retry_topics.ensure([RetryTopic(config)])
+
+    def _is_reset(self, group: str, queue: QueueKey) -> bool:
+        """Whether members of the group have not heard of a reset of the queue yet."""
+        resets = self._consumers.resets
+        if resets and self._groups.clients.consumer_group(group) is None:
+            resets.forget_group(group)
+        return resets.has(group, queue)
+
+    def take_reset(self, group: str, queue: QueueKey) -> int | None:
+        """Where a pull of the group is to go on, if the queue was reset since the one before."""
+        return self._consumers.resets.take(group, queue) if self._is_reset(group, queue) else None

@@ -5,29 +5,34 @@ What a crash leaves of a deleted topic is an empty one, to be deleted again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
 from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.services.flushing.large_writes import LargeWrites
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
 from rocketpy_broker.services.operations.pages import Page, first_page, page_count
-from rocketpy_broker.services.pulling.work_time import check_count
+from rocketpy_broker.services.pulling.work_time import WorkTime, check_count
 from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 
 DISTRIBUTION = "pyspark-rocketpy"
 # Looked at in one turn.
 KEYS_A_TURN = 5_000
+# Queues whose last messages are looked up in one turn: some ms.
+LOOKUPS_A_TURN = 50
+INT_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,32 @@ class BrokerInfo:
     refusal: str
     commit_log_segment_bytes: int
     store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPage:
+    """Topics by name; `has_more`: others come behind the last one."""
+
+    configs: Sequence[TopicConfig]
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicQueue:
+    """A queue, and when its last message was stored, in ms since 1970; -1: none."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_store_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicQueuePage:
+    """Queues of a topic by id; `has_more` as of TopicPage."""
+
+    queues: Sequence[TopicQueue]
+    has_more: bool
 
 
 class AdminService:
@@ -109,15 +140,45 @@ class AdminService:
         self._consumers.delete_topic(topic)
         await self._statistics.forget_topic(topic)
 
-    def list_topics(self, names: list[str], *, include_system: bool) -> list[TopicConfig]:
-        """The named topics, each once, or all.
+    def list_topics(
+        self, names: list[str], after: str = "", count_max: int = 0, *, include_system: bool
+    ) -> TopicPage:
+        """The named topics, each once, or those behind `after`: all, or so many.
 
         Raises TopicNotExistError for a name that is not there, ParameterIllegalError for too many.
         """
         if names:
             check_count("topics", names, OFFSET_QUERY_ENTRIES_MAX)
-            return [self._topics.get(name) for name in dict.fromkeys(names)]
-        return self._topics.list(include_system=include_system)
+            found = [self._topics.get(name) for name in dict.fromkeys(names)]
+            return TopicPage(found, has_more=False)
+        if not 0 <= count_max <= INT_MAX:
+            raise ParameterIllegalError("count_max", count_max, "0 or more")
+        listed = self._topics.list(include_system=include_system)
+        begin = bisect_right(listed, after, key=lambda config: config.topic) if after else 0
+        end = begin + count_max if count_max else len(listed)
+        return TopicPage(listed[begin:end], has_more=end < len(listed))
+
+    async def topic_queues(self, topic: str, first: int, count_max: int) -> TopicQueuePage:
+        """Queues to read from `first` on, as many as the work time allows, and one at least.
+
+        Raises TopicNotExistError, ParameterIllegalError.
+        """
+        count = page_count(count_max)
+        queue_nums = self._topics.get(topic).readable_queues
+        if not 0 <= first < max(queue_nums, 1):
+            raise ParameterIllegalError("queue_id", first, f"0 to {max(queue_nums, 1) - 1}")
+        work = WorkTime(self._clock)
+        found: list[TopicQueue] = []
+        for queue_id in range(first, min(first + count, queue_nums)):
+            queue = QueueKey(topic, queue_id)
+            bounds, last = self._store.range_of(queue), self._store.queue_lookup.last(queue)
+            stored_ms = -1 if last is None else last.timestamp_ms
+            found.append(TopicQueue(queue_id, bounds.min_offset, bounds.max_offset, stored_ms))
+            if len(found) % LOOKUPS_A_TURN == 0:
+                await give_way("offsets")
+                if work.is_over:
+                    break
+        return TopicQueuePage(found, has_more=first + len(found) < queue_nums)
 
     async def topic_groups(self, topic: str, after: str, count_max: int) -> Page:
         """Groups with progress in a topic, by name, behind `after`; others have turns in between.

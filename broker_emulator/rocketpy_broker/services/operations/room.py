@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocketpy_broker.ground import Ground
+from rocketpy_broker.services.delay.room import Delay
 from rocketpy_broker.services.flushing.room import Flushing
+from rocketpy_broker.services.groups.room import Groups
+from rocketpy_broker.services.holding.room import Holding
 from rocketpy_broker.services.offsets.room import Offsets
 from rocketpy_broker.services.operations.administration import AdminService
+from rocketpy_broker.services.operations.broker_status import BrokerStatusService
 from rocketpy_broker.services.operations.cleaning import CleaningService
+from rocketpy_broker.services.operations.group_changes import GroupAdminService
+from rocketpy_broker.services.operations.group_listing import GroupListing
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
 from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.transactions.room import Transactions
 from rocketpy_broker.tasks import TaskScope
 
 
@@ -21,13 +28,20 @@ class Operations:
 
     admin: AdminService
     store_admin: StoreAdminService
+    status: BrokerStatusService
+    group_listing: GroupListing
+    groups: GroupAdminService
 
 
 def build(
     ground: Ground,
     topics: TopicConfigManager,
+    groups: Groups,
     flushing: Flushing,
+    holding: Holding,
+    delay: Delay,
     offsets: Offsets,
+    transactions: Transactions,
     statistics: StatisticsService,
 ) -> Operations:
     """Administration of one broker, and its cleaning."""
@@ -44,17 +58,23 @@ def build(
         scope.start(cleaning.run())
 
     ground.lifecycle.starts.append(start)
+    committed, tasks = offsets.committed, ground.tasks
+    admin = AdminService(
+        config,
+        store,
+        store_files,
+        large_writes,
+        topics,
+        committed,
+        statistics,
+        tasks,
+        ground.clock,
+    )
+    listing = GroupListing(store, topics, groups, committed, ground.clock)
     return Operations(
-        AdminService(
-            config,
-            store,
-            store_files,
-            large_writes,
-            topics,
-            offsets.committed,
-            statistics,
-            ground.tasks,
-            ground.clock,
-        ),
+        admin,
         store_admin,
+        BrokerStatusService(store, ground.clock, topics, groups, holding, delay, transactions),
+        listing,
+        GroupAdminService(admin, listing, topics, groups, committed, offsets.saver, tasks),
     )

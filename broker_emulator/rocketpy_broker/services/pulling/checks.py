@@ -4,7 +4,8 @@ A pull without a consumer group is plain reading: no group is looked at. A pull 
 whether the group may consume, and may be filtered by what the group's members subscribe to.
 RocketMQ's sysFlag is told by fields: bit 1 by a commit offset, bit 2 by a time to wait, bit 4 by
 not asking for the registered subscription, bit 8 by `class_filter`.
-Not here, since this broker has none of it: slaves, lite pulls, static topics, resets of offsets.
+Not here, since this broker has none of it: slaves, lite pulls, static topics. Resets of offsets are
+looked at by who serves the pull.
 FILTER_DATA_NOT_LATEST cannot be: a subscription and its filter are one entry.
 Holds no state. Rows C01, C02, S12 (which limits). Source: PullMessageProcessor#processRequest,
 spec/broker_behaviour.md sections 2.1, 2.2 and 2.6.

@@ -51,6 +51,7 @@ _CODE_BY_STATUS = {
     GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
 
 
@@ -118,6 +119,12 @@ class PullService:
             is_large = _is_large(result)
             with self.unread.handed_out(_size(result)):
                 yield result
+
+    def moved(self, queue: QueueKey, offset: int) -> GetMessageResult:
+        """What a pull is told that is to go on elsewhere; nothing is read."""
+        bounds = self._store.range_of(queue)
+        status = GetMessageStatus.OFFSET_RESET
+        return GetMessageResult(status, offset, bounds.min_offset, bounds.max_offset)
 
     async def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
         """Gives way to nobody behind its last look at the queue, so a wake-up is never missed."""

@@ -22,6 +22,8 @@ from rocketpy_broker.store.values import QueueKey
 
 # Units that are looked at in one go: a fraction of a millisecond.
 STRETCH_UNITS_MAX = 1 << 15
+# Looked back for a message that is there: behind it are damaged ones.
+LAST_UNITS_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,21 @@ class QueueLookup:
             found = first or found
             end = begin
         return found
+
+    def last(self, key: QueueKey) -> StoredAt | None:
+        """The last message that can be read, of the last LAST_UNITS_MAX places; None: none can."""
+        queue = self._queues.get(key)
+        if queue is None:
+            return None
+        begin = max(queue.min_offset, queue.max_offset - LAST_UNITS_MAX)
+        units = queue.units(begin, queue.max_offset)
+        for index in range(len(units) - 1, -1, -1):
+            if units["size"][index] == BLANK_SIZE:
+                continue
+            timestamp_ms = self._messages.store_timestamp_ms(int(units["physical_offset"][index]))
+            if timestamp_ms is not None:
+                return StoredAt(begin + index, timestamp_ms)
+        return None
 
     def first_behind(self, key: QueueKey, physical_offset: int) -> int:
         """The first message whose record lies there or behind it; where the queue ends, if none.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +96,7 @@ class ConsumeQueueTable:
         """Every queue with its key."""
         return self._queues.items()
 
-    def keys(self) -> Iterable[QueueKey]:
+    def keys(self) -> Collection[QueueKey]:
         """Which queues there are."""
         return self._queues.keys()
 

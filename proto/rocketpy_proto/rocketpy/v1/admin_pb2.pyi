@@ -61,20 +61,26 @@ class DeleteTopicResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ("topics", "include_system")
+    __slots__ = ("topics", "include_system", "after", "count_max")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
     include_system: bool
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., include_system: bool = ...) -> None: ...
+    after: str
+    count_max: int
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., include_system: bool = ..., after: _Optional[str] = ..., count_max: _Optional[int] = ...) -> None: ...
 
 class ListTopicsResponse(_message.Message):
-    __slots__ = ("status", "configs")
+    __slots__ = ("status", "configs", "has_more")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     configs: _containers.RepeatedCompositeFieldContainer[TopicConfig]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[TopicConfig, _Mapping]]] = ...) -> None: ...
+    has_more: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[TopicConfig, _Mapping]]] = ..., has_more: bool = ...) -> None: ...
 
 class ListTopicGroupsRequest(_message.Message):
     __slots__ = ("topic", "after", "count_max")
@@ -95,6 +101,38 @@ class ListTopicGroupsResponse(_message.Message):
     groups: _containers.RepeatedScalarFieldContainer[str]
     has_more: bool
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., groups: _Optional[_Iterable[str]] = ..., has_more: bool = ...) -> None: ...
+
+class ListTopicQueuesRequest(_message.Message):
+    __slots__ = ("topic", "queue_id", "count_max")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    count_max: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., count_max: _Optional[int] = ...) -> None: ...
+
+class TopicQueueStatus(_message.Message):
+    __slots__ = ("queue_id", "min_offset", "max_offset", "last_store_timestamp_ms")
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_STORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_store_timestamp_ms: int
+    def __init__(self, queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., last_store_timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class ListTopicQueuesResponse(_message.Message):
+    __slots__ = ("status", "queues", "has_more")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    queues: _containers.RepeatedCompositeFieldContainer[TopicQueueStatus]
+    has_more: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[TopicQueueStatus, _Mapping]]] = ..., has_more: bool = ...) -> None: ...
 
 class GetBrokerInfoRequest(_message.Message):
     __slots__ = ()
@@ -125,6 +163,62 @@ class GetBrokerInfoResponse(_message.Message):
     commit_log_segment_bytes: int
     store_id: str
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ..., commit_log_segment_bytes: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...
+
+class GetBrokerStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StoreDirectory(_message.Message):
+    __slots__ = ("role", "path")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    path: str
+    def __init__(self, role: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+
+class GetBrokerStatusResponse(_message.Message):
+    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    START_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FREE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HELD_CALL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LEVEL_PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TIMER_PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HALF_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RECOVERED_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_DAMAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_BYTES_DROPPED_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FILE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    start_timestamp_ms: int
+    uptime_ms: int
+    directories: _containers.RepeatedCompositeFieldContainer[StoreDirectory]
+    disk_bytes: int
+    disk_bytes_free: int
+    topic_count: int
+    consumer_group_count: int
+    queue_count: int
+    client_count: int
+    listener_count: int
+    connection_count: int
+    held_call_count: int
+    delay_level_pending_count: int
+    timer_pending_count: int
+    half_message_count: int
+    recovered: bool
+    recovery_damage_count: int
+    recovery_bytes_dropped: int
+    quarantined_file_count: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max")

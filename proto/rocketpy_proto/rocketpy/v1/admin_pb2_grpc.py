@@ -54,10 +54,20 @@ class AdminStub(object):
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsResponse.FromString,
                 _registered_method=True)
+        self.ListTopicQueues = channel.unary_unary(
+                '/rocketpy.v1.Admin/ListTopicQueues',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicQueuesRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicQueuesResponse.FromString,
+                _registered_method=True)
         self.GetBrokerInfo = channel.unary_unary(
                 '/rocketpy.v1.Admin/GetBrokerInfo',
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoResponse.FromString,
+                _registered_method=True)
+        self.GetBrokerStatus = channel.unary_unary(
+                '/rocketpy.v1.Admin/GetBrokerStatus',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerStatusRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerStatusResponse.FromString,
                 _registered_method=True)
         self.QueryMessage = channel.unary_unary(
                 '/rocketpy.v1.Admin/QueryMessage',
@@ -122,8 +132,22 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTopicQueues(self, request, context):
+        """The queues of a topic by id, a page of them, and when their last messages were stored.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetBrokerInfo(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBrokerStatus(self, request, context):
+        """How the broker does: its store's directory, what waits, and who is connected.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -193,10 +217,20 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicGroupsResponse.SerializeToString,
             ),
+            'ListTopicQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTopicQueues,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicQueuesRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicQueuesResponse.SerializeToString,
+            ),
             'GetBrokerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBrokerInfo,
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoResponse.SerializeToString,
+            ),
+            'GetBrokerStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBrokerStatus,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerStatusRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.GetBrokerStatusResponse.SerializeToString,
             ),
             'QueryMessage': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryMessage,
@@ -348,6 +382,33 @@ class Admin(object):
             _registered_method=True)
 
     @staticmethod
+    def ListTopicQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/ListTopicQueues',
+            rocketpy_dot_v1_dot_admin__pb2.ListTopicQueuesRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.ListTopicQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetBrokerInfo(request,
             target,
             options=(),
@@ -364,6 +425,33 @@ class Admin(object):
             '/rocketpy.v1.Admin/GetBrokerInfo',
             rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.SerializeToString,
             rocketpy_dot_v1_dot_admin__pb2.GetBrokerInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBrokerStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/GetBrokerStatus',
+            rocketpy_dot_v1_dot_admin__pb2.GetBrokerStatusRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.GetBrokerStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

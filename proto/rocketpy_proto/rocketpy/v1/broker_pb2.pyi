@@ -20,6 +20,7 @@ class PullStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OFFSET_TOO_SMALL: _ClassVar[PullStatus]
     NO_MATCHED_LOGIC_QUEUE: _ClassVar[PullStatus]
     NO_MESSAGE_IN_QUEUE: _ClassVar[PullStatus]
+    OFFSET_RESET: _ClassVar[PullStatus]
 
 class BatchOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -39,6 +40,7 @@ OFFSET_OVERFLOW_ONE: PullStatus
 OFFSET_TOO_SMALL: PullStatus
 NO_MATCHED_LOGIC_QUEUE: PullStatus
 NO_MESSAGE_IN_QUEUE: PullStatus
+OFFSET_RESET: PullStatus
 BATCH_OUTCOME_UNSPECIFIED: BatchOutcome
 COMMITTED: BatchOutcome
 ALREADY_COMMITTED: BatchOutcome

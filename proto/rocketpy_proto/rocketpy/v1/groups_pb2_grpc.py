@@ -69,6 +69,41 @@ class GroupsStub(object):
                 request_serializer=rocketpy_dot_v1_dot_groups__pb2.NoticesRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_groups__pb2.Notice.FromString,
                 _registered_method=True)
+        self.ListGroups = channel.unary_unary(
+                '/rocketpy.v1.Groups/ListGroups',
+                request_serializer=rocketpy_dot_v1_dot_groups__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_groups__pb2.ListGroupsResponse.FromString,
+                _registered_method=True)
+        self.GetGroup = channel.unary_unary(
+                '/rocketpy.v1.Groups/GetGroup',
+                request_serializer=rocketpy_dot_v1_dot_groups__pb2.GetGroupRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_groups__pb2.GetGroupResponse.FromString,
+                _registered_method=True)
+        self.ListGroupTopics = channel.unary_unary(
+                '/rocketpy.v1.Groups/ListGroupTopics',
+                request_serializer=rocketpy_dot_v1_dot_groups__pb2.ListGroupTopicsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_groups__pb2.ListGroupTopicsResponse.FromString,
+                _registered_method=True)
+        self.UpdateGroup = channel.unary_unary(
+                '/rocketpy.v1.Groups/UpdateGroup',
+                request_serializer=rocketpy_dot_v1_dot_groups__pb2.UpdateGroupRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_groups__pb2.UpdateGroupResponse.FromString,
+                _registered_method=True)
+        self.DeleteGroup = channel.unary_unary(
+                '/rocketpy.v1.Groups/DeleteGroup',
+                request_serializer=rocketpy_dot_v1_dot_groups__pb2.DeleteGroupRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_groups__pb2.DeleteGroupResponse.FromString,
+                _registered_method=True)
+        self.ResetOffsets = channel.unary_unary(
+                '/rocketpy.v1.Groups/ResetOffsets',
+                request_serializer=rocketpy_dot_v1_dot_groups__pb2.ResetOffsetsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_groups__pb2.ResetOffsetsResponse.FromString,
+                _registered_method=True)
+        self.ListClients = channel.unary_unary(
+                '/rocketpy.v1.Groups/ListClients',
+                request_serializer=rocketpy_dot_v1_dot_groups__pb2.ListClientsRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_groups__pb2.ListClientsResponse.FromString,
+                _registered_method=True)
 
 
 class GroupsServicer(object):
@@ -131,6 +166,62 @@ class GroupsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListGroups(self, request, context):
+        """Consumer groups by name, a page of them: those that are configured, and those
+        that have progress without being so.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetGroup(self, request, context):
+        """A consumer group's configuration, and what lies in its own topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGroupTopics(self, request, context):
+        """The topics in which a group has progress or to which it subscribes, by name, a
+        page of them, and how far it is behind.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateGroup(self, request, context):
+        """Creates a consumer group, or changes one; what the request does not name stays.
+        On disk when this is answered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGroup(self, request, context):
+        """Removes a group, its progress, and its topics %RETRY%<group> and %DLQ%<group>.
+        ILLEGAL_OPERATION while it has members, unless `force` is set.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetOffsets(self, request, context):
+        """Lets a group go on from other places of a topic. All queues or none; on disk when
+        this is answered. ILLEGAL_OPERATION while the group has members, unless `force` is
+        set: then what they commit of these queues does not count until their next pull,
+        which is answered with PULL_OFFSET_MOVED and the new place.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListClients(self, request, context):
+        """Clients by id, a page of them, and their groups.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -168,6 +259,41 @@ def add_GroupsServicer_to_server(servicer, server):
                     servicer.Notices,
                     request_deserializer=rocketpy_dot_v1_dot_groups__pb2.NoticesRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_groups__pb2.Notice.SerializeToString,
+            ),
+            'ListGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroups,
+                    request_deserializer=rocketpy_dot_v1_dot_groups__pb2.ListGroupsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_groups__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'GetGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetGroup,
+                    request_deserializer=rocketpy_dot_v1_dot_groups__pb2.GetGroupRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_groups__pb2.GetGroupResponse.SerializeToString,
+            ),
+            'ListGroupTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroupTopics,
+                    request_deserializer=rocketpy_dot_v1_dot_groups__pb2.ListGroupTopicsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_groups__pb2.ListGroupTopicsResponse.SerializeToString,
+            ),
+            'UpdateGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateGroup,
+                    request_deserializer=rocketpy_dot_v1_dot_groups__pb2.UpdateGroupRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_groups__pb2.UpdateGroupResponse.SerializeToString,
+            ),
+            'DeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroup,
+                    request_deserializer=rocketpy_dot_v1_dot_groups__pb2.DeleteGroupRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_groups__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'ResetOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetOffsets,
+                    request_deserializer=rocketpy_dot_v1_dot_groups__pb2.ResetOffsetsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_groups__pb2.ResetOffsetsResponse.SerializeToString,
+            ),
+            'ListClients': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClients,
+                    request_deserializer=rocketpy_dot_v1_dot_groups__pb2.ListClientsRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_groups__pb2.ListClientsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -359,6 +485,195 @@ class Groups(object):
             '/rocketpy.v1.Groups/Notices',
             rocketpy_dot_v1_dot_groups__pb2.NoticesRequest.SerializeToString,
             rocketpy_dot_v1_dot_groups__pb2.Notice.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Groups/ListGroups',
+            rocketpy_dot_v1_dot_groups__pb2.ListGroupsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_groups__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Groups/GetGroup',
+            rocketpy_dot_v1_dot_groups__pb2.GetGroupRequest.SerializeToString,
+            rocketpy_dot_v1_dot_groups__pb2.GetGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroupTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Groups/ListGroupTopics',
+            rocketpy_dot_v1_dot_groups__pb2.ListGroupTopicsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_groups__pb2.ListGroupTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Groups/UpdateGroup',
+            rocketpy_dot_v1_dot_groups__pb2.UpdateGroupRequest.SerializeToString,
+            rocketpy_dot_v1_dot_groups__pb2.UpdateGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Groups/DeleteGroup',
+            rocketpy_dot_v1_dot_groups__pb2.DeleteGroupRequest.SerializeToString,
+            rocketpy_dot_v1_dot_groups__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Groups/ResetOffsets',
+            rocketpy_dot_v1_dot_groups__pb2.ResetOffsetsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_groups__pb2.ResetOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClients(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Groups/ListClients',
+            rocketpy_dot_v1_dot_groups__pb2.ListClientsRequest.SerializeToString,
+            rocketpy_dot_v1_dot_groups__pb2.ListClientsResponse.FromString,
             options,
             channel_credentials,
             insecure,

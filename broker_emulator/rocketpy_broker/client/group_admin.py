@@ -1,0 +1,304 @@
+"""Consumer groups for operators: list, describe, create, change, reset and delete. No state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.client.messages import EPOCH
+from rocketpy_proto.rocketpy.v1 import groups_pb2
+
+# Each queue may have to be searched by time, or a topic's files removed.
+CHANGE_SECONDS_MAX = 120.0
+FIELDS = tuple(
+    each.name
+    for each in groups_pb2.GroupConfig.DESCRIPTOR.fields
+    if each.name not in {"consumer_group", "attributes"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A consumer group: members, how they consume, its topics and how far it is behind in them.
+
+    `consume_type` and `message_model` are RocketMQ's names, None where it has no members. `topics`
+    are the first of `topic_count`, by name. `is_configured` is false for a group that only has
+    progress.
+    """
+
+    group: str
+    is_configured: bool
+    member_count: int
+    consume_type: str | None
+    message_model: str | None
+    topic_count: int
+    topics: Sequence[str]
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails:
+    """A consumer group by itself; `settings` by RocketMQ's field names, None if not configured.
+
+    `retry_message_count` are messages that it is to consume again, and has not yet.
+    """
+
+    group: str
+    settings: Mapping[str, bool | int] | None
+    attributes: Mapping[str, str]
+    member_count: int
+    retry_message_count: int
+    dead_letter_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTopic:
+    """A topic in which a group has progress or to which it subscribes."""
+
+    topic: str
+    is_subscribed: bool
+    queue_count: int
+    committed_queue_count: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A client in one group, and where and when its last heartbeat came; ms since 1970."""
+
+    group: str
+    client_id: str
+    is_producer: bool
+    address: str
+    last_update_ms: int
+
+
+class ResetTo(str, Enum):
+    """Where a group can be set to by name."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+# By name, to the first message stored at a time or later, or to an offset.
+ResetTarget = ResetTo | datetime | int
+
+
+@dataclass(frozen=True, slots=True)
+class ResetQueue:
+    """A queue, the group's next offset in it before (None: nothing committed) and now."""
+
+    queue_id: int
+    old_offset: int | None
+    new_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What to reset; without `queue_id` all queues. `force`: although the group has members."""
+
+    group: str
+    topic: str
+    to: ResetTarget
+    queue_id: int | None = None
+    force: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What to set of a group, by the names of SubscriptionGroupConfig in snake case."""
+
+    fields: Mapping[str, bool | int] = field(default_factory=dict)
+
+
+def list_groups(
+    connection: BrokerConnection, *, include_system: bool = False
+) -> Iterator[GroupSummary]:
+    """All groups by name. Raises UnreachableError, RefusedError."""
+    after = ""
+    while True:
+        request = groups_pb2.ListGroupsRequest(include_system=include_system, after=after)
+        page = _group_page(connection, request)
+        yield from map(_summary, page.groups)
+        if not page.has_more or after == page.groups[-1].consumer_group:
+            return
+        after = page.groups[-1].consumer_group
+
+
+def get_group(connection: BrokerConnection, group: str) -> GroupDetails:
+    """One group. Raises UnreachableError, RefusedError also where there is none."""
+    request = groups_pb2.GetGroupRequest(consumer_group=group)
+    response: groups_pb2.GetGroupResponse = connection.ask(
+        lambda: connection.groups.GetGroup(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    config = response.config if response.HasField("config") else None
+    return GroupDetails(
+        group,
+        None if config is None else _settings(config),
+        {} if config is None else dict(sorted(config.attributes.items())),
+        response.member_count,
+        response.retry_message_count,
+        response.dead_letter_count,
+    )
+
+
+def group_topics(connection: BrokerConnection, group: str) -> Iterator[GroupTopic]:
+    """A group's topics by name. Raises UnreachableError, RefusedError."""
+    after = ""
+    while True:
+        request = groups_pb2.ListGroupTopicsRequest(consumer_group=group, after=after)
+        page = _topic_page(connection, request)
+        for topic in page.topics:
+            yield GroupTopic(
+                topic.topic,
+                topic.is_subscribed,
+                topic.queue_count,
+                topic.committed_queue_count,
+                topic.lag,
+            )
+        if not (page.has_more and page.topics) or after == page.topics[-1].topic:
+            return
+        after = page.topics[-1].topic
+
+
+def create_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
+    """Make a group. Raises UnreachableError, RefusedError also for one that is there."""
+    return _update(connection, group, settings, create_only=True)
+
+
+def update_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
+    """Change a group; what it is now. Raises UnreachableError, RefusedError also for none."""
+    get_group(connection, group)
+    return _update(connection, group, settings, create_only=False)
+
+
+def set_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
+    """Change a group, or make it; what it is now. Raises UnreachableError, RefusedError."""
+    return _update(connection, group, settings, create_only=False)
+
+
+def delete_group(
+    connection: BrokerConnection, group: str, *, keep_topics: bool = False, force: bool = False
+) -> list[str]:
+    """Remove a group with its progress and its own topics; the topics that are gone.
+
+    Raises UnreachableError, RefusedError also while it has members, unless `force`.
+    """
+    request = groups_pb2.DeleteGroupRequest(
+        consumer_group=group, keep_topics=keep_topics, force=force
+    )
+    response: groups_pb2.DeleteGroupResponse = connection.ask(
+        lambda: connection.groups.DeleteGroup(request, timeout=CHANGE_SECONDS_MAX)
+    )
+    return list(response.topics)
+
+
+def reset_offsets(connection: BrokerConnection, reset: Reset) -> list[ResetQueue]:
+    """Set a group to other places of a topic; each queue with its place before and now.
+
+    Raises UnreachableError, RefusedError also while the group has members, unless `force`.
+    """
+    request = groups_pb2.ResetOffsetsRequest(
+        consumer_group=reset.group, topic=reset.topic, force=reset.force, dry_run=reset.dry_run
+    )
+    if reset.queue_id is not None:
+        request.queue_id = reset.queue_id
+    if isinstance(reset.to, ResetTo):
+        setattr(request, reset.to.value, True)
+    elif isinstance(reset.to, datetime):
+        request.timestamp_ms = max(-((EPOCH - reset.to) // timedelta(milliseconds=1)), 0)
+    else:
+        request.offset = reset.to
+    response: groups_pb2.ResetOffsetsResponse = connection.ask(
+        lambda: connection.groups.ResetOffsets(request, timeout=CHANGE_SECONDS_MAX)
+    )
+    return [
+        ResetQueue(each.queue_id, None if each.old_offset < 0 else each.old_offset, each.new_offset)
+        for each in response.offsets
+    ]
+
+
+def list_memberships(connection: BrokerConnection) -> Iterator[Membership]:
+    """Every client in every group, by client id. Raises UnreachableError, RefusedError."""
+    after = ""
+    while True:
+        page = _client_page(connection, groups_pb2.ListClientsRequest(after=after))
+        for client in page.clients:
+            for each in client.registrations:
+                yield Membership(
+                    each.group,
+                    client.client_id,
+                    each.is_producer,
+                    each.address,
+                    each.last_update_ms,
+                )
+        if not (page.has_more and page.clients):
+            return
+        after = page.clients[-1].client_id
+
+
+def _group_page(
+    connection: BrokerConnection, request: groups_pb2.ListGroupsRequest
+) -> groups_pb2.ListGroupsResponse:
+    response: groups_pb2.ListGroupsResponse = connection.ask(
+        lambda: connection.groups.ListGroups(request, timeout=CHANGE_SECONDS_MAX)
+    )
+    return response
+
+
+def _topic_page(
+    connection: BrokerConnection, request: groups_pb2.ListGroupTopicsRequest
+) -> groups_pb2.ListGroupTopicsResponse:
+    response: groups_pb2.ListGroupTopicsResponse = connection.ask(
+        lambda: connection.groups.ListGroupTopics(request, timeout=CHANGE_SECONDS_MAX)
+    )
+    return response
+
+
+def _client_page(
+    connection: BrokerConnection, request: groups_pb2.ListClientsRequest
+) -> groups_pb2.ListClientsResponse:
+    response: groups_pb2.ListClientsResponse = connection.ask(
+        lambda: connection.groups.ListClients(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return response
+
+
+def _update(
+    connection: BrokerConnection, group: str, settings: GroupSettings, *, create_only: bool
+) -> GroupDetails:
+    given: dict[str, Any] = dict(settings.fields)
+    request = groups_pb2.UpdateGroupRequest(
+        config=groups_pb2.GroupConfig(consumer_group=group, **given), create_only=create_only
+    )
+    connection.ask(lambda: connection.groups.UpdateGroup(request, timeout=REQUEST_SECONDS_MAX))
+    return get_group(connection, group)
+
+
+def _summary(summary: groups_pb2.GroupSummary) -> GroupSummary:
+    has_members = summary.member_count > 0
+    return GroupSummary(
+        summary.consumer_group,
+        summary.is_configured,
+        summary.member_count,
+        groups_pb2.ConsumeType.Name(summary.consume_type) if has_members else None,
+        groups_pb2.MessageModel.Name(summary.message_model) if has_members else None,
+        summary.topic_count,
+        list(summary.topics),
+        summary.lag,
+    )
+
+
+def _settings(config: groups_pb2.GroupConfig) -> dict[str, bool | int]:
+    return {camel(name): getattr(config, name) for name in FIELDS}
+
+
+def camel(name: str) -> str:
+    """RocketMQ's way to write a field's name."""
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))

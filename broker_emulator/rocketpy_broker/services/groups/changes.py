@@ -1,0 +1,54 @@
+"""What a request changes of a consumer group's configuration. Holds no state.
+
+Numbers are checked here, which RocketMQ does not do; see spec/broker_behaviour.md section 9.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
+
+INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
+# Lowest and highest value of each number.
+BOUNDS: Mapping[str, tuple[int, int]] = {
+    "retry_queue_nums": (0, QUEUE_NUMS_MAX),
+    "retry_max_times": (0, INT_MAX),
+    "broker_id": (0, LONG_MAX),
+    "which_broker_when_consume_slowly": (0, LONG_MAX),
+    "group_sys_flag": (0, INT_MAX),
+    "consume_timeout_minute": (1, INT_MAX),
+}
+
+
+class GroupExistsError(BrokerError):
+    """A group that is to be created is there."""
+
+    code = ResponseCode.INVALID_PARAMETER
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"consumer group {group!r} exists already; change it, or choose another")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """Fields of SubscriptionGroupConfig by name; the others stay, or are a new group's."""
+
+    group: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises ParameterIllegalError."""
+        for name, (least, most) in BOUNDS.items():
+            value = self.fields.get(name)
+            if value is not None and not least <= value <= most:
+                raise ParameterIllegalError(name, value, f"{least} to {most}")
+
+    def of(self, old: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
+        """The group as it is then."""
+        return replace(old or SubscriptionGroupConfig(self.group), **self.fields)

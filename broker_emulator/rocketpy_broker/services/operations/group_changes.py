@@ -1,0 +1,91 @@
+"""Creating, changing and deleting consumer groups. Holds no state of its own.
+
+A group is deleted in steps, its topics first and its configuration last, so what a crash leaves of
+it can be deleted again. A member of a group that was deleted all the same makes it again by its
+next heartbeat. Rows C01, G01. Source: AdminBrokerProcessor#deleteSubscriptionGroup,
+spec/broker_behaviour.md section 9.2.
+"""
+
+from __future__ import annotations
+
+from rocketpy_broker.errors import BrokerError, PermissionDeniedError
+from rocketpy_broker.services.config_files.saving import Saver
+from rocketpy_broker.services.groups.changes import GroupChange
+from rocketpy_broker.services.groups.clients import MembersOnlineError
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.groups.room import Groups
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.operations.administration import AdminService
+from rocketpy_broker.services.operations.group_listing import GroupListing, is_own
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
+from rocketpy_broker.tasks import TaskScope
+
+
+class GroupAdminService:
+    """Changes groups of one broker."""
+
+    def __init__(
+        self,
+        admin: AdminService,
+        listing: GroupListing,
+        topics: TopicConfigManager,
+        groups: Groups,
+        committed: ConsumerOffsetManager,
+        saver: Saver,
+        tasks: TaskScope,
+    ) -> None:
+        self._admin = admin
+        self._listing = listing
+        self._topics = topics
+        self._groups = groups
+        self._committed = committed
+        self._saver = saver
+        self._tasks = tasks
+
+    async def update(self, change: GroupChange, *, create_only: bool) -> SubscriptionGroupConfig:
+        """Create or change a group; durable on return. What it is then.
+
+        Raises ParameterIllegalError, GroupExistsError, BrokerError; then nothing has changed.
+        """
+        try:
+            await self._groups.configs.alter(change, create_only=create_only)
+        except OSError as error:
+            raise _not_saved(change.group, error) from error
+        return self._groups.configs.get(change.group)
+
+    async def delete(self, group: str, *, keep_topics: bool, force: bool) -> list[str]:
+        """Remove a group, its progress and its topics; the topics that are gone.
+
+        It goes on when the caller is cancelled. Raises ParameterIllegalError,
+        SubscriptionGroupNotExistError, PermissionDeniedError, MembersOnlineError: nothing was done
+        then. Raises BrokerError where the disk refuses; what was removed until then stays removed.
+        """
+        details = await self._listing.get(group)
+        if is_own(group):
+            raise PermissionDeniedError(f"group {group!r} is the broker's own and stays")
+        if details.member_count and not force:
+            raise MembersOnlineError(group, details.member_count)
+        return await self._tasks.finish(self._delete(group, keep_topics=keep_topics))
+
+    async def _delete(self, group: str, *, keep_topics: bool) -> list[str]:
+        gone: list[str] = []
+        for topic in () if keep_topics else (retry_topic(group), dead_letter_topic(group)):
+            if topic in self._topics:
+                await self._admin.delete_topic(topic)
+                gone.append(topic)
+        self._committed.delete_group(group)
+        try:
+            await self._saver.save()
+            if group in self._groups.configs:
+                await self._groups.configs.delete(group)
+        except OSError as error:
+            raise _not_saved(group, error) from error
+        return gone
+
+
+def _not_saved(group: str, error: OSError) -> BrokerError:
+    return BrokerError(
+        f"the change of consumer group {group!r} could not be saved ({error.strerror}); "
+        "see to the broker's disk and try again"
+    )
