@@ -1,4 +1,4 @@
-"""`rocketpy broker`: one broker in the foreground, until a signal stops it.
+"""`rocketpy broker start`: one broker in the foreground, until a signal stops it.
 
 State is below --data; see the store for what a crash does.
 """

@@ -8,10 +8,13 @@ from typing import Annotated
 import typer
 
 from rocketpy_broker.cli import (
-    broker_command,
+    broker_group,
     client_commands,
     dlq_commands,
+    group_commands,
     health_command,
+    lag_command,
+    lookup_commands,
     message_commands,
     operations_commands,
     statistics_commands,
@@ -19,9 +22,11 @@ from rocketpy_broker.cli import (
     topic_commands,
     transaction_commands,
 )
+from rocketpy_broker.cli.mqadmin import WithMqadminNames
 
 app = typer.Typer(
     name="rocketpy",
+    cls=WithMqadminNames,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     # Plain help breaks no long option and no long word at 80 columns.
@@ -47,14 +52,22 @@ def main(
     """A RocketMQ-compatible broker for laptops, tests and notebooks."""
 
 
-app.command("broker")(broker_command.broker)
+app.add_typer(broker_group.broker_app, name="broker")
 app.command("health")(health_command.health)
-app.command("lag")(topic_commands.lag)
+app.command("lag")(lag_command.lag)
 app.command("stats")(statistics_commands.stats)
 app.command("clean")(operations_commands.clean)
+for _command in (
+    lookup_commands.query,
+    lookup_commands.view,
+    lookup_commands.resend,
+    lookup_commands.recall,
+):
+    message_commands.message_app.command()(_command)
 topic_commands.topic_app.command("stats")(statistics_commands.topic_stats)
 app.add_typer(client_commands.client_app, name="client")
 app.add_typer(dlq_commands.dlq_app, name="dlq")
+app.add_typer(group_commands.group_app, name="group")
 app.add_typer(message_commands.message_app, name="message")
 app.add_typer(topic_commands.topic_app, name="topic")
 app.add_typer(transaction_commands.transaction_app, name="transaction")

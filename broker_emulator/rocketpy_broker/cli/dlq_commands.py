@@ -1,25 +1,40 @@
-"""`rocketpy dlq …`: the dead letters of a consumer group. Holds no state.
+"""`rocketpy dlq …`: the dead letters of consumer groups. Holds no state.
 
 A crash of `resend` leaves what it has sent; dead letters stay where they are.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress, TextColumn
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
 from rocketpy_broker.cli.message_forms import json_of, json_of_sent, line_of
-from rocketpy_broker.client.retries import dead_letters, origin_topic, resend
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.retries import (
+    dead_letter_counts,
+    dead_letters,
+    origin_topic,
+    resend,
+)
 
 dlq_app = typer.Typer(
-    help="Show the dead letters of a group, and send them anew.",
+    help="Show dead letters of groups, and send them anew.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Group = Annotated[str, typer.Option(help="The consumer group that gave the messages up.")]
+GroupToResend = Annotated[str, typer.Option(help="The consumer group that gave the messages up.")]
+GroupToList = Annotated[
+    str | None,
+    typer.Option(help="The consumer group that gave them up; without it, all groups are counted."),
+]
 Keys = Annotated[
     list[str] | None,
     typer.Option("--key", help="Only those with this key or unique id; may be given again."),
@@ -32,30 +47,53 @@ Offsets = Annotated[
 
 @dlq_app.command("list")
 def list_of_group(
-    group: Group,
+    group: GroupToList = None,
     key: Keys = None,
     offset: Offsets = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Show long bodies, tags and keys to their ends.")
+    ] = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show dead letters, oldest first.
+    """Show a group's dead letters, oldest first, or how many each group has.
 
     A line has the topic that the message was first sent to, store time, queue, offset, tags, keys
     and body.
     """
+    if group is None and (key or offset or whole):
+        raise typer.BadParameter("--key, --offset and --whole are about the letters of a --group")
     with asking(endpoint) as connection:
+        if group is None:
+            _count(connection, as_json=as_json)
+            return
         for letter in dead_letters(connection, group, key or (), offset or ()):
             if as_json:
                 output.print_json(json_of(letter))
             else:
-                output.print_columns([origin_topic(letter) or output.ABSENT, *line_of(letter)])
+                line = line_of(letter, is_whole=whole)
+                output.print_columns([origin_topic(letter) or output.ABSENT, *line])
+
+
+def _count(connection: BrokerConnection, *, as_json: bool) -> None:
+    counts = dead_letter_counts(connection)
+    if as_json:
+        for group, count in counts.items():
+            output.print_json({"consumerGroup": group, "deadLetters": count})
+        return
+    output.print_table(("consumer group", "dead letters"), list(counts.items()))
+    if not counts:
+        typer.echo("rocketpy: no consumer group has dead letters", err=True)
 
 
 @dlq_app.command("resend")
 def resend_of_group(
-    group: Group,
+    group: GroupToResend,
     key: Keys = None,
     offset: Offsets = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All of them, as without --key and --offset.")
+    ] = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
@@ -64,11 +102,13 @@ def resend_of_group(
     Every group of that topic reads them. They stay among the dead letters, so that a second
     command sends them a second time.
     """
-    with asking(endpoint) as connection:
-        letters = list(dead_letters(connection, group, key or (), offset or ()))
-        if not letters:
-            refuse("no dead letter is chosen; see `rocketpy dlq list`")
+    if everything and (key or offset):
+        raise typer.BadParameter("--all sends them whatever --key and --offset say; leave one out")
+    count = 0
+    with asking(endpoint) as connection, _counting() as counted:
+        letters = dead_letters(connection, group, key or (), offset or ())
         for letter, topic, sent in resend(connection, group, letters):
+            count += 1
             error = letter.body_error
             if as_json:
                 origin = {"deadLetterOffset": letter.queue_offset, "topic": topic}
@@ -77,4 +117,21 @@ def resend_of_group(
             else:
                 place = f"queue {sent.queue_id}, offset {sent.queue_offset}, id {sent.msg_id}"
                 as_stored = "" if error is None else f" (its body as stored: it {error})"
-                typer.echo(f"sent dead letter {letter.queue_offset} to {topic}: {place}{as_stored}")
+                line = f"sent dead letter {letter.queue_offset} to {topic}: {place}{as_stored}"
+                typer.echo(output.printable(line))
+            counted(count)
+        if not count:
+            refuse("no dead letter is chosen; see `rocketpy dlq list`")
+    if not as_json:
+        typer.echo(f"sent {count} dead {'letter' if count == 1 else 'letters'} anew")
+
+
+@contextmanager
+def _counting() -> Iterator[Callable[[int], None]]:
+    """A count on standard error, where that is a terminal and the lines go elsewhere."""
+    console = Console(stderr=True)
+    is_shown = console.is_terminal and not sys.stdout.isatty()
+    column = TextColumn("{task.completed} dead letters sent")
+    with Progress(column, console=console, transient=True, disable=not is_shown) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda count: bar.update(task, completed=count)

@@ -1,4 +1,4 @@
-"""`rocketpy message …`: send, follow and look up messages of a running broker.
+"""`rocketpy message …`: send and follow messages of a running broker.
 
 A crash of `send` leaves what it has sent; all lines of a file are checked before the first.
 Holds no state.
@@ -23,16 +23,14 @@ from rocketpy_broker.cli.broker_client import (
     leave_pipe,
     refuse,
 )
-from rocketpy_broker.cli.message_forms import fields_of, json_of, json_of_sent, line_of
+from rocketpy_broker.cli.message_forms import json_of, json_of_sent, line_of
 from rocketpy_broker.cli.message_lines import MessageLineError, open_lines
 from rocketpy_broker.cli.named_values import named_values
 from rocketpy_broker.cli.times import parsed_time
 from rocketpy_broker.client.consuming import GroupReader
 from rocketpy_broker.client.errors import MessageIllegalError
-from rocketpy_broker.client.lookup import query_messages, view_message
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.reading import TopicReader
-from rocketpy_broker.client.recalling import recall_handle, recall_message
 from rocketpy_broker.client.retries import DEAD_LETTER_PREFIX, SentBackTo, send_back
 from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
 from rocketpy_broker.client.topics import RETRY_PREFIX
@@ -260,53 +258,3 @@ def send_back_to_group(
             SentBackTo.DROPPED: f"is dropped: group {group} has no retry queues",
         }
         typer.echo(f"{offset_msg_id} {told[to]}")
-
-
-@message_app.command("query")
-def query(
-    topic: Topic,
-    key: Annotated[str, typer.Argument(help="One of the KEYS, or the UNIQ_KEY.")],
-    count: Annotated[int, typer.Option(min=1, max=64, help="Show at most so many.")] = 32,
-    as_json: output.AsJsonLines = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-) -> None:
-    """Show the newest messages of a topic that have a key."""
-    with asking(endpoint) as connection:
-        found = query_messages(connection, topic, key, count)
-        if not found:
-            refuse("no message has this key")
-        for index, message in enumerate(found):
-            if index and not as_json:
-                typer.echo()
-            _show_fields(message, as_json=as_json)
-
-
-@message_app.command("view")
-def view(
-    offset_msg_id: Annotated[str, typer.Argument(help="The offset message id.")],
-    as_json: output.AsJsonLines = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-) -> None:
-    """Show the message with an offset message id."""
-    with asking(endpoint) as connection:
-        _show_fields(view_message(connection, offset_msg_id), as_json=as_json)
-
-
-@message_app.command("recall")
-def recall(
-    topic: Topic,
-    msg_id: Annotated[str, typer.Argument(help="The unique id, as `message send` told it.")],
-    deliver_ms: Annotated[int, typer.Option(min=1, help="Its TIMER_DELIVER_MS, in ms since 1970.")],
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-) -> None:
-    """Take back a message that waits for its delivery time."""
-    with asking(endpoint) as connection:
-        handle = recall_handle(connection, topic, deliver_ms, msg_id)
-        typer.echo(f"recalled {recall_message(connection, topic, handle)}")
-
-
-def _show_fields(message: Message, *, as_json: bool) -> None:
-    if as_json:
-        output.print_json(json_of(message))
-    else:
-        output.print_table(("field", "value"), fields_of(message))

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import (
     DEFAULT_ENDPOINT,
     Endpoint,
@@ -26,26 +27,34 @@ def clean(
         bool,
         typer.Option("--unused-topics", help="Remove the messages of topics not configured."),
     ] = False,
+    as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Remove expired log segments now, whatever the hour."""
     with asking(endpoint) as connection:
         if unused_topics:
-            _clean_unused_topics(connection)
+            _clean_unused_topics(connection, as_json=as_json)
             return
         response = connection.admin.CleanExpiredFiles(
             admin_pb2.CleanExpiredFilesRequest(), timeout=CLEAN_SECONDS
         )
     check(response.status)
+    if as_json:
+        removed, begin = response.removed_file_count, response.log_begin_offset
+        output.print_json({"removedSegments": removed, "logBeginOffset": begin})
+        return
     typer.echo(
         f"removed {response.removed_file_count} log segments; "
         f"the log begins at {response.log_begin_offset}"
     )
 
 
-def _clean_unused_topics(connection: BrokerConnection) -> None:
+def _clean_unused_topics(connection: BrokerConnection, *, as_json: bool) -> None:
     response = connection.admin.CleanUnusedTopics(
         admin_pb2.CleanUnusedTopicsRequest(), timeout=CLEAN_SECONDS
     )
     check(response.status)
+    if as_json:
+        output.print_json({"removedTopics": list(response.topics)})
+        return
     typer.echo(f"removed the messages of {len(response.topics)} topics")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import select
 import sys
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timedelta, timezone
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -27,20 +29,51 @@ AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object
 
 
 def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, groups_digits: bool = False
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, groups_digits: bool = False
 ) -> None:
-    """Rows under their headings; `groups_digits` is for numbers that nobody copies."""
-    if not sys.stdout.isatty():
-        for row in (columns, *rows):
-            print_columns(row)
+    """Rows under their headings; `groups_digits` is for numbers that nobody copies.
+
+    A terminal gets them when all are there, a pipe as they come.
+    """
+    if sys.stdout.isatty():
+        with working("Reading"):
+            all_rows = list(rows)
+        Console().print(table_of(columns, all_rows, groups_digits=groups_digits))
         return
+    left = iter(rows)
+    # A broker that refuses leaves nothing in the pipe.
+    first = next(left, None)
+    print_columns(columns)
+    for row in left if first is None else chain([first], left):
+        print_columns(row)
+
+
+def print_fields(fields: Mapping[str, Cell]) -> None:
+    """Names and values: a table on a terminal, `name : value` lines in a pipe."""
+    if sys.stdout.isatty():
+        Console().print(table_of(("field", "value"), [[*field] for field in fields.items()]))
+        return
+    for name, value in fields.items():
+        typer.echo(f"{name} : {_cell(value, groups_digits=False)}")
+
+
+def table_of(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, groups_digits: bool = False
+) -> Table:
+    """What a terminal gets of some rows."""
     table = Table()
     for index, column in enumerate(columns):
         is_number = any(isinstance(row[index], int) for row in rows)
         table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(cell, groups_digits=groups_digits)) for cell in row))
-    Console().print(table)
+    return table
+
+
+def working(what: str) -> AbstractContextManager[object]:
+    """Says on standard error that something takes its time, where that is a terminal."""
+    console = Console(stderr=True)
+    return console.status(f"{what} …") if console.is_terminal else nullcontext()
 
 
 def print_columns(cells: Sequence[Cell]) -> None:
@@ -64,11 +97,11 @@ def flush() -> None:
     sys.stdout.flush()
 
 
-def is_abandoned() -> bool:
-    """Whether standard output is a pipe that nobody reads any more."""
+def is_abandoned(wait_ms_max: float = 0) -> bool:
+    """Whether standard output is a pipe that nobody reads any more, now or within that time."""
     poll = select.poll()
     poll.register(sys.stdout, 0)
-    return any(events & select.POLLERR for _, events in poll.poll(0))
+    return any(events & select.POLLERR for _, events in poll.poll(wait_ms_max))
 
 
 def printable(text: str) -> str:
@@ -91,6 +124,11 @@ def shortened(text: str, characters_max: int) -> str:
 def time_text(time: datetime) -> str:
     """A time in UTC, to the millisecond."""
     return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def time_of_ms(time_ms: int) -> str:
+    """The same of ms since 1970."""
+    return time_text(datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=time_ms))
 
 
 def _cell(cell: Cell, *, groups_digits: bool) -> str:

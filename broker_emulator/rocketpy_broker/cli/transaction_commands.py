@@ -86,17 +86,32 @@ def list_open(
 
 
 @transaction_app.command("commit")
-def commit(transaction_id: TransactionId, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
+def commit(
+    transaction_id: TransactionId,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
     """Let readers have the message."""
     _end(transaction_id, endpoint, commit=True)
-    typer.echo(f"committed transaction {transaction_id}")
+    _tell(transaction_id, "committed", as_json=as_json)
 
 
 @transaction_app.command("rollback")
-def rollback(transaction_id: TransactionId, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
+def rollback(
+    transaction_id: TransactionId,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
     """Drop the message."""
     _end(transaction_id, endpoint, commit=False)
-    typer.echo(f"rolled back transaction {transaction_id}")
+    _tell(transaction_id, "rolled back", as_json=as_json)
+
+
+def _tell(transaction_id: str, done: str, *, as_json: bool) -> None:
+    if as_json:
+        output.print_json({"transactionId": transaction_id, "outcome": done})
+        return
+    typer.echo(output.printable(f"{done} transaction {transaction_id}"))
 
 
 def _end(transaction_id: str, endpoint: str, *, commit: bool) -> None:

@@ -27,13 +27,13 @@ def test_g03_clients_are_listed_by_what_they_do(rocketpy_broker: LocalBroker, gr
     shown = run(rocketpy_broker, "client", "list", "--group", group)
     assert shown.exit_code == 0
     head, *rows = [line.split("\t") for line in shown.output.splitlines()]
-    assert head == ["role", "client", "address", "last heartbeat"]
-    assert [row[:2] for row in rows] == [
-        ["consumer", "cli-1"],
-        ["consumer", "cli-2"],
-        ["producer", "cli-1"],
+    assert head == ["group", "role", "client", "address", "last heartbeat"]
+    assert [row[:3] for row in rows] == [
+        [group, "consumer", "cli-1"],
+        [group, "consumer", "cli-2"],
+        [group, "producer", "cli-1"],
     ]
-    assert all(row[2].startswith("127.0.0.1:") and row[3].endswith("Z") for row in rows)
+    assert all(row[3].startswith("127.0.0.1:") and row[4].endswith("Z") for row in rows)
 
 
 def test_g03_clients_are_listed_as_json(rocketpy_broker: LocalBroker, group: str) -> None:
@@ -44,13 +44,13 @@ def test_g03_clients_are_listed_as_json(rocketpy_broker: LocalBroker, group: str
         ("consumer", "cli-2"),
         ("producer", "cli-1"),
     ]
-    assert rows[0].keys() == {"role", "clientId", "address", "lastUpdateTimestamp"}
+    assert rows[0].keys() == {"group", "role", "clientId", "address", "lastUpdateTimestamp"}
 
 
 def test_g03_a_group_without_clients_is_told_as_such(rocketpy_broker: LocalBroker) -> None:
     shown = run(rocketpy_broker, "client", "list", "--group", "nobody")
     assert shown.exit_code == 0
-    assert shown.stdout == "role\tclient\taddress\tlast heartbeat\n"
+    assert shown.stdout == "group\trole\tclient\taddress\tlast heartbeat\n"
     assert shown.stderr == "rocketpy: group 'nobody' has no clients at this broker\n"
     as_json = run(rocketpy_broker, "client", "list", "--group", "nobody", "--json")
     assert (as_json.exit_code, as_json.stdout) == (0, "")
