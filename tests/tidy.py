@@ -39,6 +39,7 @@ STARTED_FROM_OUTSIDE = {
     "notebooks.*": "people, and tests/spark/test_notebooks.py",
     "rocketpy_broker.__main__": "`python -m rocketpy_broker`",
     "rocketpy_broker.cli.main": "the console script `rocketpy`",
+    "rocketpy_broker.cli.reference": "people, to renew docs/commands.md",
     "rocketpy_broker.pytest_plugin": "pytest, through the entry point pytest11",
 }
 

@@ -94,6 +94,7 @@ def export_messages(
     ] = None,
     commit_log_segment_bytes: SegmentBytes = None,
     consume_queue_file_bytes: QueueFileBytes = None,
+    as_json: output.AsJson = False,
 ) -> None:
     """Write messages of topics to files of Arrow or Parquet."""
     process.raise_descriptor_limit()
@@ -116,9 +117,13 @@ def export_messages(
                 typer.echo(f"rocketpy store: {folder} was not cleanly stopped: {text}", err=True)
             with _progress("Exporting", export.message_count) as advance:
                 result = export.run(advance)
-    for path in result.paths:
-        typer.echo(f"wrote {path}")
-    typer.echo(f"exported {result.message_count} messages")
+    if as_json:
+        files, count = [str(path) for path in result.paths], result.message_count
+        output.print_json({"files": files, "messages": count, "damaged": result.damaged_count})
+    else:
+        for path in result.paths:
+            typer.echo(f"wrote {path}")
+        typer.echo(f"exported {result.message_count} messages")
     if result.damaged_count:
         text = f"{result.damaged_count} damaged messages were passed over"
         typer.echo(f"rocketpy store: {text}; see `rocketpy store check {folder}`", err=True)
@@ -132,6 +137,7 @@ def import_messages(
     topic: Annotated[str | None, typer.Option(help="Topic of all messages.")] = None,
     commit_log_segment_bytes: SegmentBytes = None,
     consume_queue_file_bytes: QueueFileBytes = None,
+    as_json: output.AsJson = False,
 ) -> None:
     """Append the messages of files to a store, which is made if it is not there."""
     process.raise_descriptor_limit()
@@ -142,6 +148,9 @@ def import_messages(
             plan = importing.plan(advance)
         with _progress("Importing", plan.message_count) as advance:
             importing.run(plan, advance)
+    if as_json:
+        output.print_json({"messages": plan.message_count, "topics": sorted(plan.queue_nums)})
+        return
     topics = ", ".join(sorted(plan.queue_nums)) or "no topic"
     typer.echo(f"imported {plan.message_count} messages of {topics}")
 

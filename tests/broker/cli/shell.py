@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -37,3 +38,28 @@ def popen(broker: LocalBroker, *words: str) -> subprocess.Popen[str]:
         text=True,
         env=environment(),
     )
+
+
+def on_a_terminal(broker: LocalBroker, *words: str, answer: str = "") -> tuple[int, str]:
+    """Exit code of a command on a terminal of 80 columns, and what that shows, answers too."""
+    master, terminal = pty.openpty()
+    command = [*ROCKETPY, *words, "--endpoint", broker.endpoint]
+    environ = environment(COLUMNS="80", TERM="xterm-256color")
+    with subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, env=environ
+    ) as process:
+        os.close(terminal)
+        os.write(master, answer.encode())
+        shown = b""
+        while part := _read(master):
+            shown += part
+    os.close(master)
+    return process.returncode, shown.decode()
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65_536)
+    except OSError:
+        # A terminal that nobody writes to any more.
+        return b""

@@ -61,3 +61,22 @@ def test_g03_a_bad_group_is_refused_in_one_line(rocketpy_broker: LocalBroker) ->
     assert shown.exit_code == 1
     assert "consumer_group is 'a b'" in shown.output
     assert "Traceback" not in shown.output
+
+
+def test_g03_clients_of_all_groups_are_listed(rocketpy_broker: LocalBroker, group: str) -> None:
+    with BrokerConnection(rocketpy_broker.endpoint) as connection:
+        heartbeat(connection, "cli-3", consumers=[Consumer("cli-other")])
+    shown = run(rocketpy_broker, "client", "list").stdout.splitlines()
+    rows = [line.split("\t")[:3] for line in shown[1:]]
+    assert [group, "consumer", "cli-1"] in rows
+    assert [group, "producer", "cli-1"] in rows
+    assert ["cli-other", "consumer", "cli-3"] in rows
+    told = run(rocketpy_broker, "client", "list", "--json").stdout.splitlines()
+    assert [json.loads(line)["clientId"] for line in told] == [row[2] for row in rows]
+
+
+def test_g03_a_broker_without_clients_says_so() -> None:
+    with LocalBroker() as broker:
+        shown = run(broker, "client", "list")
+    assert (shown.exit_code, shown.stdout.count("\n")) == (0, 1)
+    assert shown.stderr == "rocketpy: this broker has no clients that send heartbeats\n"

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
+from rocketpy_broker.cli.output import time_text
 from tests.broker.cli.shell import run
 from tests.broker.test_local_client import commit
 
@@ -67,6 +68,39 @@ def test_n03_a_topic_is_changed_and_shown_with_all_its_settings(
     assert found.attributes == {"message.type": "FIFO"}
     listed = run(rocketpy_broker, "topic", "list").output
     assert "cli-change\t5\t5\t4\tFIFO\n" in listed
+
+
+def test_n03_a_topic_is_described_with_its_queues_and_groups(rocketpy_broker: LocalBroker) -> None:
+    rocketpy_broker.create_topic("cli-described", queues=2)
+    rocketpy_broker.send("cli-described", ["a", "b"], queue_id=1)
+    commit(rocketpy_broker, "cli-described", "cli-reader", 0)
+    told = json.loads(run(rocketpy_broker, "topic", "describe", "cli-described", "--json").output)
+    assert (told["messages"], told["groups"]) == (2, ["cli-reader"])
+    empty, filled = told["queues"]
+    assert (empty["messages"], empty["lastStoreTimestamp"]) == (0, None)
+    assert (filled["minOffset"], filled["maxOffset"], filled["messages"]) == (0, 2, 2)
+    last = rocketpy_broker.messages("cli-described")[-1].store_timestamp
+    assert filled["lastStoreTimestamp"] == time_text(last)
+    shown = run(rocketpy_broker, "topic", "describe", "cli-described").output
+    assert f"\n1\t0\t2\t2\t{filled['lastStoreTimestamp']}\n" in shown
+    assert shown.endswith("\nconsumer group\ncli-reader\n")
+
+
+def test_changes_of_topics_are_told_as_json(rocketpy_broker: LocalBroker) -> None:
+    words = ["topic", "update", "cli-json", "--queues", "2"]
+    assert run(rocketpy_broker, *words).exit_code == 1
+    told = json.loads(run(rocketpy_broker, *words, "--create", "--json").output)
+    assert (told["topic"], told["writeQueueNums"]) == ("cli-json", 2)
+    told = json.loads(run(rocketpy_broker, "topic", "delete", "cli-json", "--json").output)
+    assert told == {"topic": "cli-json", "deleted": True}
+    told = json.loads(run(rocketpy_broker, "topic", "create", "cli-json", "--json").output)
+    assert told["readQueueNums"] == 8
+    told = json.loads(run(rocketpy_broker, "clean", "--json").output)
+    assert told.keys() == {"removedSegments", "logBeginOffset"}
+    told = json.loads(run(rocketpy_broker, "clean", "--unused-topics", "--json").output)
+    assert told == {"removedTopics": []}
+    told = json.loads(run(rocketpy_broker, "health", "--json").output)
+    assert told["status"] == "SERVING"
 
 
 def test_lag_without_a_group_shows_every_group_with_progress(rocketpy_broker: LocalBroker) -> None:

@@ -134,3 +134,28 @@ def test_r01_a_message_is_sent_back_from_python(
     assert rocketpy_broker.send_back(message, group) == "retry"
     with pytest.raises(ParameterIllegalError, match="offset_msg_id is 'x'"):
         rocketpy_broker.send_back("x", group)
+
+
+def test_r03_the_dead_letters_of_all_groups_are_counted(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
+) -> None:
+    for message in sent(rocketpy_broker, rocketpy_topic, "a", "b"):
+        rocketpy_broker.send_back(message, group, delay_level=-1)
+    assert f"{group}\t2\n" in run(rocketpy_broker, "dlq", "list").stdout
+    told = run(rocketpy_broker, "dlq", "list", "--json").stdout.splitlines()
+    assert {"consumerGroup": group, "deadLetters": 2} in [json.loads(line) for line in told]
+    shown = run(rocketpy_broker, "dlq", "list", "--key", "k")
+    assert (shown.exit_code, "are about the letters of a --group" in shown.stderr) == (2, True)
+
+
+def test_r03_dead_letters_that_are_sent_anew_are_counted(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
+) -> None:
+    for message in sent(rocketpy_broker, rocketpy_topic, "a", "b"):
+        rocketpy_broker.send_back(message, group, delay_level=-1)
+    words = ("dlq", "resend", "--group", group, "--all")
+    assert run(rocketpy_broker, *words).stdout.endswith("sent 2 dead letters anew\n")
+    assert run(rocketpy_broker, *words, "--key", "k").exit_code == 2
+    with LocalBroker() as empty:
+        shown = run(empty, "dlq", "list")
+    assert shown.stderr == "rocketpy: no consumer group has dead letters\n"

@@ -1,0 +1,191 @@
+"""The parts of docs/commands.md that list every command, and the names of mqadmin's.
+
+    python -m rocketpy_broker.cli.reference docs/commands.md
+
+writes them anew, between their marks; a test fails while they are others. Holds no state.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer.models import ArgumentInfo
+
+from rocketpy_broker.cli.commands import app
+from rocketpy_broker.cli.mqadmin import VERBS
+
+PROGRAM = "rocketpy"
+_BLANKS = re.compile(r"\s+")
+
+
+def text() -> str:
+    """The commands, as Markdown."""
+    return "\n".join(line for command in leaves() for line in command.lines()).strip()
+
+
+def mqadmin_text() -> str:
+    """The names of mqadmin's and what they stand for, as Markdown."""
+    rows = []
+    for name, verb in VERBS.items():
+        options = [f"`-{each}`" for each in dict.fromkeys([*verb.arguments, *verb.options])]
+        command = f"`{PROGRAM} {' '.join(verb.command)}`"
+        if verb.otherwise is not None and verb.otherwise.command != verb.command:
+            other = " ".join(verb.otherwise.command)
+            command += f" with `-{verb.decisive}`, else `{PROGRAM} {other}`"
+        rows.append(f"| `{name}` | {command} | {' '.join(options)} |")
+    return "\n".join(["| mqadmin | command | its options |", "|---|---|---|", *rows])
+
+
+def renewed(document: str) -> str:
+    """The document with both parts as they are now. Raises ValueError where a mark is missing."""
+    for mark, part in (("mqadmin", mqadmin_text()), ("commands", text())):
+        before, begin, rest = document.partition(f"<!-- {mark} begin -->")
+        _, end, after = rest.partition(f"<!-- {mark} end -->")
+        if not (begin and end):
+            raise ValueError(f"the document lacks the begin or the end of {mark}")
+        document = f"{before}{begin}\n\n{part}\n\n{end}{after}"
+    return document
+
+
+def leaves(group: typer.Typer = app, words: tuple[str, ...] = (PROGRAM,)) -> Iterator[Command]:
+    """Every command that is not hidden, and not a group of others."""
+    for each in group.registered_commands:
+        if each.callback is not None and not each.hidden:
+            name = each.name or each.callback.__name__.replace("_", "-")
+            yield Command((*words, name), each.callback)
+    for below in group.registered_groups:
+        if below.typer_instance is not None and isinstance(below.name, str):
+            yield from leaves(below.typer_instance, (*words, below.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its words, and the function that carries it out."""
+
+    words: Sequence[str]
+    callback: Callable[..., Any]
+
+    @property
+    def help(self) -> str:
+        """What it does."""
+        return inspect.getdoc(self.callback) or ""
+
+    def parameters(self) -> list[Parameter]:
+        """Arguments and options that are not hidden, in their order."""
+        hints = get_type_hints(self.callback, include_extras=True)
+        found = []
+        for name, parameter in inspect.signature(self.callback).parameters.items():
+            kind, info = get_args(hints[name])[:2]
+            if not info.hidden:
+                found.append(Parameter(name, kind, info, parameter.default))
+        return found
+
+    def lines(self) -> Iterator[str]:
+        """A heading, what it does, and a table."""
+        parameters = self.parameters()
+        usage = " ".join([*self.words, *(each.usage for each in parameters if each.is_argument)])
+        yield from (f"### `{usage}`", "", _prose(self.help), "")
+        yield from ("| option | meaning |", "|---|---|")
+        yield from (f"| {each.names} | {each.meaning} |" for each in parameters)
+        yield ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument or an option: its name in Python, its type, what Typer knows, its default."""
+
+    name: str
+    kind: Any
+    info: Any
+    default: object
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether it is told by its place."""
+        return isinstance(self.info, ArgumentInfo)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def usage(self) -> str:
+        """An argument as a command line has it."""
+        name = self.info.metavar or self.name.upper()
+        more = "..." if self._is_list else ""
+        return f"{name}{more}" if self.is_required else f"[{name}]{more}"
+
+    @property
+    def names(self) -> str:
+        """With what stands for its value."""
+        if self.is_argument:
+            return f"`{self.usage}`"
+        kebab = self.name.replace("_", "-")
+        is_flag = self._type is bool
+        default = f"--{kebab}/--no-{kebab}" if is_flag else f"--{kebab}"
+        # Within Annotated, the first declaration has the place of a default.
+        given = (self.info.default, *(self.info.param_decls or ()))
+        declared = [each for each in given if isinstance(each, str) and each.startswith("-")]
+        names = [part for each in declared or [default] for part in each.split("/")]
+        value = "" if is_flag else f" {_escaped(self.info.metavar or self._value)}"
+        return ", ".join(f"`{name}`" for name in names) + value
+
+    @property
+    def meaning(self) -> str:
+        """What it is for, whether it is required, and what it is without."""
+        notes = [_prose(self.info.help or "")]
+        if self.is_required:
+            notes += [] if self.is_argument else ["Required."]
+        elif not (self.default is None or isinstance(self.default, bool) or self.default == ""):
+            notes.append(f"Default: `{getattr(self.default, 'value', self.default)}`.")
+        if self.info.envvar:
+            notes.append(f"Environment: `{self.info.envvar}`.")
+        return " ".join(notes)
+
+    @property
+    def _types(self) -> list[Any]:
+        return [each for each in get_args(self.kind) or [self.kind] if each is not type(None)]
+
+    @property
+    def _is_list(self) -> bool:
+        return any(get_origin(each) is list for each in (self.kind, *self._types))
+
+    @property
+    def _type(self) -> Any:
+        """Of one value."""
+        first = self._types[0]
+        return get_args(first)[0] if get_origin(first) is list else first
+
+    @property
+    def _value(self) -> str:
+        if isinstance(self._type, type) and issubclass(self._type, Enum):
+            return "|".join(each.value for each in self._type)
+        return {int: "N", float: "N", Path: "PATH"}.get(self._type, "TEXT")
+
+
+def _prose(text: str) -> str:
+    """On one line of a table."""
+    return _escaped(_BLANKS.sub(" ", text).strip())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "&#124;").replace("<", "&lt;")
+
+
+def main() -> None:
+    """Write the parts of the document that is named anew."""
+    path = Path(sys.argv[1])
+    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

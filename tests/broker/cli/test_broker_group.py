@@ -1,0 +1,69 @@
+"""`rocketpy broker`: one is started, and a running one tells how it does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.cli.commands import app
+from tests.broker.cli.shell import ROCKETPY, environment, run
+
+
+@pytest.mark.parametrize("words", [["broker"], ["broker", "start"]])
+def test_a_broker_is_started_with_and_without_the_word(words: list[str], tmp_path: Path) -> None:
+    command = [*ROCKETPY, *words, "--data", str(tmp_path / "s"), "--port", "0", "--stop-at-eof"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        rest, _ = process.communicate("")
+    assert f"data={tmp_path / 's'} flush=SYNC_FLUSH" in ready
+    assert (process.returncode, rest) == (0, "rocketpy broker stopped\n")
+
+
+def test_help_of_the_broker_names_its_commands() -> None:
+    shown = CliRunner().invoke(app, ["broker", "--help"]).output
+    assert "start " in shown
+    assert "status " in shown
+    options = CliRunner().invoke(app, ["broker", "start", "--help"]).output
+    assert "--commit-log-segment-bytes" in options
+
+
+def test_an_unknown_command_or_option_of_the_broker_is_wrong_use() -> None:
+    for words in (["broker", "stop"], ["broker", "--prot", "1"], ["broker", "start", "now"]):
+        assert CliRunner().invoke(app, words).exit_code == 2
+
+
+def test_a_running_broker_tells_how_it_does() -> None:
+    with LocalBroker() as broker:
+        broker.create_topic("T", queues=2)
+        broker.send("T", ["a", "b"], queue_id=0)
+        broker.send("T", "later", delay_level=18)
+        lines = run(broker, "broker", "status").stdout.splitlines()
+        assert lines == sorted(lines)
+        shown = dict(line.split(" : ", 1) for line in lines)
+        assert shown["flushDiskType"] == "ASYNC_FLUSH"
+        assert shown["storeDirectory"] == str(broker.data)
+        assert (shown["recoveredFromCrash"], shown["refusal"]) == ("no", "none")
+        told = json.loads(run(broker, "broker", "status", "--json").stdout)
+        assert told.keys() == shown.keys()
+        assert (told["messagesPut"], told["messagesPutLastDay"]) == (3, 3)
+        assert (told["delayLevelPending"], told["timerPending"]) == (1, 0)
+        assert (told["queues"], told["clients"], told["halfMessages"]) == (2, 0, 0)
+        assert 0 <= told["diskUsedRatio"] <= 1
+        broker.kill()
+        broker.restart()
+        told = json.loads(run(broker, "broker", "status", "--json").stdout)
+        assert told["recoveredFromCrash"] is True
+
+
+def test_a_broker_that_is_away_is_named() -> None:
+    done = CliRunner().invoke(app, ["broker", "status", "--endpoint", "127.0.0.1:1"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("rocketpy: no broker answers at 127.0.0.1:1")

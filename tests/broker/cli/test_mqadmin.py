@@ -1,0 +1,139 @@
+"""Names and options of mqadmin: what they become, and that they work."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+
+import pytest
+from typer.testing import CliRunner
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.cli.commands import app
+from rocketpy_broker.cli.mqadmin import VERBS, NoTranslationError, translated
+from tests.broker.cli.shell import run
+
+
+def of(line: str) -> str:
+    """Our command line for one of mqadmin's."""
+    name, *words = line.split()
+    return " ".join(translated(name, words))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("topicList -n h:1", "topic list --endpoint h:1"),
+        ("topicList --json", "topic list --json"),
+        ("topicStatus -tT", "topic describe -- T"),
+        (
+            "updateTopic -t T -r 3 -w 4 -p 6 -o true -b h:1",
+            (
+                "topic update --create --read-queues 3 --write-queues 4 --perm 6 --order "
+                "--endpoint h:1 -- T"
+            ),
+        ),
+        ("deleteTopic -t T", "topic delete --yes -- T"),
+        ("consumerProgress -g G", "lag --group G"),
+        ("consumerProgress -g G -t T", "lag --group G -- T"),
+        ("consumerProgress", "group list"),
+        ("resetOffsetByTime -g G -t T -s now", "group reset --yes --topic T --to latest -- G"),
+        ("resetOffsetByTime -g G -t T -s -1", "group reset --yes --topic T --to latest -- G"),
+        (
+            "resetOffsetByTime -g G -t T -s 1700000000123 -f true",
+            "group reset --yes --topic T --to 2023-11-14T22:13:20.123000+00:00 --force -- G",
+        ),
+        (
+            "resetOffsetByTime -g G -t T -s now -q 2 -o 17",
+            "group reset --yes --topic T --queue 2 --to 17 -- G",
+        ),
+        ("queryMsgById -i A,B -t T", "message view --topic T -- A B"),
+        ("queryMsgById -i A -s true", "message resend -- A"),
+        ("queryMsgById -i A -s false", "message view -- A"),
+        ("queryMsgByKey -t T -k K -m 5", "message query --count 5 -- T K"),
+        ("queryMsgByUniqueKey -t T -i U", "message query -- T U"),
+        ("queryMsgByOffset -t T -i 1 -o 2", "message view --topic T --queue 1 --offset 2"),
+        ("printMsg -t T", "message tail --from earliest -- T"),
+        ("consumeMessage -t T -g G -c 3", "message pull --group G --count 3 -- T"),
+        ("consumeMessage -t T -c 3", "message tail --count 3 -- T"),
+        (
+            "sendMessage -t T -p hi -k K -c A -i 0",
+            "message send --body hi --key K --tag A --queue-id 0 -- T",
+        ),
+        ("brokerStatus -b h:1", "broker status --endpoint h:1"),
+        ("statsAll", "topic stats"),
+        ("statsAll -t T", "topic stats -- T"),
+        (
+            "updateSubGroup -g G -s false -m true -d false -o true -q 2 -r 3 -i 0 -w 1 -a true",
+            (
+                "group update --create --no-consume --from-min --no-broadcast --orderly "
+                "--retry-queues 2 --retry-max-times 3 --broker-id 0 --slow-broker-id 1 --notify "
+                "-- G"
+            ),
+        ),
+        ("deleteSubGroup -g G", "group delete --yes -- G"),
+        ("getConsumerConfig -g G", "group describe -- G"),
+        ("consumerConnection -g G", "client list --group G"),
+        ("cleanUnusedTopic", "clean --unused-topics"),
+        ("cleanExpiredCQ -h", "clean --help"),
+    ],
+)
+def test_a_line_of_mqadmin_s_is_one_of_ours(line: str, expected: str) -> None:
+    assert of(line) == expected
+
+
+def test_a_local_time_of_mqadmin_s_is_that_time() -> None:
+    words = of("resetOffsetByTime -g G -t T -s 2026-05-01#08:00:00:250").split()
+    found = datetime.fromisoformat(words[words.index("--to") + 1])
+    assert found == datetime(2026, 5, 1, 8, 0, 0, 250_000).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("topicList -c", "-c means nothing to a single broker, or has no counterpart"),
+        ("topicStatus -t T -c X", "see `rocketpy topic describe --help`"),
+        ("topicStatus -t", "-t has no value"),
+        ("updateTopic -t T -o maybe", "'maybe' is neither true nor false"),
+        ("resetOffsetByTime -g G -t T -s soon", "'soon' is no time"),
+        ("resetOffsetByTime -g G -t T -s 2026-13-01#08:00:00:000", "is no time"),
+        ("resetOffsetByTime -g G -t T -s 99999999999999999999", "is no time in ms"),
+        ("queryMsgById -i A -s maybe -u x", "-u means nothing"),
+    ],
+)
+def test_what_has_no_counterpart_is_refused_by_name(line: str, said: str) -> None:
+    with pytest.raises(NoTranslationError, match=re.escape(said)):
+        of(line)
+    done = CliRunner().invoke(app, line.split())
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_name_has_help_and_is_in_no_list(name: str) -> None:
+    done = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "80"})
+    assert (done.exit_code, done.output.startswith("Usage: ")) == (0, True)
+    assert name not in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_mqadmin_s_names_work(rocketpy_broker: LocalBroker) -> None:
+    def line(text: str) -> str:
+        done = CliRunner().invoke(app, [*text.split(), "-n", rocketpy_broker.endpoint])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert line("updateTopic -t mq -r 1 -w 1") == "topic mq has 1 queues to read and 1 to write\n"
+    assert "mq" in line("topicList")
+    assert "sent 1 message to mq" in line("sendMessage -t mq -p hello -k K -i 0")
+    assert json.loads(line("queryMsgByKey --json -t mq -k K"))["body"] == "hello"
+    assert json.loads(line("queryMsgByOffset --json -t mq -i 0 -o 0"))["body"] == "hello"
+    assert line("consumeMessage -t mq -g mq-group").endswith("\thello\n")
+    assert "mq-group\tmq\t1\t0\n" in line("consumerProgress -g mq-group")
+    assert "0\t1\t0\n" in line("resetOffsetByTime -g mq-group -t mq -s 0 -f true")
+    assert "consumeEnable\tno\n" in line("updateSubGroup -g mq-group -s false")
+    assert "consumeEnable\tno\n" in line("getConsumerConfig -g mq-group")
+    assert "brokerName : broker-a\n" in line("brokerStatus")
+    assert "deleted consumer group mq-group" in line("deleteSubGroup -g mq-group")
+    assert line("deleteTopic -t mq") == "deleted topic mq\n"
+    assert run(rocketpy_broker, "topicStatus", "-t", "mq").exit_code == 1

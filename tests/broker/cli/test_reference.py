@@ -1,0 +1,75 @@
+"""docs/commands.md lists every command as it is, and every command keeps the same manners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rocketpy_broker.cli.commands import app
+from rocketpy_broker.cli.reference import Command, leaves, main, renewed
+from tests.documents import TOP
+
+COMMANDS_PAGE = TOP / "docs" / "commands.md"
+COMMANDS = [pytest.param(command, id=" ".join(command.words[1:])) for command in leaves()]
+
+
+def test_the_page_of_commands_is_as_the_commands_are() -> None:
+    page = COMMANDS_PAGE.read_text(encoding="utf-8")
+    way_out = "run: python -m rocketpy_broker.cli.reference docs/commands.md"
+    assert page == renewed(page), way_out
+
+
+def test_a_page_is_renewed_between_its_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    marks = "<!-- mqadmin begin -->old<!-- mqadmin end -->\n<!-- commands begin -->\n"
+    page.write_text(f"before\n{marks}old\n<!-- commands end -->\nbehind\n", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["reference", str(page)])
+    main()
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- mqadmin begin -->\n\n| mqadmin |")
+    assert text.endswith("<!-- commands end -->\nbehind\n")
+    assert ("old" in text.split("|")[0], "### `rocketpy topic list`" in text) == (False, True)
+    with pytest.raises(ValueError, match="the end of mqadmin"):
+        renewed("nothing")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_what_it_does_and_what_its_options_are_for(command: Command) -> None:
+    first = command.help.splitlines()[0]
+    assert first[0].isupper()
+    assert first.endswith(".") or command.help.split("\n\n")[0].endswith(".")
+    for parameter in command.parameters():
+        assert parameter.info.help, parameter.name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_but_a_start_prints_json(command: Command) -> None:
+    has_json = any("`--json`" in parameter.names for parameter in command.parameters())
+    assert has_json == (command.words[1:] != ("broker", "start"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_reference_names_the_options_that_help_shows(command: Command) -> None:
+    shown = (
+        CliRunner()
+        .invoke(app, [*command.words[1:], "--help"], env={"COLUMNS": "80"}, prog_name="rocketpy")
+        .output
+    )
+    assert max(map(len, shown.splitlines())) <= 80
+    for parameter in command.parameters():
+        if not parameter.is_argument:
+            for name in parameter.names.split("`")[1::2]:
+                assert name in shown, name
+    listed = {word.strip(",") for line in command.lines() for word in line.split("`")}
+    options = {
+        word.strip(",[]")
+        for line in shown.splitlines()
+        if line.startswith("  -")
+        for word in line.split()[:3]
+        if word.startswith("-")
+    }
+    assert {part for each in options for part in each.split("/")} <= {*listed, "--help"}
