@@ -116,11 +116,6 @@ class TopicConfigManager:
             with contextlib.suppress(OSError):
                 save_now(self._table)
 
-    @property
-    def count(self) -> int:
-        """How many topics there are, with the broker's own."""
-        return len(self._topics)
-
     def exists(self, topic: str) -> bool:
         """Whether the topic is configured, or one of the broker's own."""
         return topic in self._topics or self.is_system(topic)
