@@ -127,7 +127,11 @@ class Rooms:
         self.statistics = statistics.build(
             ground, self.topics, self.groups, self.delay, self.consuming, self.retry
         )
-        self.operations = operations.build(
+        self.operations = self._operations(ground)
+        self.metrics = None if ground.config.http_port is None else self._metrics(ground)
+
+    def _operations(self, ground: Ground) -> operations.Operations:
+        return operations.build(
             ground,
             self.topics,
             self.groups,
@@ -138,7 +142,6 @@ class Rooms:
             self.transactions,
             self.statistics,
         )
-        self.metrics = None if ground.config.http_port is None else self._metrics(ground)
 
     def _metrics(self, ground: Ground) -> Metrics:
         """The top floor, whose libraries no other broker has to load."""

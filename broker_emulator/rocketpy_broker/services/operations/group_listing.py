@@ -115,6 +115,8 @@ class GroupListing:
         self._groups = groups
         self._committed = committed
         self._clock = clock
+        # Of all calls together: many groups of a few queues each are as much work as one of many.
+        self._left = QUEUES_A_TURN
 
     async def groups(self, after: str, count_max: int, *, include_system: bool) -> GroupPage:
         """A page of the groups. Raises ParameterIllegalError."""
@@ -217,15 +219,15 @@ class GroupListing:
 
     async def _topic(self, group: str, topic: str) -> GroupTopic | None:
         """How the group is in a topic; None for one that is not there."""
+        await self._step()
         committed_count = lag = queue_count = 0
         for queue in self._queues(topic):
+            await self._step()
             queue_count += 1
             bounds = self._store.range_of(queue)
             offset = self._committed.query(group, *queue)
             committed_count += offset >= 0
             lag += max(bounds.max_offset - max(offset, bounds.min_offset), 0)
-            if queue_count % QUEUES_A_TURN == 0:
-                await give_way("offsets")
         if topic not in self._topics:
             return None
         is_subscribed = topic in self._subscribed(group)
@@ -233,12 +235,18 @@ class GroupListing:
 
     async def _message_count(self, topic: str) -> int:
         count = 0
-        for number, queue in enumerate(self._queues(topic), 1):
+        for queue in self._queues(topic):
+            await self._step()
             bounds = self._store.range_of(queue)
             count += bounds.max_offset - bounds.min_offset
-            if number % QUEUES_A_TURN == 0:
-                await give_way("offsets")
         return count
+
+    async def _step(self) -> None:
+        """Before a look at a queue."""
+        if not self._left:
+            self._left = QUEUES_A_TURN
+            await give_way("offsets")
+        self._left = max(self._left - 1, 0)
 
     def _queues(self, topic: str) -> Iterator[QueueKey]:
         config = self._topics.find(topic)
