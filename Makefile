@@ -11,9 +11,9 @@ INSTALLED := $(VENV)/installed-$(shell (pwd && cat pyproject.toml) | cksum | cut
 # Classes that Spark loads, archived for the JVMs of tests.
 CLASSES := $(VENV)/spark-classes.jsa
 PROTO_VENV := .venv-proto
-# The connector's tests run with the latest patch of each; that too old one must be refused.
-SPARKS := 4.2 4.3
-SPARK_TOO_OLD := 4.1
+# Of test-matrix: which cells, and interpreters that are not on the PATH.
+CELLS ?=
+PYTHONS ?=
 INTEROP := .interop
 INTEROP_SOURCES := tests/interop/java
 # The last brokers of each line that Maven Central has; each has jars and classes of its own.
@@ -49,7 +49,8 @@ help: ## Show this list
 	echo "PYTHON=python3.12 chooses the interpreter."
 	echo "ARGS='...' goes to test, test-matrix, coverage, torture and bench."
 	echo "ROCKETPY_CACHE=folder keeps what interop fetches outside the clone."
-	echo "SPARKS=4.2 lets test-matrix take that version alone."
+	echo "CELLS=3.10-4.2-lowest lets test-matrix run that cell alone; docs/compatibility.md has all."
+	echo "PYTHONS='/opt/python3.12 ...' names interpreters for test-matrix to look at first."
 
 setup: $(INSTALLED) java ## Make .venv with every dependency, and see that Java 17 or newer is there
 
@@ -69,30 +70,9 @@ $(CLASSES): tests/spark/classes.py $(INSTALLED) | java
 		&& mv $@.part $@ \
 		|| echo "make: going on without; see $(VENV)/spark-classes.log" >&2
 
-test-matrix: ## Run the connector's tests with PySpark 4.2 and 4.3
-test-matrix: java $(patsubst %,.venv-pyspark-%/installed,$(SPARKS) $(SPARK_TOO_OLD))
+test-matrix: $(INSTALLED) java tools ## Run tests with other Pythons, PySparks and libraries
 	@$(USE_JAVA)
-	failed=
-	for version in $(SPARKS) $(SPARK_TOO_OLD); do
-		echo "make: PySpark $$version"
-		python=$(CURDIR)/.venv-pyspark-$$version/bin/python
-		export PYSPARK_PYTHON=$$python PYSPARK_DRIVER_PYTHON=$$python
-		if [ $$version = $(SPARK_TOO_OLD) ]; then
-			$$python tests/spark/refused.py || failed="$$failed $$version"
-		else
-			$$python -m pytest -m "not torture and not interop" $(SIDE_BY_SIDE) \
-				tests/unit/connector tests/spark $(ARGS) || failed="$$failed $$version"
-		fi
-	done
-	if [ -n "$$failed" ]; then echo "make: failed with PySpark$$failed" >&2; exit 1; fi
-
-.venv-pyspark-$(SPARK_TOO_OLD)/installed: PACKAGES = . 'pandas<3'
-.venv-pyspark-%/installed: PACKAGES = '.[dev]'
-.venv-pyspark-%/installed: pyproject.toml | $(INSTALLED)
-	@echo "make: creating $(@D)"
-	$(BIN)/python -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install -q --disable-pip-version-check -e $(PACKAGES) 'pyspark==$*.*'
-	touch $@
+	$(BIN)/python -m tests.matrix --cells "$(CELLS)" --pythons "$(PYTHONS)" -- $(ARGS)
 
 coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or the record codec
 	@$(BIN)/python -m coverage run -m pytest -m "$(COVERING)" $(COVERING_TESTS) $(ARGS)
@@ -193,7 +173,7 @@ compose: docker ## Run a broker, and JupyterLab with the notebooks, until Ctrl-C
 	$$compose -f docker/docker-compose.yml up
 
 clean: ## Remove what tools and runs left behind; .venv stays
-	@rm -rf .venv-pyspark-* $(PROTO_VENV) $(INTEROP) build dist delays.png lag.png
+	@rm -rf .venv-matrix-* $(PROTO_VENV) $(INTEROP) build dist delays.png lag.png
 	rm -rf artifacts spark-warehouse metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find connector broker_emulator proto tests notebooks benchmarks docs -name __pycache__ \

@@ -217,6 +217,25 @@ def _by_queue(
     return found
 
 
+def lag_in(report: object) -> dict[str, int] | None:
+    """Messages by topic that a source's reported latest offset leaves unread.
+
+    None where it is no report of this connector. Raises OffsetError for one that cannot be read.
+    """
+    if not isinstance(report, Mapping) or not {"lag", "offsetTable"} <= report.keys():
+        return None
+    try:
+        by_topic = {
+            topic: _by_queue(lag, _queue_id, _whole) for topic, lag in report["lag"].items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise OffsetError(
+            f"the progress holds no lag but {report['lag']!r:.{_SHOWN_MAX}}"
+        ) from error
+    # A slave that answers may be behind what was read of its master.
+    return {topic: sum(max(lag, 0) for lag in lags.values()) for topic, lags in by_topic.items()}
+
+
 def positions_of(offset: object) -> Positions:
     """The positions in a logged offset. Raises OffsetError."""
     if not isinstance(offset, Mapping) or "v" not in offset:

@@ -9,11 +9,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+from pyspark_rocketpy.metrics import QueryMetrics
+from tests.patience import PATIENCE_SECONDS
 
 SERVER = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -52,8 +58,35 @@ def copy(spark: SparkSession, source: dict[str, str], target: dict[str, str], fo
     return len(query.recentProgress)
 
 
+def scraped(spark: SparkSession, source: dict[str, str], folder: str) -> dict[str, float | None]:
+    """What metrics show of a query that has read everything, and whether they go with it."""
+    registry = CollectorRegistry()
+    listener = QueryMetrics(registry)
+    spark.streams.addListener(listener)
+    stream = spark.readStream.format("rocketpy").options(**source)
+    rows = stream.option("startingOffsets", "earliest").load()
+    writer = rows.writeStream.format("noop").queryName("watched")
+    query = writer.option("checkpointLocation", folder).start()
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"rocketpy_query_{name}", {"query": "watched", **labels})
+
+    def wait_for(rows: float | None) -> None:
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while value("input_rows_total") != rows and time.monotonic() < ends:
+            threading.Event().wait(0.05)
+
+    wait_for(ROWS)
+    seen = {"rows": value("input_rows_total"), "batch": value("last_batch_id")}
+    seen["lag"] = value("lag_messages", topic=source["topic"])
+    query.stop()
+    wait_for(None)
+    spark.streams.removeListener(listener)
+    return {**seen, "rows after the end": value("input_rows_total")}
+
+
 def main(endpoint: str) -> None:
-    """Batch write, batch read, streaming source and sink, a replay."""
+    """Batch write, batch read, streaming source and sink, a replay, metrics."""
     spark = session()
     source = {"endpoints": endpoint, "topic": "connect-source"}
     target = {"endpoints": endpoint, "topic": "connect-target"}
@@ -66,6 +99,8 @@ def main(endpoint: str) -> None:
         (notes / str(last)).unlink()
         (notes / f".{last}.crc").unlink()
         replayed = copy(spark, source, target, folder)
+    with TemporaryDirectory() as folder:
+        metrics = scraped(spark, source, folder)
     found = read(spark, target)
     seen = {
         "is_connect": isinstance(spark, ConnectSession),
@@ -74,6 +109,7 @@ def main(endpoint: str) -> None:
         "replayed": replayed,
         "target": found.count(),
         "distinct": found.distinct().count(),
+        "metrics": metrics,
     }
     spark.stop()
     sys.stdout.write(json.dumps(seen) + "\n")

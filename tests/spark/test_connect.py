@@ -12,7 +12,8 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 
-PROGRAM = Path(__file__).with_name("connect_program.py")
+TOP = Path(__file__).parents[2]
+PROGRAM = "tests.spark.connect_program"
 # These would make the client's session a classic one, or lead it to another server.
 OTHERS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 
@@ -24,13 +25,14 @@ def test_spark_connect_reads_writes_and_streams_exactly_once(
 ) -> None:
     for topic in ("source", "target"):
         rocketpy_broker.create_topic(f"connect-{topic}", queues=2)
+    kept = {name: value for name, value in os.environ.items() if name not in OTHERS}
     done = subprocess.run(
-        [sys.executable, "-W", "error", PROGRAM, rocketpy_broker.endpoint],
+        [sys.executable, "-W", "error", "-m", PROGRAM, rocketpy_broker.endpoint],
         capture_output=True,
         text=True,
         check=False,
         cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name not in OTHERS},
+        env={**kept, "PYTHONPATH": os.pathsep.join([str(TOP), *sys.path])},
         timeout=380,
     )
     assert done.returncode == 0, done.stderr
@@ -42,4 +44,5 @@ def test_spark_connect_reads_writes_and_streams_exactly_once(
         "replayed": 1,
         "target": 1000,
         "distinct": 1000,
+        "metrics": {"rows": 1000, "batch": 0, "lag": 0, "rows after the end": None},
     }

@@ -1,0 +1,165 @@
+"""`QueryMetrics`, which Spark calls with the events of streaming queries.
+
+Spark calls it from threads of its own, in the driver, or under Spark Connect in the client. It must
+not raise: Spark Connect drops all listeners of a client when one does. So what it cannot read is
+counted, and logged. Its numbers go with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import RocketpyError
+from pyspark_rocketpy.metrics.progress import Progress, printable
+from pyspark_rocketpy.metrics.series import OTHERS, Series
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+_log = logging.getLogger(__name__)
+# The connector's errors begin with it, deep in what Spark makes of them.
+_OUR_CODE = re.compile(r"\b(ROCKETPY[A-Z_]*): ")
+_OTHER_ERROR = "other"
+
+
+class QueryMetrics(StreamingQueryListener):
+    """Exports lag, rows and batch times of each streaming query that runs.
+
+    A query's label is its name, or its id if it has none. `queries_max` queries have series, and
+    each of them `topics_max` topics; what is beyond is counted. `registry` takes one of these only:
+    ValueError for a second one. `now_ms` is the time, in milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry = REGISTRY,
+        *,
+        queries_max: int = 100,
+        topics_max: int = 100,
+        now_ms: Callable[[], int] = clock.now_ms,
+    ) -> None:
+        super().__init__()
+        if queries_max < 1 or topics_max < 1:
+            raise ValueError(
+                f"queries_max is {queries_max} and topics_max {topics_max}; each is 1 or more"
+            )
+        try:
+            self._series = Series(registry, topics_max)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; where that is of another QueryMetrics, use it, or close() it first"
+            ) from error
+        self._queries_max = queries_max
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        # Of runs with series, and of those beyond the limit.
+        self._runs: dict[str, _Run] = {}
+        self._left_out: dict[str, _Run] = {}
+        self._failures: set[tuple[str, str]] = set()
+
+    def close(self) -> None:
+        """Take the series out of the registry. Call it when the listener was removed."""
+        with self._lock:
+            self._series.close()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """A query begins."""
+        with self._lock:
+            self._label(str(event.runId), str(event.id), event.name or "")
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """A batch has ended."""
+        with self._lock:
+            try:
+                progress = Progress.parse(event.progress.json)
+            except (TypeError, ValueError, RocketpyError) as error:
+                self._series.refused.inc()
+                _log.warning("a query's progress is left out of its metrics: %s", error)
+                return
+            # The listener may have come after the query's start.
+            label = self._label(progress.run_id, progress.query_id, progress.name)
+            if label is not None:
+                self._series.alive(label, self._now_seconds())
+                self._series.advance(label, progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """A query has looked, and found nothing to do."""
+        with self._lock:
+            run = self._runs.get(str(event.runId))
+            if run is not None:
+                self._series.alive(run.label, self._now_seconds())
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """A query has ended; its series go, unless it has been started again already."""
+        run_id, query_id = str(event.runId), str(event.id)
+        with self._lock:
+            shown = self._runs.pop(run_id, None)
+            run = shown or self._left_out.pop(run_id, None) or _Run(query_id, query_id)
+            if event.exception is not None:
+                self._fail(run.label, _error(event.exception, event.errorClassOnException))
+            if shown is not None and shown not in self._runs.values():
+                self._series.end(shown.label)
+            self._count()
+
+    def _now_seconds(self) -> float:
+        return self._now_ms() / 1000
+
+    def _label(self, run_id: str, query_id: str, name: str) -> str | None:
+        """The label of a run, whose series begin if it is new; None beyond the limit."""
+        if run_id not in self._runs:
+            run = self._run(query_id, name)
+            running = set(self._runs.values())
+            if run not in running and len(running) >= self._queries_max:
+                self._left_out[run_id] = run
+                self._count()
+                return None
+            self._left_out.pop(run_id, None)
+            self._runs[run_id] = run
+            self._series.begin(run.label, self._now_seconds())
+            self._count()
+        return self._runs[run_id].label
+
+    def _run(self, query_id: str, name: str) -> _Run:
+        """Two queries of one name, of several sessions, are told apart by the second one's id."""
+        taken = {run.label for run in self._runs.values() if run.query_id != query_id}
+        label = printable(name)
+        return _Run(query_id, label if label and label not in taken else query_id)
+
+    def _fail(self, label: str, error: str) -> None:
+        failure = (label, error)
+        if failure not in self._failures and len(self._failures) >= self._queries_max:
+            failure = (OTHERS, _OTHER_ERROR)
+        self._failures.add(failure)
+        self._series.failures.labels(*failure).inc()
+
+    def _count(self) -> None:
+        self._series.left_out.set(len(self._left_out))
+        self._series.active.set(len(self._left_out) + len(self._runs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A query that runs, and the label that it goes by."""
+
+    query_id: str
+    label: str
+
+
+def _error(text: str, error_class: str | None) -> str:
+    """The connector's code for an error, else Spark's class of it."""
+    ours = _OUR_CODE.search(text)
+    return ours[1] if ours else printable(error_class or _OTHER_ERROR)

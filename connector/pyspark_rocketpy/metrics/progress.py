@@ -1,0 +1,105 @@
+"""One report of a query's progress, read from the JSON that Spark makes of it. Holds no state.
+
+The JSON is the same in a classic session and under Spark Connect. What Spark leaves out, such as
+the rates of a batch that was too quick to measure, is missing here as well.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_rocketpy.offsets import NUMBER_MAX, lag_in
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one batch has done. Rates are rows per second, of all sources of the query together.
+
+    `lag` is by topic, of the sources with format rocketpy; None where none of them told it.
+    """
+
+    query_id: str
+    run_id: str
+    name: str
+    batch_id: int
+    input_rows: int
+    batch_seconds: float | None
+    input_rows_per_second: float | None
+    processed_rows_per_second: float | None
+    lag: Mapping[str, int] | None
+
+    @classmethod
+    def parse(cls, text: str) -> Progress:
+        """Read Spark's JSON. Raises ValueError, TypeError, OffsetError."""
+        try:
+            content = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("the progress is nested too deep") from error
+        if not isinstance(content, Mapping):
+            raise TypeError(f"a progress is a JSON object, not {type(content).__name__}")
+        milliseconds = _measured(content, "batchDuration")
+        return cls(
+            query_id=_word(content, "id"),
+            run_id=_word(content, "runId"),
+            name=str(content.get("name") or ""),
+            batch_id=_count(content, "batchId"),
+            input_rows=_count(content, "numInputRows"),
+            batch_seconds=None if milliseconds is None else milliseconds / 1000,
+            input_rows_per_second=_measured(content, "inputRowsPerSecond"),
+            processed_rows_per_second=_measured(content, "processedRowsPerSecond"),
+            lag=_lag(content.get("sources") or []),
+        )
+
+
+def _lag(sources: object) -> dict[str, int] | None:
+    """Of all sources together: a topic that two of them read is behind in both."""
+    if not isinstance(sources, list):
+        raise TypeError(f"sources is {type(sources).__name__}, not a list")
+    found: dict[str, int] = {}
+    reports = [
+        lag_in(source.get("latestOffset")) for source in sources if isinstance(source, Mapping)
+    ]
+    for report in reports:
+        for topic, lag in (report or {}).items():
+            label = printable(topic)
+            found[label] = found.get(label, 0) + lag
+    return None if all(report is None for report in reports) else found
+
+
+def _word(content: Mapping[str, object], name: str) -> str:
+    value = content.get(name)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} is {_shown(value)}, not an id")
+    return value
+
+
+def _count(content: Mapping[str, object], name: str) -> int:
+    value = content.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= NUMBER_MAX:
+        raise ValueError(f"{name} is {_shown(value)}, not a count")
+    return value
+
+
+def _measured(content: Mapping[str, object], name: str) -> float | None:
+    """A number that Spark measured; None where it could not."""
+    value = content.get(name)
+    if value is None:
+        return None
+    try:
+        assert isinstance(value, int | float)
+        measured = float(value)
+    except (AssertionError, OverflowError) as error:
+        raise ValueError(f"{name} is {_shown(value)}, not a number") from error
+    return measured if math.isfinite(measured) and measured >= 0 else None
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.100}"
+
+
+def printable(text: str) -> str:
+    """A label that can be exported: half of a surrogate pair would fail every scrape."""
+    return text.encode("utf-8", "replace").decode("utf-8")

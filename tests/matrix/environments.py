@@ -1,0 +1,67 @@
+"""Environments of cells: folders `.venv-matrix-*`, made again when what they hold has changed.
+
+A folder that is not complete lacks its stamp, and is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+from tests.installing import OURS, requirements
+from tests.matrix.cells import LOWEST, REFUSED, Cell
+
+TOP = Path(__file__).parents[2]
+EXTRAS = ("broker", "metrics", "test")
+
+
+def packages(cell: Cell) -> list[str]:
+    """What pip is asked for, in the folder of the project."""
+    pyspark = f"pyspark=={cell.pyspark}.*"
+    if cell.suite == REFUSED:
+        return ["-e", ".", pyspark, "pandas<3"]
+    # What pandas is for in tests is not part of what we ask for: Spark's own range holds.
+    wanted = ["-e", f".[{','.join(EXTRAS)}]", "pandas<3"]
+    if cell.libraries == LOWEST:
+        return [*wanted, pyspark, *lowest()]
+    return [*wanted, pyspark.replace("pyspark", "pyspark[connect]", 1)]
+
+
+def lowest() -> list[str]:
+    """The lower bound of each library, as the newest release of the line that it names."""
+    asked_for = requirements(distribution(OURS), {"broker", "metrics"})
+    bounds = [(each.name, bound) for each in asked_for for bound in each.specifier]
+    return sorted({f"{name}=={at.version}.*" for name, at in bounds if at.operator == ">="})
+
+
+def make(cell: Cell, interpreter: Path) -> Path:
+    """The environment's interpreter. Raises CalledProcessError where pip fails."""
+    folder = TOP / f".venv-matrix-{cell.name}"
+    python, stamp = folder / "bin" / "python", folder / "installed"
+    words = packages(cell)
+    content = json.dumps([str(interpreter), words, (TOP / "pyproject.toml").read_text("utf-8")])
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    if not stamp.exists() or stamp.read_text("utf-8") != digest:
+        sys.stdout.write(f"matrix: creating {folder.name}\n")
+        sys.stdout.flush()
+        subprocess.run([interpreter, "-m", "venv", "--clear", folder], check=True)
+        pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, *words], check=True, cwd=TOP)
+        stamp.write_text(digest, encoding="utf-8")
+    return python
+
+
+def versions(python: Path) -> dict[str, str]:
+    """What the environment holds: the version of each library, by name, and Python's."""
+    words = [str(python), "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True)
+    found = {each["name"].lower(): str(each["version"]) for each in json.loads(listed.stdout)}
+    tell = [str(python), "-c", "import platform; print(platform.python_version())"]
+    found["python"] = subprocess.run(
+        tell, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    return found
