@@ -14,6 +14,8 @@ PROTO_VENV := .venv-proto
 # Of test-matrix: which cells, and interpreters that are not on the PATH.
 CELLS ?=
 PYTHONS ?=
+# Of compose: what it runs.
+FILE ?= docker/docker-compose.yml
 INTEROP := .interop
 INTEROP_SOURCES := tests/interop/java
 # The last brokers of each line that Maven Central has; each has jars and classes of its own.
@@ -50,6 +52,7 @@ help: ## Show this list
 	echo "ARGS='...' goes to test, test-matrix, coverage, torture and bench."
 	echo "ROCKETPY_CACHE=folder keeps what interop fetches outside the clone."
 	echo "CELLS=3.10-4.2-lowest lets test-matrix run that cell alone; docs/compatibility.md has all."
+	echo "FILE=docker/docker-compose.rocketmq.yml lets compose run Apache RocketMQ beside JupyterLab."
 	echo "PYTHONS='/opt/python3.12 ...' names interpreters for test-matrix to look at first."
 
 setup: $(INSTALLED) java ## Make .venv with every dependency, and see that Java 17 or newer is there
@@ -170,7 +173,7 @@ docker: ## Build the images of broker and notebooks, with docker or podman
 compose: docker ## Run a broker, and JupyterLab with the notebooks, until Ctrl-C
 	@$(FIND_ENGINE)
 	$(FIND_COMPOSE)
-	$$compose -f docker/docker-compose.yml up
+	$$compose -f $(FILE) up
 
 clean: ## Remove what tools and runs left behind; .venv stays
 	@rm -rf .venv-matrix-* $(PROTO_VENV) $(INTEROP) build dist delays.png lag.png

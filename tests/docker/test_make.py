@@ -37,9 +37,9 @@ class Engines:
         program.write_text(f"#!/bin/sh\n{case}{note}", encoding="utf-8")
         program.chmod(0o755)
 
-    def make(self, target: str) -> subprocess.CompletedProcess[str]:
+    def make(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["make", "--no-print-directory", target],
+            ["make", "--no-print-directory", *words],
             cwd=TOP,
             env={"PATH": str(self._path)},
             capture_output=True,
@@ -85,6 +85,13 @@ def test_compose_builds_and_runs(engines: Engines) -> None:
     assert engines.make("compose").returncode == 0
     up = "docker compose -f docker/docker-compose.yml up"
     assert engines.calls == [*builds("docker"), up]
+
+
+def test_compose_runs_the_file_that_it_is_told(engines: Engines) -> None:
+    engines.add("docker")
+    file = "docker/docker-compose.rocketmq.yml"
+    assert engines.make("compose", f"FILE={file}").returncode == 0
+    assert engines.calls[-1] == f"docker compose -f {file} up"
 
 
 def test_compose_as_a_program_of_its_own(engines: Engines) -> None:
