@@ -73,12 +73,13 @@ class BrokerSpec:
 class NameServer(ServerProcess):
     """A name server; always of the newer version."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.address = f"{LOOPBACK}:{_free_port((0,))}"
+    def __init__(self, name: str, folder: Path, jvm_options: Sequence[str] = JVM_OPTIONS) -> None:
+        self.address = f"{LOOPBACK}:{free_port((0,))}"
         port = self.address.rpartition(":")[2]
         conf = {"listenPort": port, "bindAddress": LOOPBACK}
         main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
-        super().__init__(name, folder, Program(V5, main_class, _conf_arguments(folder, conf)))
+        arguments = conf_arguments(folder, conf)
+        super().__init__(name, folder, Program(V5, main_class, arguments, {}, jvm_options))
 
     def routes(self, topic: str) -> dict[str, dict[int, str]]:
         """The addresses of each broker name that has the topic, by broker id."""
@@ -102,7 +103,7 @@ class Broker(ServerProcess):
 
     def __init__(self, spec: BrokerSpec, folder: Path, name_servers: Sequence[str]) -> None:
         self.spec = spec
-        port = _free_port(_BROKER_PORTS)
+        port = free_port(_BROKER_PORTS)
         self.address = f"{LOOPBACK}:{port}"
         conf = {
             **_COMMON,
@@ -119,7 +120,7 @@ class Broker(ServerProcess):
         program = Program(
             spec.version,
             "org.apache.rocketmq.broker.BrokerStartup",
-            _conf_arguments(folder, conf),
+            conf_arguments(folder, conf),
             spec.system_properties,
             spec.jvm_options,
         )
@@ -154,7 +155,7 @@ class Broker(ServerProcess):
             connection.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text).ok()
 
 
-def _conf_arguments(folder: Path, conf: Mapping[str, object]) -> tuple[str, str]:
+def conf_arguments(folder: Path, conf: Mapping[str, object]) -> tuple[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "server.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in conf.items()))
@@ -164,7 +165,7 @@ def _conf_arguments(folder: Path, conf: Mapping[str, object]) -> tuple[str, str]
 _taken: set[int] = set()
 
 
-def _free_port(steps: Sequence[int]) -> int:
+def free_port(steps: Sequence[int]) -> int:
     """A port that is free, as are those at these steps from it; none is given twice."""
     while True:
         port = random.choice(_PORTS)

@@ -1,0 +1,194 @@
+"""What docker/docker-compose.rocketmq.yml gives to RocketMQ, given to RocketMQ without containers.
+
+A name server and a broker run as the file says, but for addresses and folders: those of services
+and images become ones of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rocketpy_proto.remoting import RequestCode
+from tests.docker.composing import FOLDER, read, settings
+from tests.interop.cluster.connection import Connection, ask
+from tests.interop.cluster.processes import (
+    JVM_OPTIONS,
+    Program,
+    ServerProcess,
+    environment,
+    until,
+)
+from tests.interop.cluster.servers import NameServer, conf_arguments, free_port
+from tests.interop.rocketmq import V5
+from tests.patience import PATIENCE_SECONDS
+
+SERVICES = read(FOLDER / "docker-compose.rocketmq.yml")["services"]
+CONF = (FOLDER / "rocketmq" / "broker.conf").read_text("utf-8")
+NOTEBOOK = FOLDER.parent / "notebooks" / "clusters.py"
+BROKER = "org.apache.rocketmq.broker.BrokerStartup"
+ADMIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
+# Java 17 opens to RocketMQ what Java 8, which the image has, does not close.
+OPENED = tuple(option for option in JVM_OPTIONS if option.startswith("--add-opens"))
+
+
+def jvm_options(service: str) -> tuple[str, ...]:
+    return (*SERVICES[service]["environment"]["JAVA_OPT_EXT"].split(), *OPENED)
+
+
+class ComposedBroker(ServerProcess):
+    """The broker of the compose file, with its own settings alone and its JVM's options."""
+
+    def __init__(self, folder: Path, name_server: str) -> None:
+        port = free_port((0, -2, 1))
+        # A name, as in the file, in place of the service's.
+        self.address = f"localhost:{port}"
+        self.replaced: Mapping[str, object] = {
+            "brokerIP1": "localhost",
+            "listenPort": port,
+            "storePathRootDir": folder / "store",
+        }
+        loopback = {"bindAddress": "127.0.0.1", "brokerIP2": "127.0.0.1", "haListenPort": port + 1}
+        arguments = conf_arguments(folder, {**settings(CONF), **self.replaced, **loopback})
+        command = ("-n", name_server, *arguments)
+        super().__init__("broker", folder, Program(V5, BROKER, command, {}, jvm_options("broker")))
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A name server and a broker; the broker is started by who needs it."""
+
+    name_server: NameServer
+    broker: ComposedBroker
+    folder: Path
+
+    def start_broker(self) -> None:
+        """Start it, and wait until the name server knows it."""
+        self.broker.start()
+        until(
+            lambda: self.name_server.members() == {("broker-a", 0)},
+            "registered",
+            [self.name_server, self.broker],
+        )
+
+    def at_home(self, text: str) -> str:
+        """Text of the compose file with this machine's addresses in it."""
+        port = self.broker.address.rpartition(":")[2]
+        for inside, outside in {
+            "namesrv:9876": self.name_server.address,
+            "broker:10911": self.broker.address,
+            "127.0.0.1/10911": f"127.0.0.1/{port}",
+        }.items():
+            text = text.replace(inside, outside)
+        return text
+
+    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command of the file where `mqadmin` lies, as in the image."""
+        return subprocess.run(
+            [self.at_home(word) for word in command],
+            cwd=self.folder,
+            env=environment(self.folder),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+
+
+@pytest.fixture
+def composed(tmp_path: Path) -> Iterator[Composed]:
+    """The name server runs."""
+    name_server = NameServer("name-server", tmp_path / "name-server", jvm_options("namesrv"))
+    broker = ComposedBroker(tmp_path / "broker", name_server.address)
+    admin = Program(V5, ADMIN).command(tmp_path)
+    (tmp_path / "mqadmin").write_text(f'exec {" ".join(admin)} "$@"\n', encoding="utf-8")
+    try:
+        name_server.start()
+        until(lambda: name_server.members() == set(), "answered", [name_server])
+        yield Composed(name_server, broker, tmp_path)
+    finally:
+        broker.kill()
+        name_server.kill()
+
+
+def taken(conf: str, folder: Path) -> dict[str, str]:
+    """Every setting that a broker knows, as it is after it has read a file. It is not started."""
+    path = folder / "broker.conf"
+    path.write_text(conf, encoding="utf-8")
+    program = Program(V5, BROKER, ("-c", str(path), "-p"), {}, jvm_options("broker"))
+    printed = subprocess.run(
+        program.command(folder),
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
+    ).stdout
+    pairs = [line.partition(" - ")[2].partition("=") for line in printed.splitlines()]
+    return {name: value for name, _, value in pairs if name}
+
+
+# They are of the class above the one whose settings are printed; names of the cluster tell them.
+IDENTITY = {"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0"}
+
+
+def test_the_broker_takes_every_setting_of_the_file(tmp_path: Path) -> None:
+    known = taken(CONF, tmp_path) | IDENTITY
+    told = settings(CONF)
+    assert {name: known.get(name) for name in told} == told
+
+
+def test_a_setting_that_the_broker_does_not_know_is_found(tmp_path: Path) -> None:
+    assert "mappedFileSizeCommitLogs" not in taken(f"{CONF}mappedFileSizeCommitLogs=1\n", tmp_path)
+
+
+def test_the_broker_runs_with_every_setting_of_the_file(composed: Composed) -> None:
+    composed.start_broker()
+    with Connection(composed.broker.address) as connection:
+        body = bytes(connection.ask(RequestCode.GET_BROKER_CONFIG).ok().command.body)
+    found = dict(line.split("=", 1) for line in body.decode().splitlines())
+    told = settings(CONF) | {name: str(value) for name, value in composed.broker.replaced.items()}
+    assert {name: found.get(name) for name in told} == told
+    members = ask(composed.name_server.address, RequestCode.GET_BROKER_CLUSTER_INFO).ok().content
+    assert members.cluster_addr_table == {IDENTITY["brokerClusterName"]: (IDENTITY["brokerName"],)}
+
+
+def test_the_services_one_after_the_other(composed: Composed, tmp_path: Path) -> None:
+    """As in the file: the broker is healthy, then the topic is made, then notebooks run."""
+    health = SERVICES["broker"]["healthcheck"]["test"][1:]
+    topic = SERVICES["topic"]["command"]
+    assert composed.run(health).returncode == 1
+    assert composed.run(topic).returncode == 1
+    composed.start_broker()
+    assert composed.run(health).returncode == 0
+    made = composed.run(topic)
+    assert made.returncode == 0, made.stdout + made.stderr
+    told = SERVICES["notebooks"]["environment"]
+    given = {name: composed.at_home(value) for name, value in told.items() if value is not None}
+    route = {"broker-a": {0: composed.broker.address}}
+    until(
+        lambda: composed.name_server.routes(given["ROCKETPY_TOPIC"]) == route,
+        "routed",
+        [composed.name_server, composed.broker],
+    )
+    done = subprocess.run(
+        [sys.executable, NOTEBOOK],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, **given, "ROCKETPY_ORDERS": "300"},
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "600 orders written, and read from where they are."
+    assert "broker-a" in done.stdout
+    log = composed.broker.folder / "store" / "commitlog"
+    size = int(settings(CONF)["mappedFileSizeCommitLog"])
+    assert {file.stat().st_size for file in log.iterdir()} == {size}
