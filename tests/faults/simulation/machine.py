@@ -83,6 +83,10 @@ class NoServer:
     async def stop(self) -> None:
         """Nobody is connected."""
 
+    async def connection_count(self) -> int:
+        """Nobody is connected."""
+        return 0
+
 
 def _small_store(config: BrokerConfig) -> StoreConfig:
     return StoreConfig(
