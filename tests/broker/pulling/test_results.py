@@ -24,6 +24,7 @@ CODES = {
     GetMessageStatus.OFFSET_TOO_SMALL: (MOVED, MOVED),
     GetMessageStatus.NO_MATCHED_LOGIC_QUEUE: (NOT_FOUND, MOVED),
     GetMessageStatus.NO_MESSAGE_IN_QUEUE: (NOT_FOUND, MOVED),
+    GetMessageStatus.OFFSET_RESET: (MOVED, MOVED),
 }
 
 
