@@ -16,7 +16,7 @@ from rocketpy_proto.rocketpy.v1 import retry_pb2, retry_pb2_grpc
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.metrics.scraping import Scraped, scrape
-from tests.broker.metrics.test_messages import commit, enter
+from tests.broker.metrics.test_messages import commit, enter, update_group
 from tests.broker.transactions.conftest import COMMIT, ROLLBACK, end, prepare
 from tests.docker.dockerfile import TOP
 
@@ -42,9 +42,7 @@ async def use_everything(running: RunningBroker) -> None:
     request = retry_pb2.SendBackRequest(consumer_group="g", messages=[message])
     assert (await retry_pb2_grpc.RetryStub(running.channel).SendBack(request)).status.code == 0
     running.clock.advance(1_000)
-    metrics = running.broker.rooms.metrics
-    assert metrics is not None
-    metrics.events.group_changed(1.0, True)
+    assert await update_group(running, "g") == 0
     await until(lambda: b"timer_dequeue_total{" in _events(running))
 
 

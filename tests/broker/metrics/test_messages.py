@@ -39,6 +39,14 @@ async def enter(running: RunningBroker, group: str) -> None:
     assert response.status.code == 0, response.status.remark
 
 
+async def update_group(running: RunningBroker, group: str, *, create_only: bool = False) -> int:
+    """Let an operator create or change a consumer group; the code of the answer."""
+    config = groups_pb2.GroupConfig(consumer_group=group)
+    request = groups_pb2.UpdateGroupRequest(config=config, create_only=create_only)
+    response: groups_pb2.UpdateGroupResponse = await running.groups.UpdateGroup(request)
+    return response.status.code
+
+
 async def test_g01_clients_are_counted_by_group(start_broker: StartBroker) -> None:
     async with start_broker(http_port=0) as running:
         await enter(running, "g")
@@ -148,3 +156,14 @@ async def test_s13_a_topic_that_is_deleted_takes_its_series_along(
         await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
         found = await scrape(running)
     assert not found.sum("rocketmq_message_size_count", topic="T")
+
+
+async def test_c01_an_operators_changes_of_groups_are_counted(start_broker: StartBroker) -> None:
+    async with start_broker(http_port=0) as running:
+        assert await update_group(running, "g", create_only=True) == 0
+        assert await update_group(running, "g") == 0
+        assert await update_group(running, "g", create_only=True) != 0
+        found = await scrape(running)
+    counted = "rocketmq_consumer_group_create_execution_time_milliseconds_count"
+    assert found.value(counted, invocation_status="success") == 2
+    assert found.value(counted, invocation_status="failure") == 1

@@ -96,6 +96,7 @@ def _listen(ground: Ground, rooms: Measured, events: Events, pulled: PulledOffse
     )
     rooms.statistics.on_topic_forgotten = events.forget_topic
     rooms.operations.admin.on_topic_changed = events.topic_changed
+    rooms.operations.groups.on_group_changed = events.group_changed
 
 
 def _also(first: Callable[P, None], then: Callable[P, None]) -> Callable[P, None]:

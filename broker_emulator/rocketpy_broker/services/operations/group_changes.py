@@ -8,6 +8,9 @@ spec/broker_behaviour.md section 9.2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import BrokerError, PermissionDeniedError
 from rocketpy_broker.services.config_files.saving import Saver
 from rocketpy_broker.services.groups.changes import GroupChange
@@ -34,6 +37,7 @@ class GroupAdminService:
         committed: ConsumerOffsetManager,
         saver: Saver,
         tasks: TaskScope,
+        clock: Clock,
     ) -> None:
         self._admin = admin
         self._listing = listing
@@ -42,16 +46,23 @@ class GroupAdminService:
         self._committed = committed
         self._saver = saver
         self._tasks = tasks
+        self._clock = clock
+        # Told of a group that was to be changed: how many ms that took, and whether it is.
+        self.on_group_changed: Callable[[float, bool], None] = lambda *_: None
 
     async def update(self, change: GroupChange, *, create_only: bool) -> SubscriptionGroupConfig:
         """Create or change a group; durable on return. What it is then.
 
         Raises ParameterIllegalError, GroupExistsError, BrokerError; then nothing has changed.
         """
+        begin_ms, is_success = self._clock.monotonic_ms(), False
         try:
             await self._groups.configs.alter(change, create_only=create_only)
+            is_success = True
         except OSError as error:
             raise _not_saved(change.group, error) from error
+        finally:
+            self.on_group_changed(self._clock.monotonic_ms() - begin_ms, is_success)
         return self._groups.configs.get(change.group)
 
     async def delete(self, group: str, *, keep_topics: bool, force: bool) -> list[str]:

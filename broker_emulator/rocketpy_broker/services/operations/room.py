@@ -76,5 +76,7 @@ def build(
         store_admin,
         BrokerStatusService(store, ground.clock, topics, groups, holding, delay, transactions),
         listing,
-        GroupAdminService(admin, listing, topics, groups, committed, offsets.saver, tasks),
+        GroupAdminService(
+            admin, listing, topics, groups, committed, offsets.saver, tasks, ground.clock
+        ),
     )
