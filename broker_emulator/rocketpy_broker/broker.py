@@ -192,7 +192,7 @@ class Rooms:
             config.limits.appends_in_flight_max,
             requests_max,
             self._clock,
-            None if self.metrics is None else self.metrics.events.appended,
+            None if self.metrics is None else self.metrics.on_appended,
         )
         admin = AdminServices(
             self.operations.admin,
@@ -260,7 +260,7 @@ class Broker:
             self._config,
             self.rooms.doors(self._config),
             self._clock,
-            None if metrics is None else metrics.events.called,
+            None if metrics is None else metrics.on_called,
         )
         async with self._tasks as scope:
             for start in self._lifecycle.starts:

@@ -70,6 +70,22 @@ async def test_s13_messages_in_are_counted_by_topic_and_type(start_broker: Start
     assert found.types["rocketmq_message_size"] == "histogram"
 
 
+async def test_s13_sizes_are_counted_for_the_type_that_a_topic_has_by_now(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(http_port=0) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"1")
+        config = admin_pb2.TopicConfig(topic="T", attributes={"+message.type": "FIFO"})
+        await running.admin.UpdateTopic(admin_pb2.UpdateTopicRequest(config=config))
+        block = wire_block("T", [b"2"], properties={"__SHARDINGKEY": ["key"]})
+        assert (await running.append_block("T", 0, block)).status.code == 0
+        found = await scrape(running)
+    counted = "rocketmq_message_size_count"
+    assert found.value(counted, **NORMAL) == 1
+    assert found.value(counted, **NORMAL | {"message_type": "fifo"}) == 1
+
+
 async def test_s13_what_waits_is_counted_as_delayed_where_it_waits(
     start_broker: StartBroker,
 ) -> None:

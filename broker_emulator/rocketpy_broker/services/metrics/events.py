@@ -35,6 +35,7 @@ DELAY_SECONDS = (60, 600, 3_600, 43_200, 86_400)
 FLUSH_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 MetricT = TypeVar("MetricT", Counter, Histogram)
 LOOP_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5)
+KNOWN_CODES, OTHER_CODE = {int(code): code.name.lower() for code in ResponseCode}, -1
 # Of methods that may wait until something arrives.
 HOLDING = frozenset({"pull", "query_offsets"})
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -181,10 +182,11 @@ class Events:
 
     def called(self, method: str, code: int, latency_ms: float) -> None:
         """A call, or a block of a stream of appends, was answered."""
-        key = method, code
+        # Hooks may answer with any code.
+        key = method, code if code in KNOWN_CODES else OTHER_CODE
         series = self._rpc_of.get(key)
         if series is None:
-            series = self._rpc_of[key] = self._rpc_series(method, code)
+            series = self._rpc_of[key] = self._rpc_series(*key)
         series.observe(latency_ms)
 
     def appended(self, code: int, latency_ms: float) -> None:
@@ -193,7 +195,7 @@ class Events:
 
     def _rpc_series(self, method: str, code: int) -> Histogram:
         name = _WORD.sub("_", method.rpartition("/")[2]).lower()
-        response = ResponseCode(code).name.lower()
+        response = KNOWN_CODES.get(code, "other")
         result = "success" if code != ResponseCode.SYSTEM_ERROR else "process_request_failed"
         return self._rpc_latency.labels("grpc", name, response, flag(name in HOLDING), result)
 
@@ -201,6 +203,8 @@ class Events:
         """An operator has created or changed a topic, or tried to."""
         status, is_system = "success" if is_success else "failure", self._topics.is_system(topic)
         self._topic_creation.labels(status, flag(is_system)).observe(latency_ms)
+        # It may be of another message type now.
+        self._size_of_topic.pop(topic, None)
 
     def group_changed(self, latency_ms: float, is_success: bool) -> None:
         """An operator has created or changed a consumer group, or tried to."""

@@ -5,7 +5,6 @@ Source: spec/broker_behaviour.md section 9.6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from prometheus_client.core import Metric
@@ -55,6 +54,11 @@ def message_type(topics: TopicConfigManager, topic: str) -> str:
     return "fifo" if is_fifo else "normal"
 
 
+def shown(text: str) -> str:
+    """Files of others may hold names that are no valid Unicode; what is none is written out."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 def node_labels(config: BrokerConfig) -> dict[str, str]:
     """What every series of a broker carries, as RocketMQ's do."""
     return {
@@ -64,11 +68,15 @@ def node_labels(config: BrokerConfig) -> dict[str, str]:
     }
 
 
-def labelled(family: Metric, labels: Mapping[str, str]) -> Metric:
+def labelled(family: Metric, labels: dict[str, str]) -> Metric:
     """The family with these labels at each of its samples, and nothing of when series began."""
     found = Metric(family.name, family.documentation, family.type)
     found.samples = [
-        Sample(each.name, {**labels, **each.labels}, each.value)
+        Sample(
+            each.name,
+            labels | {name: shown(text) for name, text in each.labels.items()},
+            each.value,
+        )
         for each in family.samples
         if not each.name.endswith("_created")
     ]
@@ -85,19 +93,23 @@ class Removing(Protocol):
 class TopicLabels:
     """Which topics have series of their own in the metrics that count events by topic."""
 
-    def __init__(self, topics_max: int = TOPICS_MAX) -> None:
+    def __init__(self, topics: TopicConfigManager, topics_max: int = TOPICS_MAX) -> None:
+        self._topics = topics
         self._topics_max = topics_max
         # And what has to be removed with a topic.
         self._series: dict[str, set[tuple[Removing, tuple[str, ...]]]] = {}
 
     def of(self, topic: str) -> str:
-        """The topic, or what stands for all that came too late."""
+        """The topic, or what stands for all that came too late, and for those that are gone."""
         if topic in self._series:
             return topic
-        if len(self._series) >= self._topics_max:
+        if len(self._series) >= self._topics_max or not self._is_there(topic):
             return OTHERS
         self._series[topic] = set()
         return topic
+
+    def _is_there(self, topic: str) -> bool:
+        return self._topics.find(topic) is not None or self._topics.is_system(topic)
 
     def note(self, topic: str, metric: Removing, labels: tuple[str, ...]) -> None:
         """A metric has a series with these labels for a topic, which is one of those in `of`."""

@@ -16,6 +16,7 @@ from rocketpy_broker.services.metrics.clients import ClientState
 from rocketpy_broker.services.metrics.events import Events
 from rocketpy_broker.services.metrics.labels import TopicLabels, node_labels
 from rocketpy_broker.services.metrics.lag import GroupLags
+from rocketpy_broker.services.metrics.listeners import Listeners
 from rocketpy_broker.services.metrics.loop_watch import watch_loop
 from rocketpy_broker.services.metrics.pulled_offsets import PulledOffsets
 from rocketpy_broker.services.metrics.service import MetricsService
@@ -33,10 +34,15 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a broker measures: the events that it is told of, and everything as a text."""
+    """What a broker measures: the events that it is told of, and everything as a text.
+
+    Calls, and blocks of streams of appends, are told of by the server: code and ms.
+    """
 
     events: Events
     service: MetricsService
+    on_called: Callable[[str, int, float], None]
+    on_appended: Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Measured:
 def build(ground: Ground, rooms: Measured) -> Metrics:
     """The metrics of one broker. Only who wants them pays for them: nothing is told before."""
     clock, store, config = ground.clock, ground.store, ground.config
-    events = Events(rooms.topics, TopicLabels())
+    events = Events(rooms.topics, TopicLabels(rooms.topics))
     pulled = PulledOffsets()
     service = MetricsService(
         events.registry,
@@ -73,30 +79,36 @@ def build(ground: Ground, rooms: Measured) -> Metrics:
     )
     held = rooms.holding.calls
     service.watch("rocketpy_held_calls", "Calls that wait for something.", lambda: len(held))
-    _listen(ground, rooms, events, pulled)
+    listeners = Listeners(events.registry)
+    _listen(ground, rooms, events, pulled, listeners)
 
     async def start(scope: TaskScope) -> None:
-        scope.start(watch_loop(clock, events.loop_was_late))
+        scope.start(watch_loop(clock, listeners.spared(events.loop_was_late)))
 
     ground.lifecycle.starts.append(start)
     ground.lifecycle.closes.append(service.close)
-    return Metrics(events, service)
+    return Metrics(
+        events, service, listeners.spared(events.called), listeners.spared(events.appended)
+    )
 
 
-def _listen(ground: Ground, rooms: Measured, events: Events, pulled: PulledOffsets) -> None:
-    clock, counted = ground.clock, ground.store.statistics
-    counted.on_put = _also(counted.on_put, events.put)
-    rooms.consuming.on_pulled = _also(rooms.consuming.on_pulled, pulled.pulled)
-    rooms.flushing.group_commit.on_flushed = events.flushed
-    rooms.delay.releasing.on_released = lambda topic, waiting: events.released(
+def _listen(
+    ground: Ground, rooms: Measured, events: Events, pulled: PulledOffsets, listeners: Listeners
+) -> None:
+    clock, counted, spared = ground.clock, ground.store.statistics, listeners.spared
+    released, ended = spared(events.released), spared(events.transaction_ended)
+    counted.on_put = _also(counted.on_put, spared(events.put))
+    rooms.consuming.on_pulled = _also(rooms.consuming.on_pulled, spared(pulled.pulled))
+    rooms.flushing.group_commit.on_flushed = spared(events.flushed)
+    rooms.delay.releasing.on_released = lambda topic, waiting: released(
         topic, waiting, clock.now_ms()
     )
-    rooms.transactions.service.on_ended = lambda half, operation: events.transaction_ended(
+    rooms.transactions.service.on_ended = lambda half, operation: ended(
         half, operation, clock.now_ms()
     )
-    rooms.statistics.on_topic_forgotten = events.forget_topic
-    rooms.operations.admin.on_topic_changed = events.topic_changed
-    rooms.operations.groups.on_group_changed = events.group_changed
+    rooms.statistics.on_topic_forgotten = spared(events.forget_topic)
+    rooms.operations.admin.on_topic_changed = spared(events.topic_changed)
+    rooms.operations.groups.on_group_changed = spared(events.group_changed)
 
 
 def _also(first: Callable[P, None], then: Callable[P, None]) -> Callable[P, None]:

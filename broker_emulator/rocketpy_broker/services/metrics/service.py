@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -28,7 +28,7 @@ KEPT_TIMES = 9
 class _Given(Collector):
     """Families that are there already, with labels at each of their samples."""
 
-    def __init__(self, families: Iterable[Metric], labels: Mapping[str, str]) -> None:
+    def __init__(self, families: Iterable[Metric], labels: dict[str, str]) -> None:
         self._families = families
         self._labels = labels
 
@@ -45,7 +45,7 @@ class MetricsService:
         self,
         events: CollectorRegistry,
         sources: Sequence[MetricSource],
-        node_labels: Mapping[str, str],
+        node_labels: dict[str, str],
         clock: Clock,
     ) -> None:
         self._events = events
@@ -89,14 +89,14 @@ class MetricsService:
         yield await self._in_thread(lambda: _text(self._events.collect(), self._node_labels))
         yield await self._in_thread(lambda: _text(self._process.collect(), {}))
 
-    async def _written(self, families: Iterable[Metric], labels: Mapping[str, str]) -> bytes:
+    async def _written(self, families: Iterable[Metric], labels: dict[str, str]) -> bytes:
         return await self._in_thread(lambda: _text(families, labels))
 
     async def _in_thread(self, work: Callable[[], bytes]) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _text(families: Iterable[Metric], labels: Mapping[str, str]) -> bytes:
+def _text(families: Iterable[Metric], labels: dict[str, str]) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(families, labels))
     return generate_latest(registry)

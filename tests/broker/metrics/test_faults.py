@@ -1,0 +1,114 @@
+"""Faults in what counts: they reach neither clients nor the broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.hooks import Hook, HookAbortError, SendContext
+from rocketpy_broker.services.hooks import room
+from rocketpy_broker.services.metrics.events import Events
+from rocketpy_broker.services.metrics.labels import OTHERS
+from rocketpy_broker.services.metrics.pulled_offsets import PulledOffsets
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.metrics.scraping import scrape
+from tests.broker.metrics.test_messages import commit, update_group
+from tests.broker.transactions.conftest import COMMIT, ROLLBACK, end, prepare
+
+LISTENERS = (
+    (Events, "put"),
+    (Events, "transaction_ended"),
+    (Events, "released"),
+    (Events, "forget_topic"),
+    (Events, "called"),
+    (Events, "appended"),
+    (Events, "topic_changed"),
+    (Events, "group_changed"),
+    (Events, "flushed"),
+    (Events, "loop_was_late"),
+    (PulledOffsets, "pulled"),
+)
+
+
+class StrangeCode(Hook):
+    """Refuses sends with a code that RocketMQ may have, and this broker does not."""
+
+    hook_name = "strange"
+
+    def before_send(self, context: SendContext) -> None:
+        raise HookAbortError("not here", 9_999)  # type: ignore[arg-type]
+
+
+async def test_what_listeners_raise_reaches_neither_clients_nor_the_broker(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*_args: object) -> None:
+        raise ZeroDivisionError
+
+    for owner, name in LISTENERS:
+        monkeypatch.setattr(owner, name, failing)
+    async with start_broker(FlushDiskType.SYNC_FLUSH, http_port=0) as running:
+        for _ in range(2):
+            await use(running)
+            running.clock.advance(1_000)
+        found = await scrape(running)
+    assert found.value("rocketpy_uncounted_events_total") > 2 * len(LISTENERS) - 4
+    lines = [each for each in caplog.records if "could not count" in each.message]
+    assert 0 < len(lines) <= len(LISTENERS)
+
+
+async def use(running: RunningBroker) -> None:
+    """Something for most listeners, with every answer as it should be."""
+    assert await running.create_topic("T") == 0
+    assert await update_group(running, "g") == 0
+    assert (await running.append("T", 0, b"1")).status.code == 0
+    (answer,) = await running.pull(topic="T", queue_id=0, offset=0, consumer_group="g")
+    assert answer.record_sizes
+    await commit(running, "g", 1)
+    assert await end(running, await prepare(running, "kept"), COMMIT) == 0
+    assert await end(running, await prepare(running, "dropped"), ROLLBACK) == 0
+    deleted = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+    assert deleted.status.code == 0
+
+
+async def test_an_answer_with_a_code_that_nobody_knows_is_given_and_counted(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "installed_hooks", lambda: [StrangeCode()])
+    async with start_broker(http_port=0) as running:
+        await running.create_topic("T")
+        assert (await running.append("T", 0, b"1")).status.code == 9_999
+        found = await scrape(running)
+    counted = "rocketmq_rpc_latency_milliseconds_count"
+    assert found.sum(counted, request_code="append", response_code="other") == 1
+    assert found.value("rocketpy_uncounted_events_total") == 0
+
+
+async def test_names_that_are_no_unicode_are_shown_as_far_as_they_can_be(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    (tmp_path / "config").mkdir()
+    table = {"offsetTable": {"T@odd\ud800": {"0": 0}}}
+    (tmp_path / "config" / "consumerOffset.json").write_text(json.dumps(table), encoding="utf-8")
+    async with start_broker(http_port=0) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"1")
+        found = await scrape(running)
+    assert found.sum("rocketmq_consumer_lag_messages", consumer_group="odd\\ud800") == 1
+
+
+async def test_what_comes_to_a_topic_that_is_gone_takes_no_other_ones_place(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(http_port=0) as running:
+        await running.create_topic("T")
+        half = await prepare(running, "dropped")
+        await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+        assert await end(running, half, ROLLBACK) == 0
+        found = await scrape(running)
+    assert found.value("rocketmq_rollback_messages_total", topic=OTHERS) == 1
+    assert not found.sum("rocketmq_rollback_messages_total", topic="T")
