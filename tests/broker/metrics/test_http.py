@@ -14,7 +14,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.server.exposure import PortInUseError
-from rocketpy_broker.server.http.door import CONNECTION_SECONDS, CONNECTIONS_MAX
+from rocketpy_broker.server.http.connections import CONNECTIONS_MAX, REQUEST_SECONDS
 from rocketpy_broker.services.metrics.service import MetricsService
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.metrics.scraping import get, parsed, scrape
@@ -103,7 +103,7 @@ async def test_connections_that_do_nothing_are_few_and_end(start_broker: StartBr
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert await reader.read() == b""
         writer.close()
-        for _ in range(CONNECTION_SECONDS + 1):
+        for _ in range(REQUEST_SECONDS + 1):
             running.clock.advance(1_000)
             await asyncio.sleep(0)
         for reader, writer in idle:

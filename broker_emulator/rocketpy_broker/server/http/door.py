@@ -1,27 +1,33 @@
 """HTTP beside gRPC: `/metrics` for Prometheus, `/healthz` for whoever looks after the process.
 
-It only tells, and takes no orders. CONNECTIONS_MAX are open at a time, more are closed at once, and
-each is closed after CONNECTION_SECONDS whatever it does: so a client that reads slowly, or sends
-half a request, costs little. Lives in memory.
+It only tells, and takes no orders. What a client may cost is bounded: see `connections`. Lives in
+memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 
 from rocketpy_broker.clock import Clock, sleep
 from rocketpy_broker.server.exposure import PortInUseError
-from rocketpy_broker.server.failure_log import FailureLog
+from rocketpy_broker.server.failure_log import TEXT_MAX, FailureLog, PeerLines
+from rocketpy_broker.server.http.connections import HttpConnections
 from rocketpy_broker.tasks import TaskScope
+from rocketpy_broker.turns import next_turn
 
-CONNECTIONS_MAX = 64
-CONNECTION_SECONDS = 60
+logger = logging.getLogger(__name__)
+
 # Of a request's line, and of all its headers.
 LINE_BYTES_MAX = 8_190
+# Handed to the system at a time: what a client does not read is not copied.
+CHUNK_BYTES = 65_536
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = "this broker answers GET /metrics and GET /healthz\n"
 
@@ -48,8 +54,7 @@ class HttpDoor:
         self._clock = clock
         self._failures = FailureLog(clock)
         self._is_stopping = False
-        # When each connection is to be closed.
-        self._ends_ms: dict[web.RequestHandler, float] = {}
+        self.connections = HttpConnections(self._new_protocol, clock)
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_health)
@@ -57,6 +62,7 @@ class HttpDoor:
             app,
             handle_signals=False,
             access_log=None,
+            logger=_Malformed(clock),
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             shutdown_timeout=1.0,
@@ -68,7 +74,7 @@ class HttpDoor:
         await self._runner.setup()
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._connection, self._host.strip("[]"), self._port
+                self.connections.new, self._host.strip("[]"), self._port
             )
         except OSError as error:
             await self._runner.cleanup()
@@ -83,41 +89,21 @@ class HttpDoor:
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
-
-    # --- Connections ---
+        self.connections.abort_all()
 
     @property
     def connection_count(self) -> int:
         """How many are open."""
-        self._forget_closed()
-        return len(self._ends_ms)
+        return len(self.connections)
 
-    def _connection(self) -> asyncio.BaseProtocol:
-        if self.connection_count >= CONNECTIONS_MAX:
-            return _Refused()
+    def _new_protocol(self) -> web.RequestHandler:
         assert self._runner.server is not None
-        protocol = self._runner.server()
-        self._ends_ms[protocol] = self._clock.monotonic_ms() + CONNECTION_SECONDS * 1_000
-        return protocol
-
-    def _forget_closed(self) -> None:
-        assert self._runner.server is not None
-        now_ms = self._clock.monotonic_ms()
-        is_open = set(self._runner.server.connections)
-        for protocol, end_ms in [*self._ends_ms.items()]:
-            # One that is new is not connected before the loop's next turn.
-            is_new = end_ms - now_ms > (CONNECTION_SECONDS - 1) * 1_000
-            if protocol not in is_open and not is_new:
-                del self._ends_ms[protocol]
+        return self._runner.server()
 
     async def _close_old(self) -> None:
         while True:
             await sleep(self._clock, 1_000)
-            self._forget_closed()
-            now_ms = self._clock.monotonic_ms()
-            for protocol, end_ms in [*self._ends_ms.items()]:
-                if end_ms <= now_ms:
-                    protocol.force_close()
+            self.connections.abort_old()
 
     # --- Requests ---
 
@@ -127,6 +113,7 @@ class HttpDoor:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
+        self.connections.begins(request.protocol)
         try:
             return await handler(request)
         except web.HTTPNotFound:
@@ -138,9 +125,20 @@ class HttpDoor:
             raise web.HTTPInternalServerError(
                 text="the broker failed in a way that it does not know, and has logged it\n"
             ) from error
+        finally:
+            self.connections.ends(request.protocol)
 
-    async def _get_metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=await self._metrics(), headers={"Content-Type": METRICS_TYPE})
+    async def _get_metrics(self, request: web.Request) -> web.StreamResponse:
+        page = memoryview(await self._metrics())
+        response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE})
+        response.content_length = len(page)
+        # The client may have gone; nobody is to be told of that.
+        with contextlib.suppress(ConnectionError):
+            await response.prepare(request)
+            for begin in range(0, len(page) if request.method == "GET" else 0, CHUNK_BYTES):
+                await next_turn("http")
+                await response.write(page[begin : begin + CHUNK_BYTES])
+        return response
 
     async def _get_health(self, _request: web.Request) -> web.Response:
         refusal = self._refusal()
@@ -156,9 +154,17 @@ class HttpDoor:
         )
 
 
-class _Refused(asyncio.Protocol):
-    """A connection too many."""
+class _Malformed(logging.LoggerAdapter[logging.Logger]):
+    """What the library tells of requests that are none: one line a peer and minute, no traces."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        transport.close()
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(logger, {})
+        self._peers = PeerLines(clock)
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **_kwargs: Any) -> None:
+        """A connection had to be ended."""
+        text = str(msg) % args
+        withheld = self._peers.due(text)
+        if withheld is not None:
+            told = " ".join(f"{text}: {exc_info}"[:TEXT_MAX].split())
+            logger.warning("HTTP: %s; %d more since the last such line", told, withheld)

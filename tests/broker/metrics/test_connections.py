@@ -1,0 +1,206 @@
+"""Clients of the HTTP door that read nothing, send without end, or go away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from rocketpy_broker.server.http.connections import (
+    AHEAD_BYTES_MAX,
+    CONNECTIONS_MAX,
+    IDLE_SECONDS,
+    REPLY_SECONDS,
+    REQUEST_SECONDS,
+)
+from rocketpy_broker.server.http.door import HttpDoor
+from rocketpy_broker.services.metrics.service import MetricsService
+from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.broker.metrics.scraping import get
+
+GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
+LARGE = b"x" * (64 << 20)
+
+
+def door(running: RunningBroker) -> HttpDoor:
+    assert running.broker.http is not None
+    return running.broker.http
+
+
+async def connected(
+    running: RunningBroker, receive_buffer_bytes: int = 4_096
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that takes little ahead of what it reads."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+    client.setblocking(False)
+    address = ("127.0.0.1", running.ready.http_port)
+    await asyncio.get_running_loop().sock_connect(client, address)
+    return await asyncio.open_connection(sock=client, limit=1)
+
+
+async def is_cut(reader: asyncio.StreamReader) -> None:
+    """Read on until the connection is closed."""
+    try:
+        while await reader.read(65_536):
+            pass
+    except ConnectionError:
+        pass
+
+
+async def pass_seconds(running: RunningBroker, seconds: int) -> None:
+    for _ in range(seconds):
+        running.clock.advance(1_000)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def large_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def text(_service: MetricsService) -> bytes:
+        return LARGE
+
+    monkeypatch.setattr(MetricsService, "text", text)
+
+
+@pytest.mark.usefixtures("large_page")
+async def test_a_page_that_nobody_reads_is_dropped_in_time_and_takes_little_memory(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(http_port=0) as running:
+        reader, writer = await connected(running)
+        writer.write(GET % b"/metrics")
+        connections = door(running).connections
+        await until(lambda: any(each.is_busy for each in connections))
+        await until(lambda: any(each.unread_bytes for each in connections))
+        assert sum(each.unread_bytes for each in connections) < 1 << 20
+        await pass_seconds(running, REPLY_SECONDS - 1)
+        assert door(running).connection_count == 1
+        await pass_seconds(running, 2)
+        await until(lambda: door(running).connection_count == 0)
+        writer.transport.abort()
+        await is_cut(reader)
+
+
+@pytest.mark.usefixtures("large_page")
+async def test_a_page_that_is_read_slowly_comes_whole(start_broker: StartBroker) -> None:
+    async with start_broker(http_port=0) as running:
+        status, text = await get(running, "/metrics")
+    assert (status, len(text)) == (200, len(LARGE))
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET /healthz HTTP/1.1\r\nHost: "])
+async def test_a_request_that_never_is_whole_ends_its_connection(
+    start_broker: StartBroker, beginning: bytes
+) -> None:
+    async with start_broker(http_port=0) as running:
+        reader, writer = await connected(running)
+        await until(lambda: door(running).connection_count == 1)
+        for _ in range(REQUEST_SECONDS - 1):
+            writer.write(beginning)
+            beginning = beginning and b"x"
+            await pass_seconds(running, 1)
+        assert door(running).connection_count == 1
+        await pass_seconds(running, 2)
+        await until(lambda: door(running).connection_count == 0)
+        await is_cut(reader)
+        writer.transport.abort()
+
+
+async def test_a_connection_is_kept_from_scrape_to_scrape_and_not_for_ever(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(http_port=0) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.ready.http_port)
+        for _ in range(3):
+            writer.write(GET % b"/healthz")
+            assert b" 200 " in await reader.readline()
+            await reader.readuntil(b"}\n")
+            await pass_seconds(running, 60)
+        await pass_seconds(running, IDLE_SECONDS - 59)
+        assert await reader.read() == b""
+        writer.close()
+
+
+POST = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n", b"X-Header: x\r\n"),
+        (GET % b"/metrics", GET % b"/healthz"),
+        (POST, b"x" * 4_096),
+    ],
+    ids=["headers", "pipelined", "body"],
+)
+@pytest.mark.usefixtures("large_page")
+async def test_who_sends_without_end_is_cut(
+    start_broker: StartBroker, begin: bytes, more: bytes
+) -> None:
+    async with start_broker(http_port=0) as running:
+        reader, writer = await connected(running)
+        await until(lambda: door(running).connection_count == 1)
+        writer.write(begin + more * (2 * AHEAD_BYTES_MAX // len(more)))
+        await until(lambda: door(running).connection_count == 0)
+        await is_cut(reader)
+        writer.transport.abort()
+        assert (await get(running, "/healthz"))[0] == 200
+
+
+async def test_requests_whose_clients_have_gone_are_as_few_as_connections(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, asked = asyncio.Event(), 0
+
+    async def text(_service: MetricsService) -> bytes:
+        nonlocal asked
+        asked += 1
+        await may_end.wait()
+        return b""
+
+    monkeypatch.setattr(MetricsService, "text", text)
+    async with start_broker(http_port=0) as running:
+        for number in range(CONNECTIONS_MAX + 10):
+            reader, writer = await connected(running)
+            writer.write(GET % b"/metrics")
+            await until(lambda number=number: asked == min(number + 1, CONNECTIONS_MAX))
+            writer.transport.abort()
+            await is_cut(reader)
+        assert asked == CONNECTIONS_MAX
+        may_end.set()
+        await until(lambda: door(running).connection_count == 0)
+        assert (await get(running, "/healthz"))[0] == 200
+
+
+async def test_what_is_no_http_is_told_of_once_a_minute(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker(http_port=0) as running:
+        for _ in range(20):
+            reader, writer = await connected(running)
+            writer.write(b"GET / HTTP/1.1\r\nHost x\nforged line\r\n\r\n" + GET % b"/")
+            assert b" 400 " in await reader.read()
+            writer.close()
+        assert len(caplog.records) == 1
+        assert len(caplog.text.splitlines()) == 1
+        running.clock.advance(60_001)
+        reader, writer = await connected(running)
+        writer.write(b"GET / HTTP/1.1\r\nHost x\r\n\r\n")
+        await reader.read()
+        writer.close()
+        assert len(caplog.records) == 2
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_page_is_no_fault(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture, large_page: None
+) -> None:
+    async with start_broker(http_port=0) as running:
+        reader, writer = await connected(running)
+        writer.write(GET % b"/metrics")
+        await reader.read(1_000)
+        writer.transport.abort()
+        await is_cut(reader)
+        await until(lambda: door(running).connection_count == 0)
+    assert not caplog.records
