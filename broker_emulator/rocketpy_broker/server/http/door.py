@@ -11,7 +11,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -21,6 +21,12 @@ from rocketpy_broker.server.failure_log import TEXT_MAX, FailureLog, PeerLines
 from rocketpy_broker.server.http.connections import HttpConnections
 from rocketpy_broker.tasks import TaskScope
 from rocketpy_broker.turns import next_turn
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    # Python 3.10's has no type of its own.
+    _Adapter = logging.LoggerAdapter
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +160,7 @@ class HttpDoor:
         )
 
 
-class _Malformed(logging.LoggerAdapter[logging.Logger]):
+class _Malformed(_Adapter):
     """What the library tells of requests that are none: one line a peer and minute, no traces."""
 
     def __init__(self, clock: Clock) -> None:
