@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -28,6 +29,8 @@ LABELS = ("consumer_group", "topic", "is_retry", "is_system")
 READS_MAX = 20_000
 READS_A_TURN = 8
 QUEUES_A_TURN = 200
+# A queue, the epoch of its topic, and an offset: a topic that is made again has other messages.
+Place: TypeAlias = tuple[QueueKey, int, int]
 
 
 @dataclass(slots=True)
@@ -93,8 +96,8 @@ class GroupLags:
         self._pulled = pulled
         self._clock = clock
         self._reads_max = reads_max
-        # When messages at these offsets of queues were stored; those of the last snapshot.
-        self._stored_ms: dict[tuple[QueueKey, int], int] = {}
+        # When messages at these places were stored; those of the last snapshot.
+        self._stored_ms: dict[Place, int] = {}
 
     async def families(self) -> AsyncGenerator[Metric, None]:
         """RocketMQ's five gauges; others have turns in between."""
@@ -108,6 +111,8 @@ class GroupLags:
             if config is None:
                 continue
             lag = await self._lag(key, config, group, known, pace)
+            if not self._is_there(key, config):
+                continue
             labels = (group, topic, flag(is_retry(topic)), flag(self._is_system(topic, group)))
             messages.add_metric(labels, lag.behind.messages)
             in_flight.add_metric(labels, lag.behind.messages - lag.ready.messages)
@@ -118,6 +123,11 @@ class GroupLags:
         for family in (messages, in_flight, ready, latency, queueing):
             yield family
 
+    def _is_there(self, key: str, config: TopicConfig) -> bool:
+        """Whether topic and progress are there yet: either may be deleted in others' turns."""
+        now = self._topics.find(config.topic)
+        return now is not None and now.epoch == config.epoch and self._committed.has(key)
+
     def _is_system(self, topic: str, group: str) -> bool:
         return self._topics.is_system(topic) or is_system_group(group)
 
@@ -126,7 +136,7 @@ class GroupLags:
         key: str,
         config: TopicConfig,
         group: str,
-        known: dict[tuple[QueueKey, int], int],
+        known: dict[Place, int],
         pace: _Pace,
     ) -> Lag:
         lag, offsets = Lag(), self._committed.offsets_of(key)
@@ -140,20 +150,19 @@ class GroupLags:
             pulled = min(max(self._pulled.of(group, queue), committed), end)
             for waiting, offset in ((lag.behind, committed), (lag.ready, pulled)):
                 if offset < end:
-                    stored_ms = await self._stored_at(queue, offset, known, pace)
+                    stored_ms = await self._stored_at((queue, config.epoch, offset), known, pace)
                     lag.is_timed &= stored_ms is not None
                     waiting.add(end - offset, stored_ms)
         return lag
 
     async def _stored_at(
         self,
-        queue: QueueKey,
-        offset: int,
-        known: dict[tuple[QueueKey, int], int],
+        place: Place,
+        known: dict[Place, int],
         pace: _Pace,
     ) -> int | None:
         """When the message there was stored; None where nobody has looked, or it is damaged."""
-        place = queue, offset
+        queue, _, offset = place
         stored_ms = self._stored_ms.get(place, known.get(place))
         if stored_ms is None:
             if pace.reads >= self._reads_max:

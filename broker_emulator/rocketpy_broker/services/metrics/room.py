@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 from rocketpy_broker.ground import Ground
 from rocketpy_broker.services.consuming.service import ConsumeService
@@ -30,6 +30,7 @@ from rocketpy_broker.services.transactions.room import Transactions
 from rocketpy_broker.tasks import TaskScope
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +107,21 @@ def _listen(
     rooms.transactions.service.on_ended = lambda half, operation: ended(
         half, operation, clock.now_ms()
     )
-    rooms.statistics.on_topic_forgotten = spared(events.forget_topic)
+    rooms.statistics.on_topic_forgotten = _also(
+        spared(events.forget_topic), spared(pulled.forget_topic)
+    )
+    rooms.groups.configs.on_deleted = _also(
+        spared(pulled.forget_group), rooms.groups.configs.on_deleted
+    )
     rooms.operations.admin.on_topic_changed = spared(events.topic_changed)
     rooms.operations.groups.on_group_changed = spared(events.group_changed)
 
 
-def _also(first: Callable[P, None], then: Callable[P, None]) -> Callable[P, None]:
-    """Calls both."""
+def _also(first: Callable[P, None], then: Callable[P, T]) -> Callable[P, T]:
+    """Calls both, and returns what the second does."""
 
-    def both(*args: P.args, **kwargs: P.kwargs) -> None:
+    def both(*args: P.args, **kwargs: P.kwargs) -> T:
         first(*args, **kwargs)
-        then(*args, **kwargs)
+        return then(*args, **kwargs)
 
     return both

@@ -74,9 +74,12 @@ class Traffic:
         *families: CounterMetricFamily,
     ) -> None:
         """Add a series for each row: to the first family its messages, to the second its bytes."""
+        # A row that is dropped and begins anew meanwhile would come twice.
+        told: set[Key] = set()
         async for rows in self._statistics.sums(kind, SERIES_A_TURN):
             for key, *values in rows:
-                labels = labels_of(key)
+                labels = None if key in told else labels_of(key)
+                told.add(key)
                 if labels is not None:
                     for family, value in zip(families, values, strict=False):
                         family.add_metric(labels, value)

@@ -129,6 +129,10 @@ class ConsumerOffsetManager:
         """topic@group of all entries."""
         return list(self._table)
 
+    def has(self, key: str) -> bool:
+        """Whether there is such an entry."""
+        return key in self._table
+
     def offsets_of(self, key: str) -> dict[int, int]:
         """A copy of an entry, by queue id; empty where there is none."""
         return dict(self._table.get(key, ()))

@@ -1,0 +1,116 @@
+"""Topics and groups that are deleted and made again, also while a snapshot is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from rocketpy_broker.services.metrics import lag as lag_module
+from rocketpy_broker.services.metrics import traffic as traffic_module
+from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
+from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.metrics.scraping import scrape
+from tests.broker.metrics.test_messages import commit, update_group
+
+LAG = {"consumer_group": "g", "topic": "T", "is_retry": "false", "is_system": "false"}
+
+
+async def delete_topic(running: RunningBroker, topic: str = "T") -> None:
+    response = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic=topic))
+    assert response.status.code == 0, response.status.remark
+
+
+async def delete_group(running: RunningBroker, group: str = "g") -> None:
+    request = groups_pb2.DeleteGroupRequest(consumer_group=group)
+    response = await running.groups.DeleteGroup(request)
+    assert response.status.code == 0, response.status.remark
+
+
+async def fill(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=1)
+    await running.append("T", 0, b"1", b"2", b"3")
+
+
+async def test_g01_lag_in_a_topic_that_is_made_again_is_of_its_own_messages(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(http_port=0) as running:
+        await fill(running)
+        await running.pull(topic="T", queue_id=0, offset=0, consumer_group="g")
+        await commit(running, "g", 0)
+        before = await scrape(running)
+        await delete_topic(running)
+        running.clock.advance(100_000)
+        await fill(running)
+        await commit(running, "g", 0)
+        again = await scrape(running)
+    assert before.value("rocketmq_consumer_inflight_messages", **LAG) == 3
+    assert again.value("rocketmq_consumer_lag_messages", **LAG) == 3
+    assert again.value("rocketmq_consumer_inflight_messages", **LAG) == 0
+    assert again.value("rocketmq_consumer_lag_latency_milliseconds", **LAG) == 1_001
+
+
+async def test_g01_a_group_that_is_made_again_has_pulled_nothing(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(http_port=0) as running:
+        await fill(running)
+        assert await update_group(running, "g") == 0
+        await running.pull(topic="T", queue_id=0, offset=0, consumer_group="g")
+        await commit(running, "g", 0)
+        await delete_group(running)
+        gone = await scrape(running)
+        assert await update_group(running, "g") == 0
+        await commit(running, "g", 1)
+        again = await scrape(running)
+    assert not gone.samples.get("rocketmq_consumer_lag_messages")
+    assert again.value("rocketmq_consumer_ready_messages", **LAG) == 2
+
+
+@pytest.mark.parametrize("delete", [delete_topic, delete_group])
+async def test_g01_who_is_deleted_while_a_snapshot_is_taken_is_not_told_as_far_behind(
+    start_broker: StartBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    delete: Callable[[RunningBroker], Awaitable[None]],
+) -> None:
+    async with start_broker(http_port=0) as running:
+        await fill(running)
+        assert await update_group(running, "g") == 0
+        await commit(running, "g", 3)
+        deletions = [delete]
+
+        async def turn() -> None:
+            if deletions:
+                await deletions.pop()(running)
+
+        monkeypatch.setattr(lag_module, "QUEUES_A_TURN", 1)
+        monkeypatch.setattr(lag_module, "turn", turn)
+        found = await scrape(running)
+        assert not deletions
+    assert not found.samples.get("rocketmq_consumer_lag_messages")
+
+
+async def test_s13_a_row_that_begins_anew_while_a_snapshot_is_taken_is_told_once(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic_module, "SERIES_A_TURN", 1)
+    async with start_broker(http_port=0) as running:
+        for topic in ("T", "U"):
+            await running.create_topic(topic, queues=1)
+            await running.append(topic, 0, b"1")
+        turns = 0
+
+        async def turn() -> None:
+            nonlocal turns
+            turns += 1
+            if turns == 1:
+                # The row of T goes where that of U was.
+                for topic in ("T", "U"):
+                    await delete_topic(running, topic)
+                await fill(running)
+
+        monkeypatch.setattr(traffic_module, "turn", turn)
+        found = await scrape(running)
+        assert turns
+    assert found.sum("rocketmq_messages_in_total", topic="T") in {1, 3}
