@@ -94,8 +94,8 @@ def test_the_broker_listens_where_it_is_exposed_and_asked() -> None:
 def test_the_commands_are_the_command_line_s(place: str) -> None:
     stage = stages()["broker"]
     words = stage.last("CMD").words if place == "CMD" else stage.health_command[1:]
-    known = [*app.registered_commands, *app.registered_groups]
-    assert words[0] in {each.name for each in known}
+    known = {command.name for command in app.registered_commands}
+    assert words[0] in known | {group.name for group in app.registered_groups}
     assert stage.last("ENTRYPOINT").words == ["rocketpy"]
 
 
