@@ -17,6 +17,8 @@ from tests.matrix.cells import LOWEST, REFUSED, Cell
 
 TOP = Path(__file__).parents[2]
 EXTRAS = ("broker", "metrics", "test")
+# Of the lowest typer's time: newer ones warn of what that typer imports.
+CLICK = "click<8.2"
 
 
 def packages(cell: Cell) -> list[str]:
@@ -27,7 +29,7 @@ def packages(cell: Cell) -> list[str]:
     # What pandas is for in tests is not part of what we ask for: Spark's own range holds.
     wanted = ["-e", f".[{','.join(EXTRAS)}]", "pandas<3"]
     if cell.libraries == LOWEST:
-        return [*wanted, pyspark, *lowest()]
+        return [*wanted, pyspark, *lowest(), CLICK]
     return [*wanted, pyspark.replace("pyspark", "pyspark[connect]", 1)]
 
 
