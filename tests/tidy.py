@@ -28,6 +28,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 # Functions that may catch everything, since they are the root of a task: "path::name" -> why.
 TASK_ROOTS: dict[str, str] = {
     "broker_emulator/rocketpy_broker/services/hooks/chain.py::_called": "calls a package's code",
+    "broker_emulator/rocketpy_broker/services/metrics/service.py::text": "kept for who asks next",
     "broker_emulator/rocketpy_broker/services/metrics/listeners.py::spared": "harms no caller",
     "broker_emulator/rocketpy_broker/server/guarding.py::passing": "the root of every call",
     "broker_emulator/rocketpy_broker/server/http/door.py::_guard": "the root of every request",

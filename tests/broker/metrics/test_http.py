@@ -117,14 +117,14 @@ async def test_many_who_ask_at_once_share_one_snapshot(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = 0
-    parts = MetricsService._parts
+    take = MetricsService._taken
 
-    def counted(service: MetricsService) -> object:
+    async def counted(service: MetricsService) -> bytes:
         nonlocal taken
         taken += 1
-        return parts(service)
+        return await take(service)
 
-    monkeypatch.setattr(MetricsService, "_parts", counted)
+    monkeypatch.setattr(MetricsService, "_taken", counted)
     async with start_broker(http_port=0) as running:
         answers = await asyncio.gather(*(get(running, "/metrics") for _ in range(20)))
         assert len(set(answers)) == 1

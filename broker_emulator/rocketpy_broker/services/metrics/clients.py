@@ -5,7 +5,7 @@ Source: spec/broker_behaviour.md section 9.6.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -46,19 +46,20 @@ class ClientState:
             producers,
             {"protocol_type": PROTOCOL},
         )
-        yield await self._consumers()
+        counts = self._groups.clients.counts(Role.CONSUMER)
+        for begin in range(0, max(len(counts), 1), SERIES_A_TURN):
+            await turn()
+            yield self._consumers(counts[begin : begin + SERIES_A_TURN])
 
-    async def _consumers(self) -> Metric:
+    def _consumers(self, counts: Sequence[tuple[str, int]]) -> Metric:
         family = GaugeMetricFamily(
             "rocketmq_consumer_connections",
             "Clients in a consumer group.",
             labels=["consumer_group", "consume_mode", "protocol_type", "is_system"],
         )
-        for number, (name, count) in enumerate(self._groups.clients.counts(Role.CONSUMER), 1):
+        for name, count in counts:
             group = self._groups.clients.consumers.get(name)
             if group is not None:
                 mode = MODES[group.latest.consume_type]
                 family.add_metric((name, mode, PROTOCOL, flag(is_system_group(name))), count)
-            if number % SERIES_A_TURN == 0:
-                await turn()
         return family

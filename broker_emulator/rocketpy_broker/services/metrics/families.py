@@ -1,4 +1,8 @@
-"""How families of series are put together, some series in each turn of the loop. No state."""
+"""How families of series are put together, some series in each turn of the loop. No state.
+
+A large family comes in parts, that are families of its name: thousands of samples at once would
+hold everybody up not only when they are made, but also when they are freed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from rocketpy_broker.turns import next_turn
 
-# Made in one turn: about a millisecond.
+# Made in one turn, and in one part: about a millisecond.
 SERIES_A_TURN = 200
 Series: TypeAlias = tuple[Sequence[str], float]
 
@@ -18,7 +22,7 @@ class MetricSource(Protocol):
     """What tells some of a broker's metrics."""
 
     def families(self) -> AsyncGenerator[Metric, None]:
-        """Families as they are now; others have turns in between."""
+        """Families as they are now, or parts of them; others have turns in between."""
 
 
 def gauge(

@@ -8,14 +8,14 @@ Source: spec/broker_behaviour.md section 9.6.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from rocketpy_broker.clock import Clock
-from rocketpy_broker.services.metrics.families import turn
+from rocketpy_broker.services.metrics.families import SERIES_A_TURN, turn
 from rocketpy_broker.services.metrics.labels import flag, is_system_group
 from rocketpy_broker.services.metrics.pulled_offsets import PulledOffsets
 from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
@@ -101,7 +101,7 @@ class GroupLags:
 
     async def families(self) -> AsyncGenerator[Metric, None]:
         """RocketMQ's five gauges; others have turns in between."""
-        messages, in_flight, ready, latency, queueing = _families()
+        families, count = _families(), 0
         known, self._stored_ms = self._stored_ms, {}
         pace = _Pace()
         now_ms = self._clock.now_ms()
@@ -114,13 +114,13 @@ class GroupLags:
             if not self._is_there(key, config):
                 continue
             labels = (group, topic, flag(is_retry(topic)), flag(self._is_system(topic, group)))
-            messages.add_metric(labels, lag.behind.messages)
-            in_flight.add_metric(labels, lag.behind.messages - lag.ready.messages)
-            ready.add_metric(labels, lag.ready.messages)
-            if lag.is_timed:
-                latency.add_metric(labels, _age_ms(now_ms, lag.behind.oldest_ms))
-                queueing.add_metric(labels, _age_ms(now_ms, lag.ready.oldest_ms))
-        for family in (messages, in_flight, ready, latency, queueing):
+            _add(families, labels, lag, now_ms)
+            count += 1
+            if count % SERIES_A_TURN == 0:
+                for family in families:
+                    yield family
+                families = _families()
+        for family in families:
             yield family
 
     def _is_there(self, key: str, config: TopicConfig) -> bool:
@@ -175,6 +175,18 @@ class GroupLags:
         if stored_ms is not None:
             self._stored_ms[place] = stored_ms
         return stored_ms
+
+
+def _add(
+    families: Sequence[GaugeMetricFamily], labels: Sequence[str], lag: Lag, now_ms: int
+) -> None:
+    messages, in_flight, ready, latency, queueing = families
+    messages.add_metric(labels, lag.behind.messages)
+    in_flight.add_metric(labels, lag.behind.messages - lag.ready.messages)
+    ready.add_metric(labels, lag.ready.messages)
+    if lag.is_timed:
+        latency.add_metric(labels, _age_ms(now_ms, lag.behind.oldest_ms))
+        queueing.add_metric(labels, _age_ms(now_ms, lag.ready.oldest_ms))
 
 
 def _age_ms(now_ms: int, stored_ms: int | None) -> int:

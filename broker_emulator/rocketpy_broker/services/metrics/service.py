@@ -2,16 +2,17 @@
 
 A snapshot is taken in turns with everybody else's work, and written as text by a thread. Who asks
 while one is taken gets it, too, and so does who asks again soon: within a second, or within nine
-times as long as it took. So all who look take
-a tenth of the broker's time at most. Lives in memory.
+times as long as it took. One that failed is not tried again sooner. So all who look take a tenth of
+the broker's time at most. Lives in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -56,7 +57,8 @@ class MetricsService:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
         self._turn = asyncio.Lock()
-        self._kept = b""
+        self._kept: bytes | Exception = b""
+        self._trace: TracebackType | None = None
         self._kept_until_ms = float("-inf")
 
     def watch(self, name: str, documentation: str, value: Callable[[], float]) -> None:
@@ -68,29 +70,41 @@ class MetricsService:
         self._thread.shutdown(wait=True)
 
     async def text(self) -> bytes:
-        """A snapshot, new or kept."""
+        """A snapshot, new or kept. Raises what a source does."""
         async with self._turn:
             begin_ms = self._clock.monotonic_ms()
             if begin_ms >= self._kept_until_ms:
-                async with contextlib.aclosing(self._parts()) as parts:
-                    self._kept = b"".join([part async for part in parts])
+                try:
+                    self._kept = await self._taken()
+                except Exception as error:
+                    self._kept, self._trace = error, error.__traceback__
                 end_ms = self._clock.monotonic_ms()
                 kept_ms = max((end_ms - begin_ms) * KEPT_TIMES, KEPT_MS_MIN)
                 self._kept_until_ms = end_ms + kept_ms
+            if isinstance(self._kept, Exception):
+                # As it was raised first: each time adds to it.
+                raise self._kept.with_traceback(self._trace)
             return self._kept
 
-    async def _parts(self) -> AsyncGenerator[bytes, None]:
+    async def _taken(self) -> bytes:
+        """A new snapshot."""
         watched = [gauge(name, text, value()) for name, text, value in self._gauges]
-        yield await self._written(watched, self._node_labels)
+        # By the name of a family, which may come in parts.
+        texts = {"": [await self._written(watched)]}
         for source in self._sources:
             async with contextlib.aclosing(source.families()) as families:
                 async for family in families:
-                    yield await self._written([family], self._node_labels)
-        yield await self._in_thread(lambda: _text(self._events.collect(), self._node_labels))
-        yield await self._in_thread(lambda: _text(self._process.collect(), {}))
+                    text = await self._written([family])
+                    known = texts.setdefault(family.name, [])
+                    known.append(_without_head(text) if known else text)
+        texts[""] += [
+            await self._in_thread(lambda: _text(self._events.collect(), self._node_labels)),
+            await self._in_thread(lambda: _text(self._process.collect(), {})),
+        ]
+        return b"".join(part for parts in texts.values() for part in parts)
 
-    async def _written(self, families: Iterable[Metric], labels: dict[str, str]) -> bytes:
-        return await self._in_thread(lambda: _text(families, labels))
+    async def _written(self, families: Iterable[Metric]) -> bytes:
+        return await self._in_thread(lambda: _text(families, self._node_labels))
 
     async def _in_thread(self, work: Callable[[], bytes]) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -100,3 +114,8 @@ def _text(families: Iterable[Metric], labels: dict[str, str]) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(families, labels))
     return generate_latest(registry)
+
+
+def _without_head(text: bytes) -> bytes:
+    """A part of a family that has its help and its type already."""
+    return text.split(b"\n", 2)[2]

@@ -6,7 +6,9 @@ Source: spec/broker_behaviour.md section 9.6.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
@@ -23,6 +25,16 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 IN_LABELS = ("topic", "message_type", "is_system")
 OUT_LABELS = ("topic", "consumer_group", "is_system")
+# Names and texts of families, first of messages, then of their bytes.
+IN = (
+    ("rocketmq_messages_in", "Messages that clients have sent."),
+    ("rocketmq_throughput_in", "Bytes of messages that clients have sent."),
+)
+OUT = (
+    ("rocketmq_messages_out", "Messages that consumer groups have pulled."),
+    ("rocketmq_throughput_out", "Bytes of messages that consumer groups have pulled."),
+)
+DEAD = (("rocketmq_send_to_dlq_messages", "Messages that became dead letters."),)
 
 
 class Traffic:
@@ -34,28 +46,15 @@ class Traffic:
 
     async def families(self) -> AsyncGenerator[Metric, None]:
         """One kind of rows after the other; others have turns in between."""
-        counts, sizes = _families(
-            ("rocketmq_messages_in", "Messages that clients have sent."),
-            ("rocketmq_throughput_in", "Bytes of messages that clients have sent."),
-            labels=IN_LABELS,
-        )
-        await self._fill(Kind.TOPIC_PUT, self._in_labels, counts, sizes)
-        yield counts
-        yield sizes
-        counts, sizes = _families(
-            ("rocketmq_messages_out", "Messages that consumer groups have pulled."),
-            ("rocketmq_throughput_out", "Bytes of messages that consumer groups have pulled."),
-            labels=OUT_LABELS,
-        )
-        await self._fill(Kind.GROUP_GET, self._out_labels, counts, sizes)
-        yield counts
-        yield sizes
-        (counts,) = _families(
-            ("rocketmq_send_to_dlq_messages", "Messages that became dead letters."),
-            labels=OUT_LABELS,
-        )
-        await self._fill(Kind.DEAD_LETTERS, self._out_labels, counts)
-        yield counts
+        for kind, labels_of, labels, named in (
+            (Kind.TOPIC_PUT, self._in_labels, IN_LABELS, IN),
+            (Kind.GROUP_GET, self._out_labels, OUT_LABELS, OUT),
+            (Kind.DEAD_LETTERS, self._out_labels, OUT_LABELS, DEAD),
+        ):
+            made = partial(_families, named, labels)
+            async with contextlib.aclosing(self._parts(kind, labels_of, made)) as parts:
+                async for family in parts:
+                    yield family
 
     def _in_labels(self, key: Key) -> Sequence[str] | None:
         if is_retry_or_dlq(key.topic):
@@ -67,24 +66,29 @@ class Traffic:
         is_system = self._topics.is_system(key.topic) or is_system_group(key.group)
         return key.topic, key.group, flag(is_system)
 
-    async def _fill(
+    async def _parts(
         self,
         kind: Kind,
         labels_of: Callable[[Key], Sequence[str] | None],
-        *families: CounterMetricFamily,
-    ) -> None:
-        """Add a series for each row: to the first family its messages, to the second its bytes."""
+        made: Callable[[], list[CounterMetricFamily]],
+    ) -> AsyncGenerator[Metric, None]:
+        """A series for each row: in the first family its messages, in the second its bytes."""
+        for family in made():
+            yield family
         # A row that is dropped and begins anew meanwhile would come twice.
         told: set[Key] = set()
         async for rows in self._statistics.sums(kind, SERIES_A_TURN):
+            families = made()
             for key, *values in rows:
                 labels = None if key in told else labels_of(key)
                 told.add(key)
                 if labels is not None:
                     for family, value in zip(families, values, strict=False):
                         family.add_metric(labels, value)
+            for family in families:
+                yield family
             await turn()
 
 
-def _families(*named: tuple[str, str], labels: Sequence[str]) -> list[CounterMetricFamily]:
+def _families(named: Sequence[tuple[str, str]], labels: Sequence[str]) -> list[CounterMetricFamily]:
     return [CounterMetricFamily(name, text, labels=labels) for name, text in named]

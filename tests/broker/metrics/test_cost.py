@@ -1,0 +1,95 @@
+"""What a snapshot costs everybody else: it is made in small parts, and not more often than said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.services.metrics import clients, lag, traffic
+from rocketpy_broker.services.metrics.service import KEPT_MS_MIN, KEPT_TIMES, MetricsService
+from tests.broker.conftest import StartBroker
+from tests.broker.metrics.scraping import get, parsed
+from tests.broker.metrics.test_messages import commit, enter
+
+MANY, FEW = 7, 2
+FAMILIES = (
+    "rocketmq_messages_in_total",
+    "rocketmq_messages_out_total",
+    "rocketmq_consumer_lag_messages",
+    "rocketmq_consumer_queueing_latency_milliseconds",
+    "rocketmq_consumer_connections",
+)
+
+
+async def test_s13_large_families_are_made_in_small_parts_and_are_whole_in_the_text(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    written = MetricsService._written
+
+    async def watched(service: MetricsService, families: Iterable[Metric]) -> bytes:
+        given = [*families]
+        sizes.extend(len(each.samples) for each in given if each.type != "histogram")
+        return await written(service, given)
+
+    async with start_broker(http_port=0) as running:
+        await running.create_topic("T")
+        for number in range(MANY):
+            await running.create_topic(f"T{number}")
+            await running.append(f"T{number}", 0, b"1")
+        for number in range(MANY):
+            await enter(running, f"g{number}")
+            await running.pull(topic=f"T{number}", queue_id=0, offset=0, consumer_group="g")
+            await commit(running, f"g{number}", 0)
+        whole = parsed((await get(running, "/metrics"))[1])
+        for module in (clients, lag, traffic):
+            monkeypatch.setattr(module, "SERIES_A_TURN", FEW)
+        monkeypatch.setattr(MetricsService, "_written", watched)
+        running.clock.advance(KEPT_MS_MIN + 1)
+        text = (await get(running, "/metrics"))[1]
+    assert max(sizes) <= FEW
+    parts = parsed(text)
+    for name in FAMILIES:
+        assert parts.samples[name].keys() == whole.samples[name].keys()
+        assert len(parts.samples[name]) >= MANY
+        assert text.count(f"# TYPE {name} ") == 1
+        lines = [number for number, line in enumerate(text.splitlines()) if f"{name}{{" in line]
+        assert lines == [*range(lines[0], lines[-1] + 1)]
+
+
+class SlowSource:
+    """Takes time, and may fail in the end."""
+
+    def __init__(self, clock: ManualClock, takes_ms: int) -> None:
+        self._clock = clock
+        self._takes_ms = takes_ms
+        self.error: Exception | None = None
+        self.asked = 0
+
+    async def families(self) -> AsyncGenerator[Metric, None]:
+        self.asked += 1
+        self._clock.advance(self._takes_ms)
+        yield GaugeMetricFamily("slow", "Takes time.", value=self.asked)
+        if self.error is not None:
+            raise self.error
+
+
+async def test_a_snapshot_that_failed_is_not_tried_again_sooner_than_one_that_did_not() -> None:
+    clock = ManualClock()
+    source = SlowSource(clock, takes_ms=500)
+    service = MetricsService(CollectorRegistry(), [source], {}, clock)
+    source.error = RuntimeError("broken")
+    try:
+        for _ in range(5):
+            with pytest.raises(RuntimeError, match="broken"):
+                await service.text()
+        assert source.asked == 1
+        source.error = None
+        clock.advance(500 * KEPT_TIMES + 1)
+        assert b"slow 2.0" in await service.text()
+    finally:
+        service.close()
