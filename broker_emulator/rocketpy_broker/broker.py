@@ -274,6 +274,8 @@ class Broker:
                 ready.set_result(Ready(self._config.host, port, recovery, http_port))
                 await stopped.wait()
             finally:
+                if self.http is not None:
+                    self.http.stopping()
                 try:
                     for stop in self._lifecycle.stops:
                         stop()

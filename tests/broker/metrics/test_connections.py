@@ -205,3 +205,17 @@ async def test_a_client_that_leaves_in_the_middle_of_a_page_is_no_fault(
         await is_cut(reader)
         await until(lambda: door(running).connection_count == 0)
     assert not caplog.records
+
+
+@pytest.mark.usefixtures("large_page")
+async def test_a_broker_stops_with_a_page_under_way_and_leaves_no_connection(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(http_port=0) as running:
+        reader, writer = await connected(running)
+        writer.write(GET % b"/metrics")
+        connections = door(running).connections
+        await until(lambda: any(each.unread_bytes for each in connections))
+    await until(lambda: not len(connections))
+    await is_cut(reader)
+    writer.transport.abort()

@@ -14,6 +14,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.server.exposure import PortInUseError
+from rocketpy_broker.server.grpc_server import GrpcServer
 from rocketpy_broker.server.http.connections import CONNECTIONS_MAX, REQUEST_SECONDS
 from rocketpy_broker.services.metrics.service import MetricsService
 from tests.broker.conftest import RunningBroker, StartBroker, until
@@ -48,6 +49,31 @@ async def test_health_tells_whether_messages_are_taken(
         assert (status, found["status"], found["writable"]) == (200, "serving", False)
         assert "Input/output error" in found["refusal"]
         assert (await scrape(running)).value("rocketpy_store_writable") == 0
+
+
+async def test_health_tells_of_a_full_disk(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker(http_port=0) as running:
+        monkeypatch.setattr(running.broker.store, "_disk_full", True)
+        status, text = await get(running, "/healthz")
+        assert (status, json.loads(text)["writable"]) == (200, False)
+        assert "free space" in json.loads(text)["refusal"]
+
+
+async def test_health_tells_that_the_broker_stops_while_calls_are_let_end(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, told = GrpcServer.stop, []
+    async with start_broker(http_port=0) as running:
+
+        async def asking(server: GrpcServer) -> None:
+            told.append(await get(running, "/healthz"))
+            await stop(server)
+
+        monkeypatch.setattr(GrpcServer, "stop", asking)
+    ((status, text),) = told
+    assert (status, json.loads(text)["status"]) == (503, "stopping")
 
 
 @pytest.mark.parametrize(

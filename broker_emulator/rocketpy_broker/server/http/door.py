@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 LINE_BYTES_MAX = 8_190
 # Handed to the system at a time: what a client does not read is not copied.
 CHUNK_BYTES = 65_536
+# For requests that are under way, and once more for their ends.
+STOP_SECONDS = 0.5
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = "this broker answers GET /metrics and GET /healthz\n"
 
@@ -71,7 +73,7 @@ class HttpDoor:
             logger=_Malformed(clock),
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
-            shutdown_timeout=1.0,
+            shutdown_timeout=STOP_SECONDS,
         )
         self._server: asyncio.Server | None = None
 
@@ -89,8 +91,12 @@ class HttpDoor:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
+    def stopping(self) -> None:
+        """Tell whoever asks that the broker stops, until `stop`."""
+        self._is_stopping = True
+
     async def stop(self) -> None:
-        """Take no more requests, and close all connections."""
+        """Take no more requests, and close all connections: at once, or when their time is over."""
         self._is_stopping = True
         if self._server is not None:
             self._server.close()
