@@ -11,6 +11,7 @@ from rocketpy_broker.server.http.connections import (
     AHEAD_BYTES_MAX,
     CONNECTIONS_MAX,
     IDLE_SECONDS,
+    MAKING_SECONDS,
     REPLY_SECONDS,
     REQUEST_SECONDS,
 )
@@ -219,3 +220,28 @@ async def test_a_broker_stops_with_a_page_under_way_and_leaves_no_connection(
     await until(lambda: not len(connections))
     await is_cut(reader)
     writer.transport.abort()
+
+
+async def test_a_page_that_takes_long_to_make_may_be_read_as_long_as_another(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_made = asyncio.Event()
+
+    async def text(_service: MetricsService) -> bytes:
+        await is_made.wait()
+        return LARGE
+
+    monkeypatch.setattr(MetricsService, "text", text)
+    async with start_broker(http_port=0) as running:
+        reader, writer = await connected(running)
+        writer.write(GET % b"/metrics")
+        await until(lambda: any(each.is_busy for each in door(running).connections))
+        await pass_seconds(running, MAKING_SECONDS - 1)
+        is_made.set()
+        assert b" 200 " in await reader.read(100)
+        await pass_seconds(running, REPLY_SECONDS - 1)
+        assert door(running).connection_count == 1
+        await pass_seconds(running, 2)
+        await until(lambda: door(running).connection_count == 0)
+        writer.transport.abort()
+        await is_cut(reader)

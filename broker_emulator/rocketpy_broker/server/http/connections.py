@@ -1,10 +1,11 @@
 """Connections of the HTTP door, and what one client may cost.
 
 CONNECTIONS_MAX are open at a time, more are closed at once. A connection is closed, read or not,
-REQUEST_SECONDS after it was opened without a whole request, REPLY_SECONDS after a request whose
-reply was not read, and IDLE_SECONDS after the last reply. Who sends more than AHEAD_BYTES_MAX
-before the next reply is closed, too: it is a body, headers without end, or requests whose replies
-nobody reads. One whose client has gone counts until its request is over. Lives in memory.
+REQUEST_SECONDS after it was opened without a whole request, MAKING_SECONDS after a request without
+a reply, REPLY_SECONDS after a reply that was not read, and IDLE_SECONDS after one that was. Who
+sends more than AHEAD_BYTES_MAX before the next reply is closed, too: it is a body, headers without
+end, or requests whose replies nobody reads. One whose client has gone counts until its request is
+over. Lives in memory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from rocketpy_broker.clock import Clock
 
 CONNECTIONS_MAX = 64
 REQUEST_SECONDS = 10
+# A snapshot may have to read much from a slow disk.
+MAKING_SECONDS = 120
 REPLY_SECONDS = 30
 # Prometheus asks again on the same connection, mostly each 15 to 60 seconds.
 IDLE_SECONDS = 75
@@ -61,10 +64,16 @@ class HttpConnections:
     # --- Told by requests ---
 
     def begins(self, protocol: web.RequestHandler) -> None:
-        """A request has come."""
+        """A request has come, and its reply is to be made."""
         found = self._of.get(protocol)
         if found is not None:
             found.is_busy = True
+            self._allow(found, MAKING_SECONDS)
+
+    def replies(self, protocol: web.RequestHandler) -> None:
+        """The reply is made, and is to be read."""
+        found = self._of.get(protocol)
+        if found is not None:
             self._allow(found, REPLY_SECONDS)
 
     def ends(self, protocol: web.RequestHandler) -> None:

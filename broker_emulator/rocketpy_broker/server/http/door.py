@@ -142,6 +142,7 @@ class HttpDoor:
 
     async def _get_metrics(self, request: web.Request) -> web.StreamResponse:
         page = memoryview(await self._metrics())
+        self.connections.replies(request.protocol)
         response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE})
         response.content_length = len(page)
         # The client may have gone; nobody is to be told of that.
