@@ -18,7 +18,7 @@ from tests.matrix.cells import LOWEST, REFUSED, Cell
 TOP = Path(__file__).parents[2]
 EXTRAS = ("broker", "metrics", "test")
 # Of the lowest typer's time: newer ones warn of what that typer imports.
-CLICK = "click<8.2"
+CLICK = "click==8.2.*"
 
 
 def packages(cell: Cell) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 import typer
 from typer.models import ArgumentInfo
@@ -80,10 +80,10 @@ class Command:
 
     def parameters(self) -> list[Parameter]:
         """Arguments and options that are not hidden, in their order."""
-        hints = get_type_hints(self.callback, include_extras=True)
         found = []
-        for name, parameter in inspect.signature(self.callback).parameters.items():
-            kind, info = get_args(hints[name])[:2]
+        # Of Python 3.10, `get_type_hints` would hide what is annotated where None is the default.
+        for name, parameter in inspect.signature(self.callback, eval_str=True).parameters.items():
+            kind, info = get_args(parameter.annotation)[:2]
             if not info.hidden:
                 found.append(Parameter(name, kind, info, parameter.default))
         return found

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.sink.rows import Rows, first_true
 from pyspark_rocketpy.transport.writing_values import DELAY_TIMED
+from rocketpy_proto.record.masking import null_unless
 from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS
 
 DELAY_BITS = 8
@@ -54,7 +55,7 @@ def waiting_properties(rows: Rows) -> dict[str, pa.StringArray]:
     properties = {}
     if rows.has("delayLevel"):
         levels = rows.batch.column("delayLevel").cast(pa.int64())
-        positive = pc.if_else(pc.greater(levels, 0), levels, None)
+        positive = null_unless(pc.greater(levels, 0), levels)
         properties[DELAY] = positive.cast(pa.string())
     if rows.has("deliverAt"):
         # Rounded up: a message is never early.

@@ -46,6 +46,7 @@ from rocketpy_proto.record import (
     rewritten,
     with_property,
 )
+from rocketpy_proto.record.masking import null_unless
 
 logger = logging.getLogger(__name__)
 # A stop rolls no more than this: about a second's work.
@@ -158,7 +159,7 @@ def _rolled_strings(block: RecordBlock) -> pa.BinaryArray:
     """The properties with one more roll, where there is room."""
     texts = property_column(block, TIMER_ROLL_TIMES)
     is_number = pc.match_substring_regex(texts, "^[0-9]{1,9}$")
-    times = pc.if_else(is_number, texts, pa.scalar(None, pa.string())).cast(pa.int64())
+    times = null_unless(is_number, texts).cast(pa.int64())
     strings = properties_strings(block)
     counted = pc.add(times.fill_null(0), 1).cast(pa.string())
     return fitting(with_property(strings, TIMER_ROLL_TIMES, counted), strings)

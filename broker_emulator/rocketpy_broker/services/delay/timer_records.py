@@ -19,6 +19,7 @@ from rocketpy_broker.services.delay.pending import SECOND_MS, Due, key_hash
 from rocketpy_broker.services.delay.scheduling import TIMER_DEL_UNIQKEY, TIMER_OUT_MS
 from rocketpy_proto.record import RecordBlock, property_column, with_property
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
+from rocketpy_proto.record.masking import null_unless
 from rocketpy_proto.record.properties import (
     REAL_TOPIC,
     TIMER_DELAY_MS,
@@ -106,7 +107,7 @@ def _numbers(properties: BlockProperties, name: str) -> NDArray[np.int64]:
     """The values of a property; -1 where there is none, or no number of 1 to 15 digits."""
     texts = properties.column(name)
     is_number = pc.match_substring_regex(texts, "^[0-9]{1,15}$")
-    numbers = pc.if_else(is_number, texts, pa.scalar(None, pa.string())).cast(pa.int64())
+    numbers = null_unless(is_number, texts).cast(pa.int64())
     found: NDArray[np.int64] = numbers.fill_null(-1).to_numpy(zero_copy_only=False)
     return found
 

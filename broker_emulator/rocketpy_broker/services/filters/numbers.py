@@ -21,6 +21,7 @@ from rocketpy_broker.services.filters.expressions import (
     Number,
     NumberType,
 )
+from rocketpy_proto.record.masking import null_unless
 
 Scale = NDArray[np.int64]
 _MAX = {NumberType.INT32: INT32_MAX, NumberType.INT64: INT64_MAX}
@@ -68,7 +69,7 @@ def compare(left: Number, right: Number) -> int:
 def _integers(strings: pa.StringArray, greatest: int) -> Numbers:
     """A sign and digits, and nothing else."""
     formed = pc.match_substring_regex(strings, _INTEGER)
-    digits = pc.utf8_ltrim(pc.if_else(formed, strings, None), characters="+-")
+    digits = pc.utf8_ltrim(null_unless(formed, strings), characters="+-")
     sizes = pc.fill_null(pc.cast(digits, pa.uint64()), 0).to_numpy(zero_copy_only=False)
     negative = _mask(pc.starts_with(strings, "-"))
     fits = sizes <= np.where(negative, np.uint64(greatest + 1), np.uint64(greatest))
@@ -82,7 +83,7 @@ def _doubles(strings: pa.StringArray) -> Numbers:
     if pc.all(formed).as_py() is False:
         strings = pc.utf8_trim(strings, characters=_BLANKS)
         formed = pc.match_substring_regex(strings, _DOUBLE)
-        strings = pc.utf8_ltrim(pc.if_else(formed, strings, None), characters="+")
+        strings = pc.utf8_ltrim(null_unless(formed, strings), characters="+")
         strings = pc.utf8_rtrim(strings, characters="fFdD")
     values = pc.fill_null(pc.cast(strings, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     return Numbers(_double_scale(values), _mask(formed))

@@ -26,6 +26,7 @@ from rocketpy_proto.record import (
 )
 from rocketpy_proto.record.errors import UnencodableRecordError
 from rocketpy_proto.record.hosts import UNKNOWN_HOST
+from rocketpy_proto.record.masking import null_where
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 from rocketpy_proto.record.sys_flag import (
     COMPRESSED,
@@ -219,7 +220,7 @@ def _property_columns(batch: pa.RecordBatch) -> _PropertyColumns:
     if columns["msgId"] is not None and "offsetMsgId" in names:
         # Without a unique key a message shows its place in the log, which it is about to leave.
         is_place = pc.equal(columns["msgId"], batch.column("offsetMsgId")).fill_null(False)
-        columns["msgId"] = pc.if_else(is_place, None, columns["msgId"])
+        columns["msgId"] = null_where(is_place, columns["msgId"])
     if columns["keys"] is not None:
         columns["keys"] = _joined(columns["keys"])
     properties = batch.column("properties") if "properties" in names else None
@@ -254,7 +255,7 @@ def _unless_same(column: pa.StringArray, properties: pa.MapArray, name: str) -> 
             for text in (known, column)
         )
     same = pc.equal(shown, known).fill_null(False)
-    return pc.if_else(same, pa.scalar(None, pa.string()), column)
+    return null_where(same, column)
 
 
 _PROPERTY_OF = {"tags": TAGS, "keys": KEYS, "msgId": UNIQ_KEY, "messageGroup": SHARDING_KEY}

@@ -1,0 +1,20 @@
+"""Leaving out values of Arrow columns. Holds no state.
+
+Before pyarrow 24 `if_else` of a mask, a null scalar and a slice of strings gives strings from
+elsewhere in memory, so nothing here or above uses it to make nulls.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def null_where(mask: pa.BooleanArray, column: pa.Array) -> pa.Array:
+    """The column of n values, null where the mask of n values is true or null."""
+    return pc.replace_with_mask(column, mask, pa.scalar(None, column.type))
+
+
+def null_unless(mask: pa.BooleanArray, column: pa.Array) -> pa.Array:
+    """The column of n values, null where the mask of n values is false or null."""
+    return null_where(pc.invert(mask), column)
