@@ -43,13 +43,13 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup java tools demo test coverage torture interop lint bench proto wheel clean
-.PHONY: test-matrix docs docker compose
+.PHONY: test-matrix docs notebooks docker compose
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' Makefile
 	echo
 	echo "PYTHON=python3.12 chooses the interpreter."
-	echo "ARGS='...' goes to test, test-matrix, coverage, torture and bench."
+	echo "ARGS='...' goes to test, test-matrix, coverage, torture, notebooks and bench."
 	echo "ROCKETPY_CACHE=folder keeps what interop fetches outside the clone."
 	echo "CELLS=3.10-4.2-lowest lets test-matrix run that cell alone; docs/compatibility.md has all."
 	echo "FILE=docker/docker-compose.rocketmq.yml lets compose run Apache RocketMQ beside JupyterLab."
@@ -103,6 +103,10 @@ lint: $(INSTALLED) ## Check style, types, the arrows between rooms, and limits
 docs: $(INSTALLED) ## Build the site of the documents into build/site; a dead link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet -f docs/site/mkdocs.yml
 	echo "make: to read it: python3 -m http.server --bind 127.0.0.1 -d build/site"
+
+notebooks: $(INSTALLED) java ## Run the notebooks, and write their pages into docs/notebooks
+	@$(USE_JAVA)
+	PATH="$(BIN):$$PATH" $(BIN)/python docs/site/render_notebooks.py $(ARGS)
 
 bench: $(INSTALLED) java ## Measure every figure of docs/performance.md
 	@$(USE_JAVA)

@@ -1,19 +1,26 @@
 """What notebooks find on Databricks, and what stands in for it elsewhere.
 
 On Databricks there are a session, widgets and `display`; under plain Python a session of its own,
-environment variables and printed tables. A broker is the notebook's own, unless it is told of
-another one. What a notebook opens here goes with `close()`.
+environment variables and printed tables. Charts are shown in Jupyter, and saved elsewhere. A broker
+is the notebook's own, unless it is told of another one. What a notebook opens here goes with
+`close()`.
 """
 
 from __future__ import annotations
 
+import atexit
+import io
 import os
+import socket
+import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketpy_broker import LocalBroker
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWER_SECONDS_MAX = 10.0
+START_SECONDS_MAX = 120.0
 LOCAL_CONFIG = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -56,6 +64,21 @@ class Surroundings(ExitStack):
         self.callback(session.stop)
         return session
 
+    def connect_session(self) -> SparkSession:
+        """The session that is there, else one of a Spark Connect server.
+
+        The parameter `remote` names the server, sc://host:port; else one is started that ends
+        with `close()`. Raises ConnectServerError.
+        """
+        if "spark" in self._names:
+            return self._names["spark"]  # type: ignore[no-any-return]
+        remote = self.parameter("remote", "")
+        if not remote:
+            remote = self.enter_context(ConnectServer()).remote
+        session = SparkSession.builder.remote(remote).getOrCreate()
+        self.callback(session.stop)
+        return session
+
     def parameter(self, name: str, default: str) -> str:
         """The widget `name`, else the environment variable ROCKETPY_<NAME>, else `default`."""
         if "dbutils" not in self._names:
@@ -79,9 +102,11 @@ class Surroundings(ExitStack):
             frame.show(truncate=False)
 
     def plot(self, figure: Figure, path: Path) -> None:
-        """`display`, else a PNG at `path`."""
+        """`display`, else a picture in Jupyter, else a PNG at `path`."""
         if "display" in self._names:
             self._names["display"](figure)
+        elif "get_ipython" in self._names:
+            _show_inline(figure)
         else:
             figure.savefig(path, dpi=120)
             print(f"Chart saved to {path.resolve()}")
@@ -116,3 +141,71 @@ class GivenBroker(ExitStack):
                 f"delete it: rocketpy topic delete {topic} --endpoint {self.endpoint}"
             ) from error
         self.callback(topics.delete_topic, self._connection, topic)
+
+
+class ConnectServerError(Exception):
+    """A Spark Connect server has ended, or does not answer, with what it said last."""
+
+
+class ConnectServer(ExitStack):
+    """A Spark Connect server as a process of its own, at a free port of loopback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = int(free.getsockname()[1])
+        self.remote = f"sc://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> ConnectServer:
+        """Raises ConnectServerError."""
+        home = Path(pyspark.__file__).parent
+        config = {
+            **LOCAL_CONFIG,
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self._port),
+        }
+        words = [word for item in config.items() for word in ("--conf", "=".join(item))]
+        words += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        # What is set for other Sparks and for sessions in this process is not for it.
+        others = ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CONF_DIR")
+        kept = {name: value for name, value in os.environ.items() if name not in others}
+        python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        process = subprocess.Popen(
+            [home / "bin" / "spark-submit", "--master", "local[2]", *words, "spark-internal"],
+            env={**kept, **python, "SPARK_HOME": str(home)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        )
+        self.enter_context(process)
+        self.callback(process.terminate)
+        atexit.register(self.close)  # It would outlive a notebook that fails.
+        self.callback(atexit.unregister, self.close)
+        try:
+            self._wait_until_it_listens(process)
+        except ConnectServerError:
+            self.close()
+            raise
+        return self
+
+    def _wait_until_it_listens(self, process: subprocess.Popen[bytes]) -> None:
+        end = time.monotonic() + START_SECONDS_MAX
+        while process.poll() is None and time.monotonic() < end:
+            with socket.socket() as client:
+                if client.connect_ex(("127.0.0.1", self._port)) == 0:
+                    return
+            time.sleep(0.1)
+        ended = process.poll()
+        has = (
+            f"not listened for {START_SECONDS_MAX:g} s" if ended is None else f"ended with {ended}"
+        )
+        raise ConnectServerError(f"Spark's Connect server has {has}")
+
+
+def _show_inline(figure: Figure) -> None:
+    # Jupyter brings IPython along; elsewhere it may be missing.
+    from IPython.display import Image, display  # noqa: PLC0415
+
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=100)
+    display(Image(data=content.getvalue()))  # type: ignore[no-untyped-call]

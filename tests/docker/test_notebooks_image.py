@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(300)]
 SMALL = ("--commit-log-segment-bytes", str(64 << 20), "--disk-full-ratio", "1")
 # A container is a process of the test's user, and Jupyter asks root whether it means it.
 AS_ROOT = () if os.geteuid() else ("--allow-root",)
-NOTEBOOKS = {"clusters", "exactly_once", "flights", "order_lifecycle", "quick_start"}
+NOTEBOOKS = {"clusters", "exactly_once", "flights", "orders", "quick_start", "spark_connect"}
 
 
 @pytest.fixture(scope="session")

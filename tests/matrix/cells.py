@@ -14,15 +14,17 @@ LOWEST, NEWEST = "lowest", "newest"
 FULL, SELECTED, REFUSED = "full", "selected", "refused"
 
 # Left out everywhere: these make environments of their own, with the newest of all libraries, or
-# look at the documents.
+# look at documents and notebooks.
 LEFT_OUT = (
     "tests/spark/test_documents.py",
     "tests/spark/test_notebooks.py",
     "tests/unit/test_documents.py",
     "tests/unit/test_matrix.py",
+    "tests/unit/test_notebook_pages.py",
     "tests/unit/test_packaging.py",
     "tests/unit/test_side_by_side.py",
     "tests/unit/test_site.py",
+    "tests/unit/test_surroundings.py",
 )
 # PySpark's Connect asks for grpcio 1.76.
 SPARK_CONNECT = ("tests/spark/test_connect.py",)

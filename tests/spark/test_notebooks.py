@@ -18,16 +18,22 @@ from tests.installing import SYSTEM_PATH, Environment
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"
-NOTEBOOKS = ("quick_start", "exactly_once", "order_lifecycle", "clusters", "flights")
+NOTEBOOKS = ("quick_start", "orders", "exactly_once", "clusters", "spark_connect", "flights")
 PNG = b"\x89PNG\r\n"
 
 # What a notebook is told, so that it is done soon; and the last line that it prints.
 FEWER = {
     "quick_start": ({"ROCKETPY_ORDERS": "1000"}, "1500 orders written, each read once."),
     "exactly_once": ({"ROCKETPY_PAYMENTS": "2000"}, "2000 payments, each booked once."),
-    "order_lifecycle": ({}, "7 orders, each billed once."),
+    "orders": ({"ROCKETPY_ORDERS": "160"}, "162 orders, each billed once."),
     "clusters": ({"ROCKETPY_ORDERS": "500"}, "1000 orders written, and read from where they are."),
+    "spark_connect": ({"ROCKETPY_READINGS": "2000"}, "2000 readings, 42 alarms."),
     "flights": ({"ROCKETPY_FLIGHTS": "30000"}, "Nothing lost, nothing twice."),
+}
+CHARTS = {
+    "orders": {"orders.png"},
+    "spark_connect": {"temperatures.png"},
+    "flights": {"delays.png", "lag.png"},
 }
 
 
@@ -64,7 +70,7 @@ def test_a_notebook_runs_to_its_end_as_a_program(
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == last_line
     charts = {path.name: path.read_bytes() for path in tmp_path.glob("*.png")}
-    assert set(charts) == ({"delays.png", "lag.png"} if notebook == "flights" else set())
+    assert set(charts) == CHARTS.get(notebook, set())
     assert all(chart.startswith(PNG) for chart in charts.values())
     # Spark's JVM leaves folders of its own; a broker's store and a checkpoint are ours.
     assert not [path for path in temporary.iterdir() if path.name.startswith((notebook, "rocket"))]

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.display import Image
+from matplotlib.figure import Figure
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.local import LocalBrokerError
@@ -68,3 +70,26 @@ def test_a_broker_that_does_not_answer_is_named(
     said = f"no broker answers at {endpoint} .UNAVAILABLE.*parameter `endpoint`"
     with pytest.raises(LocalBrokerError, match=said), surroundings({}) as here:
         here.broker()
+
+
+def test_a_connect_server_that_ends_at_once_is_told_and_leaves_nothing(
+    surroundings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("surroundings")
+    monkeypatch.setitem(module.LOCAL_CONFIG, "spark.driver.memory", "nonsense")
+    said = "Spark's Connect server has ended with 1"
+    with pytest.raises(module.ConnectServerError, match=said), surroundings({}) as here:
+        here.connect_session()
+
+
+def test_a_picture_is_shown_in_jupyter_and_saved_elsewhere(
+    surroundings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure, path = Figure(), tmp_path / "picture.png"
+    shown: list[Image] = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    surroundings({"get_ipython": None}).plot(figure, path)
+    assert [image.data[:4] for image in shown] == [b"\x89PNG"]
+    assert not path.exists()
+    surroundings({}).plot(figure, path)
+    assert path.read_bytes()[:4] == b"\x89PNG"
