@@ -8,14 +8,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 
 from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.flushing.large_writes import LargeWrites
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
+from rocketpy_broker.services.operations.changing import saving, timing
 from rocketpy_broker.services.operations.pages import Page, first_page, page_count
 from rocketpy_broker.services.pulling.work_time import WorkTime, check_count
 from rocketpy_broker.services.statistics.service import StatisticsService
@@ -108,15 +110,9 @@ class AdminService:
 
         Raises TopicIllegalError, TopicAttributeError, BrokerError.
         """
-        begin_ms, is_success = self._clock.monotonic_ms(), False
-        try:
+        tell = partial(self.on_topic_changed, change.topic)
+        with timing(self._clock, tell), saving(f"topic {change.topic!r}"):
             await self._topics.alter(change, create_only=create_only)
-            is_success = True
-        except OSError as error:
-            raise _not_saved(change.topic, error) from error
-        finally:
-            latency_ms = self._clock.monotonic_ms() - begin_ms
-            self.on_topic_changed(change.topic, latency_ms, is_success)
 
     async def delete_topic(self, topic: str) -> None:
         """Remove a topic, its queues, and every group's progress in it.
@@ -130,13 +126,10 @@ class AdminService:
         # A deletion takes along what is under way.
         await self._large_writes.over()
         self._topics.check_deletable(topic)
-        try:
-            with self._store.deletions.refusing(topic):
-                # The messages go first: a crash in between leaves an empty topic.
-                await self._store_files.delete_topic(topic)
-                await self._topics.delete(topic)
-        except OSError as error:
-            raise _not_saved(topic, error) from error
+        with saving(f"topic {topic!r}"), self._store.deletions.refusing(topic):
+            # The messages go first: a crash in between leaves an empty topic.
+            await self._store_files.delete_topic(topic)
+            await self._topics.delete(topic)
         self._consumers.delete_topic(topic)
         await self._statistics.forget_topic(topic)
 
@@ -215,10 +208,3 @@ class AdminService:
             config.commit_log_segment_bytes,
             self._store.store_id,
         )
-
-
-def _not_saved(topic: str, error: OSError) -> BrokerError:
-    return BrokerError(
-        f"the change of topic {topic!r} could not be saved ({error.strerror}); "
-        "see to the broker's disk and try again"
-    )

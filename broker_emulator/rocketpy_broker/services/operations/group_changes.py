@@ -9,9 +9,10 @@ spec/broker_behaviour.md section 9.2.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from rocketpy_broker.clock import Clock
-from rocketpy_broker.errors import BrokerError, PermissionDeniedError
+from rocketpy_broker.errors import PermissionDeniedError
 from rocketpy_broker.services.config_files.saving import Saver
 from rocketpy_broker.services.groups.changes import GroupChange
 from rocketpy_broker.services.groups.clients import MembersOnlineError
@@ -19,6 +20,7 @@ from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.operations.administration import AdminService
+from rocketpy_broker.services.operations.changing import saving, timing
 from rocketpy_broker.services.operations.group_listing import GroupListing, is_own
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
@@ -55,14 +57,8 @@ class GroupAdminService:
 
         Raises ParameterIllegalError, GroupExistsError, BrokerError; then nothing has changed.
         """
-        begin_ms, is_success = self._clock.monotonic_ms(), False
-        try:
+        with timing(self._clock, self.on_group_changed), _saving(change.group):
             await self._groups.configs.alter(change, create_only=create_only)
-            is_success = True
-        except OSError as error:
-            raise _not_saved(change.group, error) from error
-        finally:
-            self.on_group_changed(self._clock.monotonic_ms() - begin_ms, is_success)
         return self._groups.configs.get(change.group)
 
     async def delete(self, group: str, *, keep_topics: bool, force: bool) -> list[str]:
@@ -86,17 +82,12 @@ class GroupAdminService:
                 await self._admin.delete_topic(topic)
                 gone.append(topic)
         self._committed.delete_group(group)
-        try:
+        with _saving(group):
             await self._saver.save()
             if group in self._groups.configs:
                 await self._groups.configs.delete(group)
-        except OSError as error:
-            raise _not_saved(group, error) from error
         return gone
 
 
-def _not_saved(group: str, error: OSError) -> BrokerError:
-    return BrokerError(
-        f"the change of consumer group {group!r} could not be saved ({error.strerror}); "
-        "see to the broker's disk and try again"
-    )
+def _saving(group: str) -> AbstractContextManager[None]:
+    return saving(f"consumer group {group!r}")
