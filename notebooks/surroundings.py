@@ -144,7 +144,7 @@ class GivenBroker(ExitStack):
 
 
 class ConnectServerError(Exception):
-    """A Spark Connect server has ended, or does not answer, with what it said last."""
+    """A Spark Connect server has ended, or does not listen in time."""
 
 
 class ConnectServer(ExitStack):

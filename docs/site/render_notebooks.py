@@ -98,9 +98,10 @@ def _title(cell: NotebookNode) -> str:
 
 def main() -> None:
     """Render the notebooks that are named, or all."""
-    if unknown := [name for name in sys.argv[1:] if name not in names()]:
-        sys.exit(f"notebooks: there is no {unknown[0]!r}; there are {', '.join(names())}")
-    for name in sys.argv[1:] or names():
+    known = names()
+    if unknown := [name for name in sys.argv[1:] if name not in known]:
+        sys.exit(f"notebooks: there is no {unknown[0]!r}; there are {', '.join(known)}")
+    for name in sys.argv[1:] or known:
         sys.stdout.write(f"notebooks: running {name}\n")
         sys.stdout.flush()
         try:

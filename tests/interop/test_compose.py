@@ -6,9 +6,7 @@ and images become ones of this machine.
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 from rocketpy_proto.remoting import RequestCode
 from tests.docker.composing import FOLDER, read, settings
 from tests.interop.cluster.connection import Connection, ask
+from tests.interop.cluster.java_clients import MQADMIN
 from tests.interop.cluster.processes import (
     JVM_OPTIONS,
     Program,
@@ -26,14 +25,13 @@ from tests.interop.cluster.processes import (
     until,
 )
 from tests.interop.cluster.servers import NameServer, conf_arguments, free_port
+from tests.interop.clusters_notebook import run_notebook
 from tests.interop.rocketmq import V5
 from tests.patience import PATIENCE_SECONDS
 
 SERVICES = read(FOLDER / "docker-compose.rocketmq.yml")["services"]
 CONF = (FOLDER / "rocketmq" / "broker.conf").read_text("utf-8")
-NOTEBOOK = FOLDER.parent / "notebooks" / "clusters.py"
 BROKER = "org.apache.rocketmq.broker.BrokerStartup"
-ADMIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 # Java 17 opens to RocketMQ what Java 8, which the image has, does not close.
 OPENED = tuple(option for option in JVM_OPTIONS if option.startswith("--add-opens"))
 
@@ -106,7 +104,7 @@ def composed(tmp_path: Path) -> Iterator[Composed]:
     """The name server runs."""
     name_server = NameServer("name-server", tmp_path / "name-server", jvm_options("namesrv"))
     broker = ComposedBroker(tmp_path / "broker", name_server.address)
-    admin = Program(V5, ADMIN).command(tmp_path)
+    admin = Program(V5, MQADMIN).command(tmp_path)
     (tmp_path / "mqadmin").write_text(f'exec {" ".join(admin)} "$@"\n', encoding="utf-8")
     try:
         name_server.start()
@@ -122,15 +120,8 @@ def taken(conf: str, folder: Path) -> dict[str, str]:
     path = folder / "broker.conf"
     path.write_text(conf, encoding="utf-8")
     program = Program(V5, BROKER, ("-c", str(path), "-p"), {}, jvm_options("broker"))
-    printed = subprocess.run(
-        program.command(folder),
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE_SECONDS,
-    ).stdout
-    pairs = [line.partition(" - ")[2].partition("=") for line in printed.splitlines()]
+    printed = program.run(folder).stdout.splitlines()
+    pairs = [line.partition(" - ")[2].partition("=") for line in printed]
     return {name: value for name, _, value in pairs if name}
 
 
@@ -177,18 +168,7 @@ def test_the_services_one_after_the_other(composed: Composed, tmp_path: Path) ->
         "routed",
         [composed.name_server, composed.broker],
     )
-    done = subprocess.run(
-        [sys.executable, NOTEBOOK],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, **given, "ROCKETPY_ORDERS": "300"},
-        timeout=PATIENCE_SECONDS,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "600 orders written, and read from where they are."
-    assert "broker-a" in done.stdout
+    assert "broker-a" in run_notebook(given, tmp_path)
     log = composed.broker.folder / "store" / "commitlog"
     size = int(settings(CONF)["mappedFileSizeCommitLog"])
     assert {file.stat().st_size for file in log.iterdir()} == {size}

@@ -41,6 +41,21 @@ async def connected(
     return await asyncio.open_connection(sock=client, limit=1)
 
 
+async def asking(running: RunningBroker) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Such a client, which has asked for the metrics."""
+    reader, writer = await connected(running)
+    writer.write(GET % b"/metrics")
+    return reader, writer
+
+
+async def is_dropped_after(running: RunningBroker, seconds: int) -> None:
+    """The one connection is there until its time is over, and then no more."""
+    await pass_seconds(running, seconds - 1)
+    assert door(running).connection_count == 1
+    await pass_seconds(running, 2)
+    await until(lambda: door(running).connection_count == 0)
+
+
 async def is_cut(reader: asyncio.StreamReader) -> None:
     """Read on until the connection is closed."""
     try:
@@ -70,16 +85,12 @@ async def test_a_page_that_nobody_reads_is_dropped_in_time_and_takes_little_memo
     start_broker: StartBroker,
 ) -> None:
     async with start_broker(http_port=0) as running:
-        reader, writer = await connected(running)
-        writer.write(GET % b"/metrics")
+        reader, writer = await asking(running)
         connections = door(running).connections
         await until(lambda: any(each.is_busy for each in connections))
         await until(lambda: any(each.unread_bytes for each in connections))
         assert sum(each.unread_bytes for each in connections) < 1 << 20
-        await pass_seconds(running, REPLY_SECONDS - 1)
-        assert door(running).connection_count == 1
-        await pass_seconds(running, 2)
-        await until(lambda: door(running).connection_count == 0)
+        await is_dropped_after(running, REPLY_SECONDS)
         writer.transport.abort()
         await is_cut(reader)
 
@@ -164,8 +175,7 @@ async def test_requests_whose_clients_have_gone_are_as_few_as_connections(
     monkeypatch.setattr(MetricsService, "text", text)
     async with start_broker(http_port=0) as running:
         for number in range(CONNECTIONS_MAX + 10):
-            reader, writer = await connected(running)
-            writer.write(GET % b"/metrics")
+            reader, writer = await asking(running)
             while asked < min(number + 1, CONNECTIONS_MAX):  # noqa: ASYNC110 (as `until`)
                 await asyncio.sleep(0.001)
             writer.transport.abort()
@@ -199,8 +209,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_page_is_no_fault(
     start_broker: StartBroker, caplog: pytest.LogCaptureFixture, large_page: None
 ) -> None:
     async with start_broker(http_port=0) as running:
-        reader, writer = await connected(running)
-        writer.write(GET % b"/metrics")
+        reader, writer = await asking(running)
         await reader.read(1_000)
         writer.transport.abort()
         await is_cut(reader)
@@ -213,8 +222,7 @@ async def test_a_broker_stops_with_a_page_under_way_and_leaves_no_connection(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker(http_port=0) as running:
-        reader, writer = await connected(running)
-        writer.write(GET % b"/metrics")
+        reader, writer = await asking(running)
         connections = door(running).connections
         await until(lambda: any(each.unread_bytes for each in connections))
     await until(lambda: not len(connections))
@@ -233,15 +241,11 @@ async def test_a_page_that_takes_long_to_make_may_be_read_as_long_as_another(
 
     monkeypatch.setattr(MetricsService, "text", text)
     async with start_broker(http_port=0) as running:
-        reader, writer = await connected(running)
-        writer.write(GET % b"/metrics")
+        reader, writer = await asking(running)
         await until(lambda: any(each.is_busy for each in door(running).connections))
         await pass_seconds(running, MAKING_SECONDS - 1)
         is_made.set()
         assert b" 200 " in await reader.read(100)
-        await pass_seconds(running, REPLY_SECONDS - 1)
-        assert door(running).connection_count == 1
-        await pass_seconds(running, 2)
-        await until(lambda: door(running).connection_count == 0)
+        await is_dropped_after(running, REPLY_SECONDS)
         writer.transport.abort()
         await is_cut(reader)

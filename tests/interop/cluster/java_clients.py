@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.interop.cluster.processes import Program, configure_logs, environment
+from tests.interop.cluster.processes import Program, configure_logs
 from tests.interop.rocketmq import RocketMQStore
-from tests.patience import PATIENCE_SECONDS
+
+MQADMIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,7 @@ ConnectJava = Callable[[str, str], JavaClient]
 def mqadmin(version: str, folder: Path, *arguments: str) -> str:
     """What a version's administration tool prints."""
     configure_logs(folder)
-    program = Program(version, "org.apache.rocketmq.tools.command.MQAdminStartup", arguments)
-    done = subprocess.run(
-        program.command(folder),
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = Program(version, MQADMIN, arguments).run(folder)
     return done.stdout + done.stderr
 
 

@@ -80,6 +80,19 @@ class Program:
         jvm = [str(java), *self.jvm_options, *options, "-cp", path]
         return [*jvm, self.main_class, *self.arguments]
 
+    def run(self, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run it to its end, which has to be a good one."""
+        done = subprocess.run(
+            self.command(folder),
+            env=environment(folder),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
 
 class ServerProcess:
     """Not started yet; `name` is for people."""

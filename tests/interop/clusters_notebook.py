@@ -1,0 +1,29 @@
+"""notebooks/clusters.py on a living cluster, as a program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.patience import PATIENCE_SECONDS
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "clusters.py"
+
+
+def run_notebook(told: Mapping[str, str], folder: Path) -> str:
+    """What it prints with these variables, run in a folder to its end, which has to be good."""
+    done = subprocess.run(
+        [sys.executable, NOTEBOOK],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, **told, "ROCKETPY_ORDERS": "300"},
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "600 orders written, and read from where they are."
+    return done.stdout
