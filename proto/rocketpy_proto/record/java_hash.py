@@ -33,10 +33,14 @@ _POWERS = _powers(WINDOW_BYTES_MAX + 1)
 _FALLING_POWERS = _POWERS[-2::-1].copy()
 
 
-def java_hash(text: str) -> int:
-    """The hash as a signed 32-bit number."""
-    units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2").tolist()
-    value = 0
+def java_hash(text: str, seed: int = 0) -> int:
+    """The hash as a signed 32-bit number, going on from `seed`, the hash of what stands before."""
+    units: bytes | list[int]
+    if text.isascii():
+        units = text.encode()
+    else:
+        units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2").tolist()
+    value = seed & _MASK
     for unit in units:
         value = (31 * value + unit) & _MASK
     return value - (_MASK + 1) if value & _SIGN else value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,6 +20,9 @@ from rocketpy_proto.record.index_keys import (
 from rocketpy_proto.record.java_hash import WINDOW_BYTES_MAX, java_hash_ranges
 from tests.unit.record.strategies import TEXTS, block_of
 from tests.unit.record.test_properties import STRINGS, record_with
+
+# By its name: the package gives its function the same one.
+index_keys_module = import_module("rocketpy_proto.record.index_keys")
 
 # Where blanks, names and lengths meet: empty words, long ones, letters of one to four bytes.
 WORDS = st.one_of(
@@ -69,14 +74,17 @@ def test_s05_keys_of_a_block_of_many_topics_are_those_of_its_records(records: li
     assert found_in(block, topics.dictionary_encode()) == expected_of(records)
 
 
-@given(st.lists(RECORDS, max_size=12), st.sampled_from([1, 3, 5000]))
+@given(
+    st.lists(RECORDS, max_size=12), st.sampled_from([1, 3, 5000]), st.sampled_from([0, 4, 12])
+)
 def test_s05_keys_and_tags_codes_in_one_go_are_both_however_it_is_parted(
-    records: list[Record], rows: int
+    records: list[Record], rows: int, few: int
 ) -> None:
     records = [Record("T", 0, b"", one.properties, sys_flag=one.sys_flag) for one in records]
     block = block_of(records)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_module, "TAGS_ROWS", rows)
+        patch.setattr(index_keys_module, "FEW_RECORDS", few)
         both = tags_codes_and_index_keys(block, "T")
         assert found_in(block, "T") == expected_of(records)
     assert both.tags_codes.tolist() == [
