@@ -35,6 +35,7 @@ BURST_MAX = 60
 SEGMENT_BYTES, QUEUE_FILE_BYTES = 16 << 10, 6_000_000
 # Soon after the broker is back, as the connector does.
 OPTIONS = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000)]
+OPTIONS += [("grpc.use_local_subchannel_pool", 1)]
 QUEUES_MAX = 8
 READ_WRITE = 6
 # Of a thousand messages in batches of 30.
@@ -52,9 +53,7 @@ class World:
         self._local = broker
         self._collected = collected
         self._query: StreamingQuery | None = None
-        self._channel = grpc.insecure_channel(broker.endpoint, OPTIONS)
-        self._admin = admin_pb2_grpc.AdminStub(self._channel)
-        self._broker = broker_pb2_grpc.BrokerStub(self._channel)
+        self._connect()
         self.queues: dict[str, int] = {}
         self._topic_count = 0
         # The bodies in each queue by offset, and all that were ever sent.
@@ -64,6 +63,17 @@ class World:
         # What went when it was not known to be read.
         self.gone: set[str] = set()
         self.done: Counter[str] = Counter()
+
+    def _connect(self) -> None:
+        """To a broker that has just started; a connection to the one before may look alive yet."""
+        self._channel = grpc.insecure_channel(self._local.endpoint, OPTIONS)
+        self._admin = admin_pb2_grpc.AdminStub(self._channel)
+        self._broker = broker_pb2_grpc.BrokerStub(self._channel)
+
+    def _start_broker(self) -> None:
+        self._channel.close()
+        self._local.start()
+        self._connect()
 
     def frame(self) -> DataFrame:
         """The stream, each time with another limit."""
@@ -142,14 +152,14 @@ class World:
         store.close()
         for queue, bodies in self.lying.items():
             self.gone.update(set(bodies[: begins[queue]]) - self._read)
-        self._local.start()
+        self._start_broker()
 
     def restart(self) -> None:
         if self._chance.randrange(2):
             self._local.kill()
-            self._local.start()
         else:
-            self._local.restart()
+            self._local.stop()
+        self._start_broker()
 
     def burst(self) -> None:
         topic = self._chance.choice(list(self.queues))

@@ -74,9 +74,7 @@ def test_s05_keys_of_a_block_of_many_topics_are_those_of_its_records(records: li
     assert found_in(block, topics.dictionary_encode()) == expected_of(records)
 
 
-@given(
-    st.lists(RECORDS, max_size=12), st.sampled_from([1, 3, 5000]), st.sampled_from([0, 4, 12])
-)
+@given(st.lists(RECORDS, max_size=12), st.sampled_from([1, 3, 5000]), st.sampled_from([0, 4, 12]))
 def test_s05_keys_and_tags_codes_in_one_go_are_both_however_it_is_parted(
     records: list[Record], rows: int, few: int
 ) -> None:
