@@ -208,7 +208,9 @@ def test_s3_a_broker_that_is_killed_and_comes_back_fails_no_task(
         # It waits for good if the job fails before it has written anything.
         thread = threading.Thread(target=restart, daemon=True)
         thread.start()
-        topic.write(rows.mapInArrow(pausing, rows.schema), delivery=delivery, batchBytesMax=20_000)
+        # However long a busy machine takes to start the broker.
+        options = {"batchBytesMax": 20_000, "retryTimesMax": 1_000}
+        topic.write(rows.mapInArrow(pausing, rows.schema), delivery=delivery, **options)
         thread.join()
         if delivery == "exactly-once":
             assert topic.bodies() == numbers(50_000)

@@ -19,6 +19,7 @@ import pytest
 
 from pyspark_rocketpy.errors import DataLossError
 from rocketpy_broker import LocalBroker
+from tests.copies import copy_store
 from tests.spark.test_s09_topic_made_again import lenient, read_to, rows
 from tests.spark.test_stream_reader import planned, reader, send
 
@@ -37,10 +38,10 @@ class CutBroker:
         send(self.broker, TOPIC, *FLUSHED)
         self.broker.stop()
         if not tells:
-            shutil.copytree(self.broker.data, self._on_disk)
+            copy_store(self.broker.data, self._on_disk)
         self.broker.start()
         if tells:
-            shutil.copytree(self.broker.data, self._on_disk)
+            copy_store(self.broker.data, self._on_disk)
         send(self.broker, TOPIC, *LOST)
 
     def save_progress(self) -> None:
@@ -57,7 +58,7 @@ class CutBroker:
         # On disk since the start that wrote it.
         shutil.copy(recoveries, self._on_disk / "rocketpy" / "recoveries")
         shutil.rmtree(self.broker.data)
-        shutil.copytree(self._on_disk, self.broker.data)
+        copy_store(self._on_disk, self.broker.data)
         self.broker.start()
         if after:
             send(self.broker, TOPIC, *after)

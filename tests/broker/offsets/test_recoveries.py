@@ -14,6 +14,7 @@ from rocketpy_broker.services.offsets import service
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.offsets.test_queries import WAIT_MS, ask, delete_topic, known
+from tests.copies import copy_store
 
 
 class Disk:
@@ -25,7 +26,7 @@ class Disk:
 
     def flush(self) -> None:
         shutil.rmtree(self._kept, ignore_errors=True)
-        shutil.copytree(self._folder, self._kept)
+        copy_store(self._folder, self._kept)
 
     def flush_progress(self) -> None:
         """Only groups' progress, which is saved apart from the log."""
@@ -34,7 +35,7 @@ class Disk:
 
     def cut_power(self) -> None:
         shutil.rmtree(self._folder)
-        shutil.copytree(self._kept, self._folder)
+        copy_store(self._kept, self._folder)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from rocketpy_proto.record import Host
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker
+from tests.copies import copy_store
 
 OTHER = "0123456789abcdef0123456789abcdef"
 # What carries an id by itself, and what carries it in its job.
@@ -150,7 +150,7 @@ async def test_s9_the_id_survives_restarts_and_offsets_tell_it(start_broker: Sta
 
 def test_s9_a_copy_has_the_id_and_another_directory_has_another(tmp_path: Path) -> None:
     first = opened_id(tmp_path / "a")
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    copy_store(tmp_path / "a", tmp_path / "b")
     assert opened_id(tmp_path / "b") == first
     assert opened_id(tmp_path / "c") != first
 
