@@ -113,11 +113,13 @@ class MessageStore:
         try:
             self.store_id = self._directory.identify()
             is_last = self._directory.started_last
-            result = recover(self.config, self._parts, self._checkpoint, started_last=is_last)
+            parts = self._parts
+            result, known = recover(self.config, parts, self._checkpoint, started_last=is_last)
             self._appending.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
             self._dispatcher.started(result.end, result.last_store_timestamp_ms)
             manifest = self.plan_manifest().make()
-            self._directory.started(result.end, manifest, abnormal=result.abnormal)
+            told = None if manifest == known else manifest
+            self._directory.started(result.end, told, abnormal=result.abnormal)
         except BaseException:
             self._release()
             raise

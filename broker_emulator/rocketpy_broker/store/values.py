@@ -125,8 +125,7 @@ class Damage:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FilePrefix:
+class FilePrefix(NamedTuple):
     """The first `length` bytes of a file, known by their CRC-32."""
 
     length: int

@@ -99,6 +99,19 @@ def test_b12_a_link_for_a_file_of_a_queue_is_refused_by_name(
     assert refused.value.path == link
 
 
+def test_b12_a_link_below_a_folder_that_lies_beside_a_queues_files_is_refused_too(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    inner = tmp_path / "consumequeue/TopicA/2/notes"
+    inner.mkdir(parents=True)
+    (inner / "link").symlink_to(tmp_path)
+    with pytest.raises(StoreDirectoryError, match="is a link to") as refused:
+        new_store().open()
+    assert refused.value.path == inner / "link"
+    (inner / "link").unlink()
+    new_store().open()
+
+
 def test_b12_what_is_neither_file_nor_folder_is_refused(
     new_store: OpenStore, tmp_path: Path
 ) -> None:

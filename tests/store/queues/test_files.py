@@ -208,7 +208,8 @@ def test_f17_what_was_vouched_for_is_known_without_another_look(
     queue.close()
     with monkeypatch.context() as patch:
         patch.setattr(QueueFiles, "load", None)
-        again = ConsumeQueue.open(tmp_path / "0", 200, files, prefixes)
+        names = os.listdir(tmp_path / "0")
+        again = ConsumeQueue.open(tmp_path / "0", 200, files, prefixes, names)
     ends = (again.min_offset, again.max_offset, again.physical_end)
     assert ends == (0, 13, 1300)
     monkeypatch.setattr(os, "pread", None)
@@ -245,7 +246,7 @@ def test_f06_what_differs_from_what_was_vouched_for_is_looked_at_as_a_whole(
         wanted = {name: prefix for name, prefix in short.items() if name != "200".zfill(20)}
     else:
         wanted = prefixes
-    again = ConsumeQueue.open(folder, 200, vouched=wanted)
+    again = ConsumeQueue.open(folder, 200, vouched=wanted, names=os.listdir(folder))
     assert again._prefixes._vouched is None
     is_whole = change in ("behind", "next file", "first file")
     assert again.has_prefixes(wanted) == is_whole

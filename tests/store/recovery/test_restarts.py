@@ -49,6 +49,29 @@ def test_s09_a_clean_restart_goes_on_where_it_stopped(new_store: OpenStore, tmp_
     assert read_all(again) == numbered(60)
 
 
+def test_s09_a_manifest_that_still_holds_is_not_written_again(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "rocketpy" / "manifest.json"
+    store = new_store()
+    store.open()
+    put_all(store, numbered(5))
+    store.close()
+    told = path.stat().st_ino
+    again = new_store()
+    again.open()
+    assert path.stat().st_ino == told
+    put(again, numbered(1))
+    crash(again)
+    killed = new_store()
+    assert killed.open().records_scanned == 1
+    assert path.stat().st_ino != told
+    killed.close()
+    last = new_store()
+    assert last.open().records_scanned == 0
+    assert read_all(last) == numbered(5) + numbered(1)
+
+
 def test_s09_after_a_crash_nothing_written_is_lost(new_store: OpenStore, tmp_path: Path) -> None:
     store = new_store()
     store.open()

@@ -19,7 +19,7 @@ from pathlib import Path
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
 from rocketpy_broker.store.files import durable, store_id
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, abort_text
-from rocketpy_broker.store.files.links import FOLDERS, refuse_links
+from rocketpy_broker.store.files.links import FOLDERS, QUEUES, refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.files.recoveries import Recoveries
 
@@ -55,7 +55,8 @@ class StoreDirectory:
     def acquire(self) -> None:
         """Make the folders and take the lock. Raises StoreLockedError, StoreDirectoryError."""
         path = self.folder / "lock"
-        refuse_links(self.folder)
+        # The queues, which are many, are looked through once, when nobody else may change them.
+        refuse_links(self.folder, [name for name in FOLDERS if name != QUEUES])
         try:
             for name in FOLDERS:
                 durable.make_folder(self.folder / name)
@@ -80,13 +81,15 @@ class StoreDirectory:
         """Replace the manifest. Raises OSError."""
         manifest.save(self.own_folder / "manifest.json")
 
-    def started(self, flushed: int, manifest: Manifest, *, abnormal: bool = False) -> None:
+    def started(self, flushed: int, manifest: Manifest | None, *, abnormal: bool = False) -> None:
         """Recovery is done, and all of the log, up to `flushed`, is on disk. Raises OSError.
 
-        `abnormal`: the last run did not stop cleanly.
+        `manifest`: None where the file says just that. `abnormal`: the last run did not stop
+        cleanly.
         """
         self.recoveries.started(flushed, abnormal=abnormal)
-        self.save(manifest)
+        if manifest is not None:
+            self.save(manifest)
         # Before the mark: with the mark of a clean stop, this counts as a crash with nothing new.
         durable.replace_bytes(self._abort, abort_text(os.getpid()).encode())
         self._mark.open()

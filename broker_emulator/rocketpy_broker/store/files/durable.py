@@ -131,20 +131,23 @@ def sync_new(folders: list[Path]) -> None:
         folders.pop()
 
 
-def written_ranges(descriptor: int, position: int) -> Iterator[tuple[int, int]]:
+def written_ranges(descriptor: int, position: int) -> list[tuple[int, int]]:
     """Where the file system has something other than zeros, from `position` on. Raises OSError.
 
-    What was allocated and never written is not read: a gigabyte of it takes seconds.
+    What was allocated and never written is not read: a gigabyte of it takes seconds. All are told
+    at once, since a page that is in memory counts as written: while the caller reads one range,
+    the system fetches pages behind it, and those would be the next range, to the file's end.
     """
+    ranges: list[tuple[int, int]] = []
     while True:
         try:
             begin = os.lseek(descriptor, position, os.SEEK_DATA)
         except OSError as error:
             if error.errno == errno.ENXIO:
-                return
+                return ranges
             raise
         position = os.lseek(descriptor, begin, os.SEEK_HOLE)
-        yield begin, position
+        ranges.append((begin, position))
 
 
 @contextmanager

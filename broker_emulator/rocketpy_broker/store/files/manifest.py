@@ -22,6 +22,7 @@ from rocketpy_broker.store.values import FilePrefix, QueueKey
 from rocketpy_proto.record.crc import body_crc
 
 VERSION = 1
+CRC_FIELD = ', "crc": '
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Manifest:
         }
         fields = ", ".join(f'"{name}": {value}' for name, value in content.items())
         crc = body_crc(f"{{{fields}}}".encode())
-        durable.replace_bytes(path, f'{{{fields}, "crc": {crc}}}'.encode())
+        durable.replace_bytes(path, f"{{{fields}{CRC_FIELD}{crc}}}".encode())
 
     @classmethod
     def load(cls, path: Path) -> Manifest | None:
@@ -71,11 +72,12 @@ class Manifest:
         Raises StoreDirectoryError for one that a newer version has written.
         """
         try:
-            content: dict[str, Any] = json.loads(path.read_bytes())
+            data = path.read_bytes()
+            content: dict[str, Any] = json.loads(data)
             if content["version"] > VERSION:
                 reason = f"has version {content['version']}, this program knows up to {VERSION}"
                 raise StoreDirectoryError(path, reason, "use the version that wrote it, or newer")
-            if content.pop("crc") != _crc_of(content):
+            if content["crc"] != _crc_of(data):
                 return None
             queues = {
                 QueueKey(topic, int(queue_id)): _from_json(prefixes)
@@ -96,9 +98,10 @@ class Manifest:
             return None
 
 
-def _crc_of(content: dict[str, Any]) -> int:
-    """CRC-32 of the content as it is written; reading keeps the order of names."""
-    return body_crc(json.dumps(content).encode())
+def _crc_of(data: bytes) -> int:
+    """CRC-32 of the text without its last field, the CRC."""
+    fields, _, _ = data.rpartition(CRC_FIELD.encode())
+    return body_crc(fields + b"}")
 
 
 def _to_json(prefixes: Mapping[str, FilePrefix]) -> dict[str, list[int]]:

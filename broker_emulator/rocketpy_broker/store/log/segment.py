@@ -91,6 +91,8 @@ class Segment:
 
     def used_end(self, position: int) -> int:
         """Position behind the last byte from `position` on that is not zero; `position` if none."""
+        # Pages that the system fetches ahead would count as written from then on.
+        self._mapping.madvise(mmap.MADV_RANDOM)
         data = np.frombuffer(self.view, np.uint8)
         end = position
         for begin, stop in durable.written_ranges(self._descriptor, position):
@@ -98,6 +100,7 @@ class Segment:
                 part = data[start : min(start + ZERO_STRIDE_BYTES, stop)]
                 if part.any():
                     end = start + int(np.flatnonzero(part)[-1]) + 1
+        self._mapping.madvise(mmap.MADV_NORMAL)
         return end
 
     def clear_from(self, position: int) -> int:

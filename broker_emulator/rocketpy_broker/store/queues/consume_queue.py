@@ -18,7 +18,7 @@ Source: ConsumeQueue, spec/storage.md section 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -82,28 +82,30 @@ class ConsumeQueue:
         file_bytes: int,
         open_files: OpenFiles | None = None,
         vouched: Mapping[str, FilePrefix] | None = None,
+        names: Collection[str] = (),
     ) -> ConsumeQueue:
         """Load the files and find the last valid unit.
 
-        Where they hold just what they are `vouched` for, that is all. Raises StoreDirectoryError,
-        OSError.
+        Where those in the folder, by their `names`, hold just what they are `vouched` for, that is
+        all. Raises StoreDirectoryError, OSError.
         """
         queue = cls(folder, file_bytes, open_files)
-        if not (vouched and queue._adopt(vouched)):
+        if not (vouched and queue._adopt(vouched, names)):
             queue._files.load()
             queue._recover()
         return queue
 
-    def _adopt(self, prefixes: Mapping[str, FilePrefix]) -> bool:
+    def _adopt(self, prefixes: Mapping[str, FilePrefix], names: Collection[str]) -> bool:
         """Whether the files hold what `prefixes` says, and nothing behind it."""
-        adopted = self._prefixes.adopt(self._files, prefixes)
-        if adopted is None or adopted.end % UNIT_BYTES:
+        adopted = self._prefixes.adopt(self._files, prefixes, names)
+        if adopted is None or adopted[0] % UNIT_BYTES:
             return False
-        self.max_offset = adopted.end // UNIT_BYTES
-        if not (adopted.content and self._knows_ends(adopted.content)):
+        end, crc, content = adopted
+        self.max_offset = end // UNIT_BYTES
+        if not (content and self._knows_ends(content)):
             self._set_physical_end()
             self._set_min_offset(self._first_offset_behind(0))
-        self._prefixes.end_at(adopted.end, self.physical_end)
+        self._prefixes.end_at(end, self.physical_end, crc)
         return True
 
     def _knows_ends(self, content: bytes) -> bool:

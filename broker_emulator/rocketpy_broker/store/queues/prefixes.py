@@ -6,10 +6,9 @@ crash, the files are read. Memory only. Used by `ConsumeQueue` only.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from rocketpy_broker.store.log.segment import STAT_BLOCK_BYTES
@@ -37,11 +36,12 @@ class Tail(NamedTuple):
     crc: int
 
 
-class Adopted(NamedTuple):
-    """Where the queue ends, in bytes, and all that it holds if that is one short file."""
-
-    end: int
-    content: bytes
+NO_TAIL = Tail(0, NO_RECORD, 0)
+# Where the queue ends, in bytes, its last file's CRC, and all of it if it is one short file. Plain
+# tuples, this and the next: a start makes them for every queue.
+Adopted = tuple[int, int, bytes]
+# The CRC of a file's prefix, and the prefix itself if it is short.
+_Look = tuple[int, bytes]
 
 
 class Prefixes:
@@ -51,51 +51,42 @@ class Prefixes:
 
     def __init__(self) -> None:
         # None where it is not known.
-        self.tail: Tail | None = Tail(0, NO_RECORD, 0)
+        self.tail: Tail | None = NO_TAIL
         # CRCs of full files, by where they begin: those change no more.
         self._full: dict[int, int] | None = None
         self._vouched: Mapping[str, FilePrefix] | None = None
 
-    def adopt(self, files: QueueFiles, wanted: Mapping[str, FilePrefix]) -> Adopted | None:
+    def adopt(
+        self, files: QueueFiles, wanted: Mapping[str, FilePrefix], found: Collection[str]
+    ) -> Adopted | None:
         """Let the files be the queue's if they hold what is `wanted` and nothing else; None if not.
 
-        The tail is known once it is given to `end_at`.
+        `found` are the names in the folder. The tail is known once it is given to `end_at`.
         """
         names = sorted(wanted)
         if not names or not all(map(is_file_name, names)):
             return None
-        bases = [int(name) for name in names]
-        files.adopt(bases[0], bases[-1] + files.file_bytes)
-        full = all(wanted[name].length == files.file_bytes for name in names[:-1])
-        if full and bases == list(files.bases) and wanted[names[-1]].length > 0:
-            with contextlib.suppress(OSError):
-                looks = [
-                    _look(files, base, wanted[name])
-                    for base, name in zip(bases, names, strict=True)
-                ]
-                found = [look for look in looks if look is not None]
-                if len(found) == len(bases) and not os.access(files.path_of(files.end), os.F_OK):
-                    return self._adopted(files, wanted, found)
-        files.adopt(0, 0)
-        return None
-
-    def _adopted(
-        self, files: QueueFiles, wanted: Mapping[str, FilePrefix], looks: list[_Look]
-    ) -> Adopted:
+        begin, last = int(names[0]), int(names[-1])
+        end, length = last + files.file_bytes, wanted[names[-1]].length
+        if length == 0 or (name_of(end) in found if len(found) > 1 else names[0] not in found):
+            return None
+        if len(names) > 1 and not _are_full(files.file_bytes, names, wanted):
+            return None
+        crcs, content = {}, b""
+        for name in names:
+            look = _look(f"{files.folder}/{name}", files.file_bytes, wanted[name])
+            if look is None:
+                return None
+            crcs[int(name)], content = look
+        files.adopt(begin, end)
         self._vouched = wanted
-        self.tail = Tail(0, NO_RECORD, looks[-1].crc)
-        last = files.end - files.file_bytes
-        length = wanted[name_of(last)].length
-        count = len(looks) if length == files.file_bytes else len(looks) - 1
-        if count:
-            crcs = zip(files.bases, looks, strict=True)
-            self._full = {base: look.crc for base, look in list(crcs)[:count]}
-        return Adopted(last + length, looks[0].content if len(looks) == 1 else b"")
+        crc = crcs[last] if length == files.file_bytes else crcs.pop(last)
+        self._full = crcs or None
+        return last + length, crc, content if len(names) == 1 else b""
 
-    def end_at(self, end: int, physical_end: int) -> None:
+    def end_at(self, end: int, physical_end: int, crc: int) -> None:
         """The files were adopted, and end there."""
-        assert self.tail is not None
-        self.tail = Tail(end, physical_end, self.tail.crc)
+        self.tail = Tail(end, physical_end, crc)
 
     def restart(self, position: int) -> None:
         """The queue is empty and goes on at `position`."""
@@ -145,31 +136,38 @@ class Prefixes:
         )
 
 
-class _Look(NamedTuple):
-    """The CRC of a file's prefix, and the prefix itself if it is short."""
+def _are_full(file_bytes: int, names: list[str], wanted: Mapping[str, FilePrefix]) -> bool:
+    """Whether no file is missing between others, and each but the last is full."""
+    bases = range(int(names[0]), int(names[-1]) + file_bytes, file_bytes)
+    full = all(wanted[name].length == file_bytes for name in names[:-1])
+    return full and names == [name_of(base) for base in bases]
 
-    crc: int
-    content: bytes
 
-
-def _look(files: QueueFiles, base: int, prefix: FilePrefix) -> _Look | None:
+def _look(path: str, file_bytes: int, prefix: FilePrefix) -> _Look | None:
     """What a file holds that begins with these bytes and has nothing behind them; None for another.
 
-    Most have one block: a single call reads that, and its length says that there is no other.
+    None also for one that cannot be read.
     """
-    file = files.open_once(base)
+    try:
+        return _look_into(OpenFile(path, read_only=True), file_bytes, prefix)
+    except OSError:
+        return None
+
+
+def _look_into(file: OpenFile, file_bytes: int, prefix: FilePrefix) -> _Look | None:
+    """Most have one block: a single call reads that, and its length says that there is no other."""
     status = os.fstat(file.descriptor)
-    if status.st_size != files.file_bytes:
+    if status.st_size != file_bytes:
         return None
     if prefix.length < BLOCK_BYTES and status.st_blocks * STAT_BLOCK_BYTES <= BLOCK_BYTES:
         data = os.pread(file.descriptor, BLOCK_BYTES, 0)
         content = data[: prefix.length]
         crc = zlib.crc32(content)
         is_alone = data[prefix.length :] == ZERO_BLOCK[prefix.length : len(data)]
-        return _Look(crc, content) if is_alone and _is_of(crc, prefix) else None
+        return (crc, content) if is_alone and _is_of(crc, prefix) else None
     found = _has_crc(file, prefix)
     is_alone = used_end(file, prefix.length) == prefix.length
-    return _Look(found, b"") if found is not None and is_alone else None
+    return (found, b"") if found is not None and is_alone else None
 
 
 def _has_crc(file: OpenFile, prefix: FilePrefix) -> int | None:

@@ -11,16 +11,15 @@ others.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.files.deleted_topics import DeletedTopics
+from rocketpy_broker.store.files.links import QueueFolders
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.values import FilePrefix, QueueKey, QueueRange
@@ -53,8 +52,8 @@ class ConsumeQueueTable:
         # With room for a message that was not dispatched yet; nobody sees them.
         self._reserved: dict[QueueKey, ConsumeQueue] = {}
 
-    def load(self, *, own_sizes: bool, vouched: Vouched) -> list[QueueFault]:
-        """Open every queue; return those whose files cannot be used.
+    def load(self, folders: QueueFolders, *, own_sizes: bool, vouched: Vouched) -> list[QueueFault]:
+        """Open every queue of these folders; return those whose files cannot be used.
 
         What files are `vouched` for is looked at first. With `own_sizes` the store is known to have
         been written with these file sizes, so a file of another size is damaged. Otherwise the size
@@ -62,25 +61,29 @@ class ConsumeQueueTable:
         """
         self._deleted.load()
         faults = []
-        for topic in sorted(_folders(self._folder)):
-            for name in sorted(os.listdir(self._folder / topic)):
+        for topic in sorted(folders):
+            queues = folders[topic]
+            for name in sorted(queues):
                 if not name.isdecimal():
                     continue
                 try:
-                    self._load_queue(topic, name, vouched)
+                    self._load_queue(topic, name, queues[name], vouched)
                 except StoreDirectoryError as error:
                     if not own_sizes:
                         raise
                     faults.append(QueueFault(self._folder / topic / name, error))
         return faults
 
-    def _load_queue(self, topic: str, name: str, vouched: Vouched) -> None:
+    def _load_queue(
+        self, topic: str, name: str, files: Collection[str] | None, vouched: Vouched
+    ) -> None:
         key, folder = QueueKey(topic, int(name)), f"{self._folder}/{topic}/{name}"
-        if not os.path.isdir(folder):
+        if files is None:
             raise StoreDirectoryError(
                 Path(folder), "is a file where a queue has its folder", "move it out of the store"
             )
-        queue = ConsumeQueue.open(folder, self._file_bytes, self._open_files, vouched.get(key))
+        prefixes = vouched.get(key)
+        queue = ConsumeQueue.open(folder, self._file_bytes, self._open_files, prefixes, files)
         # One without units may be of a topic that was made again: it keeps its place.
         is_deleted = 0 < queue.physical_end <= self.deleted_below(topic)
         if is_deleted or queue.max_offset == 0:
@@ -173,8 +176,3 @@ class ConsumeQueueTable:
             for queue in queues.values():
                 queue.close()
             queues.clear()
-
-
-def _folders(folder: Path) -> list[str]:
-    with os.scandir(folder) if folder.exists() else nullcontext(()) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir())

@@ -13,6 +13,7 @@ from rocketpy_broker.clock import Clock
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
+from rocketpy_broker.store.files.links import look_through_queues
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.log.checksums import SegmentChecksums
@@ -46,8 +47,12 @@ def make_parts(config: StoreConfig, clock: Clock) -> StoreParts:
 
 def recover(
     config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint, *, started_last: bool
-) -> RecoveryResult:
-    """Load the parts and bring them into agreement. Raises StoreDirectoryError, OSError."""
+) -> tuple[RecoveryResult, Manifest | None]:
+    """Load the parts and bring them into agreement. Raises StoreDirectoryError, OSError.
+
+    The manifest is that of a clean stop, if there was one.
+    """
+    folders = look_through_queues(config.folder)
     traces = Traces.read(config.folder, started_last=started_last)
     traces.check_sizes(
         config.folder, config.commit_log_segment_bytes, config.consume_queue_file_bytes
@@ -58,7 +63,7 @@ def recover(
     in_doubt = []
     manifest = traces.manifest if traces.ours else None
     vouched = manifest.queues if manifest else {}
-    for fault in parts.queues.load(own_sizes=traces.manifest is not None, vouched=vouched):
+    for fault in parts.queues.load(folders, own_sizes=traces.manifest is not None, vouched=vouched):
         kept = parts.quarantine.move(fault.folder, f"consumequeue-{fault.name}")
         logger.error("%s; it is rebuilt, the old one lies in %s", fault.error, kept)
         in_doubt.append(f"consume queue {fault.name}")
@@ -78,7 +83,7 @@ def recover(
         # A killed run, or a killed start, has left files and names that nobody has flushed, and
         # that look as good as any: what is cleaned from now on relies on them.
         durable.sync_whole_store(config.folder)
-    return result
+    return result, None if traces.abnormal else manifest
 
 
 @dataclass(frozen=True, slots=True)
