@@ -17,11 +17,12 @@ from rocketpy_broker.store.index.service import IndexService
 from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_broker.store.queues.files import QueueFiles
 from tests.blocks import wire_block
 from tests.store.check.planted_faults import FIRST
 from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
-from tests.store.messages import QUEUE, flush_log, numbered, put, read_all
+from tests.store.messages import QUEUE, flush_log, numbered, put, read_all, save_manifest
 
 
 def no_space(*_: object) -> NoReturn:
@@ -114,6 +115,70 @@ def test_f08_after_a_failed_flush_of_derived_files_none_is_flushed_again(
     assert (tmp_path / "abort").exists()
     again = new_store()
     assert again.open().abnormal
+    assert read_all(again) == numbered(5)
+
+
+def test_f08_a_manifest_vouches_only_for_what_was_flushed(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    path = tmp_path / "rocketpy" / "manifest.json"
+    before = path.read_bytes()
+    put(store, numbered(5))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            save_manifest(store)
+    save_manifest(store)
+    assert path.read_bytes() == before
+    crash(store)
+    again = new_store()
+    assert again.open().units_dispatched == 5
+    assert read_all(again) == numbered(5)
+
+
+def test_f08_a_start_writes_again_what_looks_right_but_may_not_be_on_the_disk(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no manifest tells what was flushed."""
+    store = new_store()
+    store.open()
+    put(store, numbered(5))
+    crash(store)
+    (tmp_path / "rocketpy" / "manifest.json").unlink()
+    written: set[str] = set()
+    pwrite = os.pwrite
+
+    def noted(descriptor: int, data: bytes, position: int) -> int:
+        written.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        return pwrite(descriptor, data, position)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    new_store().open()
+    for name in ("commitlog", "consumequeue/TopicA/2", "rocketpy/checksums"):
+        assert str(tmp_path / name / FIRST) in written
+
+
+def test_f08_a_unit_that_never_got_to_the_disk_is_an_error_and_passes_no_message_over(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(5))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            store.flush_derived()
+    assert read_all(store) == numbered(5)
+    # As when the system has let go of the page, which it takes for written.
+    path = tmp_path / "consumequeue" / "TopicA" / "2" / FIRST
+    path.write_bytes(path.read_bytes()[:40].ljust(path.stat().st_size, b"\0"))
+    with pytest.raises(StoreReadError, match="Input/output"):
+        read_all(store)
+    crash(store)
+    again = new_store()
+    again.open()
     assert read_all(again) == numbered(5)
 
 

@@ -151,8 +151,13 @@ class MessageStore:
         return self._dispatcher.end - self._manifest_end >= self.config.commit_log_segment_bytes
 
     def save_manifest(self, plan: ManifestPlan) -> None:
-        """Compare files with `plan`, and save it; none may go meanwhile. Blocks. Raises OSError."""
-        self._directory.save(plan.make())
+        """Flush the files that `plan` tells of, and save it. Blocks. Raises OSError.
+
+        No file may go meanwhile. What may not be on the disk is never vouched for.
+        """
+        self._derived.flush()
+        if not self._derived.is_sealed:
+            self._directory.save(plan.make())
 
     def close(self) -> None:
         """Flush all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""

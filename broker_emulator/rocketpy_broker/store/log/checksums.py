@@ -225,6 +225,14 @@ class SegmentChecksums:
         self.file.clear_from(count * ENTRY_BYTES)
         self.count = count
 
+    def write_again(self, position: int) -> None:
+        """Write the entries of records from `position` of the segment on once more, for a flush.
+
+        Raises OSError.
+        """
+        first = self._place(position) * ENTRY_BYTES
+        self.file.write(first, self.file.view[first : self.count * ENTRY_BYTES])
+
     def flush(self) -> None:
         """Make the entries durable. Blocks. Raises OSError."""
         self.file.flush()

@@ -188,6 +188,9 @@ class CommitLog:
             for start in range(position, stop, REWRITE_BYTES):
                 segment.write(start, segment.view[start : min(start + REWRITE_BYTES, stop)])
             segment.flush()
+            checksums = self.checksums.find(segment)
+            if checksums is not None and position < stop:
+                checksums.write_again(position)
         self.flushed = self.end
 
     def complete_checksums(self, offset: int, block: RecordBlock) -> None:

@@ -241,7 +241,10 @@ class ConsumeQueue:
         self._write(units)
 
     def reconcile(self, queue_offset: int, units: Units) -> None:
-        """As `append`, but what is known already and differs is put right. Raises OSError."""
+        """As `append`, but what is known is written again, and put right. Raises OSError.
+
+        Behind a failed flush the system shows pages that never reached the disk as written.
+        """
         if queue_offset * UNIT_BYTES < self._files.begin:
             self._drop_all()
         offset, end = queue_offset, queue_offset + len(units)
@@ -250,6 +253,8 @@ class ConsumeQueue:
             right = units[offset - queue_offset :][: len(known)]
             if known.tobytes() != right.tobytes():
                 self._put_right(offset, right)
+            else:
+                self._files.overwrite(offset * UNIT_BYTES, known.tobytes())
             offset += len(known)
         self.append(queue_offset, units)
 
@@ -321,7 +326,12 @@ class ConsumeQueue:
             return blank_units(count)
         except OSError as error:
             raise StoreReadError(self._files.folder, error) from error
-        return np.frombuffer(data, UNIT)
+        units = np.frombuffer(data, UNIT)
+        lost = self._files.open_files.flush_error
+        if lost is not None and not units["size"].all():
+            # No unit that was written has no size: the next start has these from the log.
+            raise StoreReadError(self._files.folder, lost) from lost
+        return units
 
     def truncate(self, physical_end: int) -> None:
         """Drop the first unit of a record that reaches beyond `physical_end`, and what follows."""

@@ -178,6 +178,10 @@ class QueueFiles:
         """Write into one file, for which there is room or can be. Raises OSError."""
         if position + len(data) > self._allocated_end:
             self.reserve(position + len(data))
+        self.overwrite(position, data)
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        """As `write`, where something was written before: that needs no more room."""
         within = position % self.file_bytes
         file = self._get(position - within)
         written = os.pwrite(file.descriptor, data, within)

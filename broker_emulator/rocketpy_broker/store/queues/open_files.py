@@ -148,6 +148,11 @@ class OpenFiles:
             self._written.pop(owner, None)
             self.flush_one(owner)
 
+    @property
+    def flush_error(self) -> OSError | None:
+        """Why a flush failed: from then on files may lose what was written, as pages go."""
+        return self._flush_error
+
     def flush_one(self, owner: Owner) -> None:
         """Make what `owner` has written durable. Blocks. Raises OSError, as `flush` does."""
         self._flushing(lambda: self.with_descriptor(owner.flush))
