@@ -109,6 +109,7 @@ def test_b12_a_link_below_a_folder_that_lies_beside_a_queues_files_is_refused_to
         new_store().open()
     assert refused.value.path == inner / "link"
     (inner / "link").unlink()
+    (tmp_path / "consumequeue" / "notes.txt").write_bytes(b"")
     new_store().open()
 
 

@@ -16,6 +16,7 @@ from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_broker.store.queues.files import AHEAD_BYTES_MAX, BLOCK_BYTES, QueueFiles
 from rocketpy_broker.store.queues.open_files import SINGLE_FLUSHES_MAX, OpenFiles
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
+from rocketpy_broker.store.values import FilePrefix
 
 FILE_BYTES = 6_000_000
 
@@ -220,7 +221,9 @@ def test_f17_what_was_vouched_for_is_known_without_another_look(
     assert lengths == [200, 200, 40]
 
 
-@pytest.mark.parametrize("change", ["behind", "within", "next file", "first file", "length"])
+@pytest.mark.parametrize(
+    "change", ["behind", "within", "next file", "first file", "length", "no file", "file size"]
+)
 def test_f06_what_differs_from_what_was_vouched_for_is_looked_at_as_a_whole(
     tmp_path: Path, change: str
 ) -> None:
@@ -244,9 +247,18 @@ def test_f06_what_differs_from_what_was_vouched_for_is_looked_at_as_a_whole(
         (folder / "600".zfill(20)).write_bytes(units(10, 30).tobytes())
     elif change == "first file":
         wanted = {name: prefix for name, prefix in short.items() if name != "200".zfill(20)}
-    else:
+    elif change == "length":
         wanted = prefixes
-    again = ConsumeQueue.open(folder, 200, vouched=wanted, names=os.listdir(folder))
+    names = os.listdir(folder)
+    if change == "no file":
+        path.unlink()
+    elif change == "file size":
+        wanted = {"0".zfill(20): FilePrefix(100, 0)}
+        names = ["0".zfill(20)]
+        (folder / names[0]).write_bytes(b"")
+        path.unlink()
+        (folder / "200".zfill(20)).unlink()
+    again = ConsumeQueue.open(folder, 200, vouched=wanted, names=names)
     assert again._prefixes._vouched is None
     is_whole = change in ("behind", "next file", "first file")
     assert again.has_prefixes(wanted) == is_whole
