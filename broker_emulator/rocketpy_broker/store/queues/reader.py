@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.log.commit_log import CommitLog
@@ -30,6 +29,7 @@ from rocketpy_broker.store.queues.candidates import (
     matching_units,
 )
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.gathering import Parts, gather, gather_written
 from rocketpy_broker.store.queues.units import BLANK_SIZE, Units, blank_count
 from rocketpy_broker.store.values import (
     Damage,
@@ -49,14 +49,10 @@ _HEAD = np.dtype(
         "itemsize": 72,
     }
 )
-_PHYSICAL_OFFSET_AT = 28
-_LOW_WORD = (1 << 32) - 1
 # The first look at a queue is at so many units, or at a few more than the read before gave: often
 # no other is needed.
 FIRST_UNITS, UNITS_BEYOND = 64, 16
 NOTHING_WRITTEN = 1 << 62
-# Below this many records per run of adjacent ones, gathering beats handing out views.
-RECORDS_PER_RUN_MIN = 16
 
 
 @dataclass(slots=True)
@@ -88,7 +84,7 @@ class Reader:
             return missed
         look = max(queue.units_read, FIRST_UNITS)
         first = queue.units(offset, offset + look)
-        first_size = int(first["size"][0])
+        _, first_size, _ = first.item(0)
         if first_size == BLANK_SIZE:
             blank = queue.units(offset, min(bounds.max_offset, offset + SCAN_UNITS_MAX))
             return _removed(bounds, offset + blank_count(blank))
@@ -108,33 +104,37 @@ class Reader:
         self, bounds: QueueRange, candidates: Candidates, limits: ReadLimits
     ) -> GetMessageResult:
         """The records of the first candidates, at least of one."""
-        first = candidates.first(1)[0]
-        physical_offset = int(first["physical_offset"])
+        physical_offset, first_size, _ = candidates.first(1).item(0)
         segment = self.log.files.find(physical_offset)
         if segment is None:
             return _gone(bounds, candidates)
         is_cold = physical_offset < self._cold_end
-        units = self._fitting(candidates, segment, limits, is_cold=is_cold)
-        units = self._whole(segment, units, is_cold=is_cold)
-        if len(units) == 0:
-            return _gone(bounds, candidates)
+        units = self._fitting(candidates, segment, limits, first_size, is_cold=is_cold)
+        offsets, sizes = _fields(units)
+        parts: Parts | None = None
+        if not is_cold and physical_offset >= self.written_from:
+            parts = gather_written(segment, offsets, sizes)
+        if parts is None:
+            units = self._whole(segment, units, is_cold=is_cold)
+            if len(units) == 0:
+                return _gone(bounds, candidates)
+            offsets, sizes = offsets[: len(units)], sizes[: len(units)]
         next_offset = candidates.offset_behind(len(units))
         if limits.matches is not None:
             count_max = limits.cold_matches_max if is_cold else limits.matches_max
             found = _first_true(_matching(segment, units, limits.matches), max(count_max, 1))
             next_offset = candidates.offset_behind(len(found))
-            units = units[: len(found)][found]
-            if len(units) == 0:
+            offsets, sizes = offsets[: len(found)][found], sizes[: len(found)][found]
+            if len(sizes) == 0:
                 return self._unmatched(bounds, candidates, next_offset)
-        starts = units["physical_offset"].astype(np.int64) - segment.base
-        sizes = units["size"].astype(np.int32)
+            parts = None
         behind_bytes = self._behind_bytes(candidates, next_offset)
         return GetMessageResult(
             GetMessageStatus.FOUND,
             next_offset,
             bounds.min_offset,
             bounds.max_offset,
-            gather(segment, starts, sizes),
+            gather(segment, offsets - segment.base, sizes) if parts is None else parts,
             sizes,
             behind_bytes > self.memory_bytes,
             behind_bytes,
@@ -147,8 +147,9 @@ class Reader:
 
     def _behind_bytes(self, candidates: Candidates, next_offset: int) -> int:
         """From the last record before `next_offset` to the log's end."""
-        last = candidates.units[next_offset - candidates.offset - 1]
-        return self.log.end - int(last["physical_offset"])
+        last = next_offset - candidates.offset - 1
+        physical_offset, _, _ = candidates.units.item(last)
+        return self.log.end - int(physical_offset)
 
     def _unmatched(
         self, bounds: QueueRange, candidates: Candidates, next_offset: int
@@ -162,7 +163,13 @@ class Reader:
         return replace(result, is_cold=is_cold, behind_bytes=behind_bytes)
 
     def _fitting(
-        self, candidates: Candidates, segment: Segment, limits: ReadLimits, *, is_cold: bool
+        self,
+        candidates: Candidates,
+        segment: Segment,
+        limits: ReadLimits,
+        first_size: int,
+        *,
+        is_cold: bool,
     ) -> Units:
         """The leading units that are real, lie in `segment`, and fit the limits; at least one.
 
@@ -172,13 +179,12 @@ class Reader:
         if is_cold:
             count_max = max(count_max, limits.cold_count_max)
             bytes_max = max(bytes_max, limits.cold_bytes_max)
-        first_size = max(int(candidates.first(1)["size"][0]), 1)
-        units = candidates.first(min(count_max, 1 + 2 * (bytes_max // first_size)))
+        units = candidates.first(min(count_max, 1 + 2 * (bytes_max // max(first_size, 1))))
         # A negative size, which is wrong, counts as a very large one.
-        ends = np.cumsum(units["size"].astype(np.uint32), dtype=np.int64)
+        ends = units["size"].astype(np.uint32).cumsum(dtype=np.int64)
         if not is_cold:
             # Blank units, and what lies behind the segment, are left to `_whole`.
-            return units[: max(int(np.searchsorted(ends, limits.bytes_max, "right")), 1)]
+            return units[: max(int(ends.searchsorted(limits.bytes_max, "right")), 1)]
         # Each unit goes by its own limits.
         is_unit_cold = units["physical_offset"].astype(np.int64) < self._cold_end
         counts = np.arange(len(units))
@@ -191,10 +197,8 @@ class Reader:
 
     def _whole(self, segment: Segment, units: Units, *, is_cold: bool) -> Units:
         """The units before the first damaged record; that is reported if nothing is before it."""
-        offsets = units["physical_offset"].astype(np.int64)
-        starts, sizes = offsets - segment.base, units["size"].astype(np.int32)
-        if not is_cold and offsets[0] >= self.written_from and _are_records(segment, starts, sizes):
-            return units
+        offsets, sizes = _fields(units)
+        starts = offsets - segment.base
         inside = (sizes >= FIXED_BYTES) & (starts >= 0) & (starts <= segment.size_bytes - sizes)
         if not inside.all():
             units = units[: int(np.argmin(inside))]
@@ -217,34 +221,14 @@ class Reader:
         return units[: min(good, _leading(shown))]
 
 
+def _fields(units: Units) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Physical offsets and sizes."""
+    return units["physical_offset"].astype(np.int64), units["size"].astype(np.int32)
+
+
 def _leading(good: NDArray[np.bool_]) -> int:
     """How many of the first are true."""
     return len(good) if good.all() else int(np.argmin(good))
-
-
-def _are_records(segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]) -> bool:
-    """Whether a record of its size lies at each start, by fewer looks than `_heads` takes.
-
-    Of records that lie together the first and the last one are looked at: a single wrong unit among
-    them would not join its neighbours.
-    """
-    if int(sizes.min()) < FIXED_BYTES or starts.min() < 0 or starts.max() > segment.size_bytes:
-        return False
-    ends = starts + sizes
-    if ends.max() > segment.size_bytes:
-        return False
-    breaks = np.flatnonzero(starts[1:] != ends[:-1])
-    if 2 * len(breaks) + 2 < len(starts):
-        edges = np.concatenate(([0], breaks, breaks + 1, [len(starts) - 1]))
-        starts, sizes = starts[edges], sizes[edges]
-    words: NDArray[np.int64] = np.ndarray(
-        (segment.size_bytes - 7,), ">i8", segment.view, strides=(1,)
-    )
-    size_and_magic = words[starts]
-    wanted = (sizes.astype(np.int64) << 32) | (size_and_magic[0] & _LOW_WORD)
-    is_known = int(size_and_magic[0] & _LOW_WORD) in (MAGIC_V1, MAGIC_V2)
-    is_here = words[starts + _PHYSICAL_OFFSET_AT] == starts + segment.base
-    return is_known and bool((size_and_magic == wanted).all() and is_here.all())
 
 
 def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
@@ -260,7 +244,8 @@ def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
 
 def _fit(limits: ReadLimits, units: Units) -> bool:
     """Whether the records of all these units may go into one read."""
-    return int(units["size"].sum(dtype=np.int64)) <= max(limits.bytes_max, limits.cold_bytes_max)
+    size_bytes = np.add.reduce(units["size"], dtype=np.int64)
+    return int(size_bytes) <= max(limits.bytes_max, limits.cold_bytes_max)
 
 
 def _units_wanted(limits: ReadLimits, first_size: int) -> int:
@@ -350,24 +335,3 @@ def _gone(bounds: QueueRange, candidates: Candidates) -> GetMessageResult:
     if first > candidates.offset:
         return _unmatched(bounds, first)
     return _removed(bounds, first + 1)
-
-
-def gather(
-    segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
-) -> list[memoryview | pa.Buffer]:
-    """The bytes of the records at `starts`, in order."""
-    ends = starts + sizes
-    breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
-    if (len(breaks) + 1) * RECORDS_PER_RUN_MIN <= len(starts) or len(starts) == 1:
-        begins = starts[np.concatenate(([0], breaks))].tolist()
-        stops = ends[np.concatenate((breaks - 1, [len(ends) - 1]))].tolist()
-        return [segment.view[begin:stop] for begin, stop in zip(begins, stops, strict=True)]
-    # Element 2i of this array is record i, element 2i + 1 what lies between it and the next.
-    offsets = np.empty(2 * len(starts), np.int64)
-    offsets[0::2], offsets[1::2] = starts, ends
-    log = pa.Array.from_buffers(
-        pa.large_binary(),
-        len(offsets) - 1,
-        [None, pa.py_buffer(offsets), pa.py_buffer(segment.view)],
-    )
-    return [log.take(pa.array(np.arange(0, len(offsets) - 1, 2))).buffers()[2]]

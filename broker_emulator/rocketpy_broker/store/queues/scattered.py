@@ -18,7 +18,8 @@ from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import fillers_among
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
-from rocketpy_broker.store.queues.reader import first_damaged, gather
+from rocketpy_broker.store.queues.gathering import gather
+from rocketpy_broker.store.queues.reader import first_damaged
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
 from rocketpy_broker.store.values import Damage, QueueKey
