@@ -34,7 +34,7 @@ def serialize(response: PullResponseParts) -> bytes:
     """The wire form of the whole response."""
     pieces: list[bytes | memoryview | pa.Buffer] = [response.head.SerializeToString()]
     if response.records:
-        length = sum(len(part) for part in response.records)
+        length = sum(map(len, response.records))
         pieces += [bytes([_RECORDS_TAG]), _encode_varint(length), *response.records]
     return b"".join(pieces)
 

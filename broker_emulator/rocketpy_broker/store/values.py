@@ -62,6 +62,11 @@ class GetMessageResult:
     behind_bytes: int | None = None
 
     @property
+    def byte_count(self) -> int:
+        """How many bytes the records have."""
+        return sum(map(len, self.parts))
+
+    @property
     def data(self) -> bytes:
         """The records' bytes as one copy."""
         return b"".join(self.parts)
@@ -132,8 +137,7 @@ class FilePrefix(NamedTuple):
     crc: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRange:
+class QueueRange(NamedTuple):
     """Minimum and maximum offset of a queue; the maximum is the next offset to be given."""
 
     min_offset: int

@@ -12,7 +12,7 @@ Holds no state. Rows C01, C06, C07, C12, P02. Source: spec/broker_behaviour.md s
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.hooks import ConsumeContext, ConsumeOutcome
@@ -30,8 +30,7 @@ from rocketpy_broker.store.values import GetMessageResult
 MASTER_ID, SLAVE_ID = 0, 1
 
 
-@dataclass(frozen=True, slots=True)
-class PullAnswer:
+class PullAnswer(NamedTuple):
     """One of the answers to a pull, and the id of the broker to pull from next."""
 
     code: ResponseCode
@@ -114,7 +113,7 @@ class ConsumeService:
             request.queue,
             request.consumer_group,
             len(result.sizes),
-            int(result.sizes.sum(dtype="int64")),
+            result.byte_count,
             int(self._clock.monotonic_ms() - begin_ms),
             result.behind_bytes or 0,
             behind_ms(result, self._clock.now_ms()),
@@ -153,7 +152,6 @@ class ConsumeService:
 
 
 def _outcome(result: GetMessageResult) -> ConsumeOutcome:
-    sizes = result.sizes
     return ConsumeOutcome(
-        result.status.name, len(sizes), int(sizes.sum(dtype="int64")), result.next_offset
+        result.status.name, len(result.sizes), result.byte_count, result.next_offset
     )

@@ -76,7 +76,7 @@ def _reading(limits: ReadLimits, sql92: Sql92Filter) -> ReadLimits:
 
 def _is_full(result: GetMessageResult, limits: ReadLimits, reading: ReadLimits) -> bool:
     """Whether what a further read may give is more than is wanted."""
-    taken, count = sum(map(len, result.parts)), len(result.sizes)
+    taken, count = result.byte_count, len(result.sizes)
     if result.is_cold:
         is_count_full = count >= limits.cold_count_max
         return is_count_full or taken + reading.cold_bytes_max > limits.cold_bytes_max

@@ -106,7 +106,7 @@ class PullService:
         is_large = _is_large(result)
         if is_large:
             await next_turn("pull")
-        with self.unread.handed_out(_size(result)):
+        with self.unread.handed_out(result.byte_count):
             yield result
         while result.status in _GOING_ON:
             if is_large:
@@ -117,7 +117,7 @@ class PullService:
             command = renew()
             result = await self._get(command, offset)
             is_large = _is_large(result)
-            with self.unread.handed_out(_size(result)):
+            with self.unread.handed_out(result.byte_count):
                 yield result
 
     def moved(self, queue: QueueKey, offset: int) -> GetMessageResult:
@@ -143,8 +143,4 @@ def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
 
 def _is_large(result: GetMessageResult) -> bool:
     """Whether it takes time to send, and so will what follows."""
-    return _size(result) > SMALL_BYTES_MAX
-
-
-def _size(result: GetMessageResult) -> int:
-    return sum(map(len, result.parts))
+    return result.byte_count > SMALL_BYTES_MAX

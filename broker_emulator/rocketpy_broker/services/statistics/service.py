@@ -155,9 +155,10 @@ class StatisticsService:
                 self._add(Key(Kind.DEAD_LETTERS, topic, messages.group), count)
 
     def _count_broker(self, kind: Kind, without_system: Kind, topic: str, count: int) -> None:
-        self._add(Key(kind, self._cluster), count)
+        now_ms = self._clock.monotonic_ms()
+        self.table.add(Key(kind, self._cluster), now_ms, count)
         if not self._topics.is_system(topic):
-            self._add(Key(without_system, self._cluster), count)
+            self.table.add(Key(without_system, self._cluster), now_ms, count)
 
     def _add(self, key: Key, nums: int, size: int = 0, latency_ms: int = 0) -> None:
         self.table.add(key, self._clock.monotonic_ms(), nums, size, latency_ms)

@@ -42,8 +42,11 @@ class Slab:
     def add(self, row: int, nums: int, size: int, latency_ms: int) -> None:
         """Count one more event."""
         self._nums[row] += nums
-        self._size[row] += size
-        self._latency_ms[row] += latency_ms
+        # Numpy's numbers are slow one by one, and many events have neither.
+        if size:
+            self._size[row] += size
+        if latency_ms:
+            self._latency_ms[row] += latency_ms
         self._times[row] += 1
 
     def set(self, row: int, size: int, latency_ms: int | None) -> None:
