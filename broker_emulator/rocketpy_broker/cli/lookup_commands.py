@@ -14,11 +14,11 @@ import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
-from rocketpy_broker.cli.message_commands import COUNT_MAX
+from rocketpy_broker.cli.message_commands import COUNT_MAX, delivery_time
 from rocketpy_broker.cli.message_forms import fields_of, json_of, json_of_sent
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.lookup import message_at, query_messages, view_message
-from rocketpy_broker.client.messages import Message
+from rocketpy_broker.client.messages import Message, delivery_ms
 from rocketpy_broker.client.recalling import recall_handle, recall_message
 from rocketpy_broker.client.retries import sent_again
 
@@ -153,18 +153,31 @@ def resend(
 def recall(
     topic: Topic,
     msg_id: Annotated[str, typer.Argument(help="The unique id, as `message send` told it.")],
-    deliver_ms: Annotated[int, typer.Option(min=1, help="Its TIMER_DELIVER_MS, in ms since 1970.")],
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Its delivery time, as `message send` had it."),
+    ] = None,
+    deliver_ms: Annotated[
+        int | None,
+        typer.Option(min=1, help="The same in ms since 1970, as its TIMER_DELIVER_MS has it."),
+    ] = None,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Take back a message that waits for its delivery time."""
+    """Take back a message that waits for its delivery time.
+
+    The broker does not say whether the message still waited.
+    """
+    if (deliver_at is None) == (deliver_ms is None):
+        raise typer.BadParameter("give either --deliver-at or --deliver-ms")
+    due_ms = deliver_ms or delivery_ms(delivery_time(deliver_at)) or 0
     with asking(endpoint) as connection:
-        handle = recall_handle(connection, topic, deliver_ms, msg_id)
+        handle = recall_handle(connection, topic, due_ms, msg_id)
         recalled = recall_message(connection, topic, handle)
         if as_json:
             output.print_json({"topic": topic, "msgId": recalled, "recalled": True})
             return
-        typer.echo(f"recalled {recalled}")
+        typer.echo(f"recalled {recalled}, if it still waited")
 
 
 def _show(messages: Sequence[Message], *, as_json: bool) -> None:

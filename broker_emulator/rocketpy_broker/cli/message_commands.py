@@ -34,9 +34,11 @@ from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.retries import DEAD_LETTER_PREFIX, SentBackTo, send_back
 from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
 from rocketpy_broker.client.topics import RETRY_PREFIX
+from rocketpy_proto.record.properties import DELAY, TRAN_MSG, WAITING_NAMES
 
 TAIL_COUNT_DEFAULT = 10
 COUNT_MAX = (1 << 31) - 1
+_IN_PLACE_OF = {DELAY: "--delay-level", TRAN_MSG: "`rocketpy transaction send`"}
 # Held calls are this short so that a pipe that nobody reads any more is noticed.
 FOLLOW_WAIT_MS = 1_000
 message_app = typer.Typer(
@@ -99,15 +101,17 @@ def send(
             raise typer.BadParameter("with --file, each line tells tags, keys and so on")
         _send_file(topic, file, endpoint, as_json=as_json)
         return
+    if delay_level and deliver_at is not None:
+        raise typer.BadParameter("give either --delay-level or --deliver-at")
     # The body's bytes are the shell's, whatever they are.
     message = OutgoingMessage(
         os.fsencode(body or ""),
         tag,
         tuple(key or ()),
-        named_values(properties, "--property"),
+        _sent_properties(properties),
         queue_id,
         delay_level,
-        _time(deliver_at),
+        delivery_time(deliver_at),
     )
     with asking(endpoint) as connection:
         try:
@@ -117,7 +121,18 @@ def send(
         _tell_sent(topic, 1, sent, as_json=as_json)
 
 
-def _time(text: str | None) -> datetime | None:
+def _sent_properties(texts: list[str] | None) -> dict[str, str]:
+    """Refuses those by which a message waits: they are left out, so that it would come now."""
+    properties = named_values(texts, "--property")
+    for name in WAITING_NAMES.intersection(properties):
+        instead = _IN_PLACE_OF.get(name, "--deliver-at")
+        reason = f"{name!r} is not sent as a property; use {instead}"
+        raise typer.BadParameter(reason, param_hint="--property")
+    return properties
+
+
+def delivery_time(text: str | None) -> datetime | None:
+    """The value of --deliver-at. Raises typer.BadParameter."""
     try:
         return None if text is None else parsed_time(text)
     except ValueError as error:

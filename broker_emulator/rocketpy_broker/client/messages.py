@@ -46,10 +46,8 @@ class OutgoingMessage:
 
     @property
     def deliver_ms(self) -> int | None:
-        """When it comes, in ms since 1970; rounded up, so that it is never early."""
-        if self.deliver_at is None:
-            return None
-        return max(-((EPOCH - self.deliver_at) // timedelta(milliseconds=1)), 0)
+        """When it comes, in ms since 1970."""
+        return delivery_ms(self.deliver_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +130,13 @@ class Message:
             store_host=str(record.store_host),
             commit_log_offset=record.physical_offset,
         )
+
+
+def delivery_ms(time: datetime | None) -> int | None:
+    """A delivery time in ms since 1970; rounded up, so that nothing is early."""
+    if time is None:
+        return None
+    return max(-((EPOCH - time) // timedelta(milliseconds=1)), 0)
 
 
 def joined_keys(keys: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli import message_lines
+from rocketpy_broker.cli.output import time_of_ms
 from rocketpy_broker.clock import SystemClock
 from tests.broker.cli.shell import run
 
@@ -372,7 +373,6 @@ def test_d02_a_message_is_sent_to_come_later(
         (["--deliver-at", "tomorrow"], "'tomorrow' is no time; write it like"),
         (["--deliver-at", "2026-05-01T08:00:00"], "has no time zone"),
         (["--delay-level=-1"], "Invalid value for '--delay-level'"),
-        (["--delay-level", "1", "--deliver-at", "2000-01-01T00:00:00Z"], "give one of them"),
         (["--deliver-at", "2200-01-01T00:00:00Z"], "accepted are up to 259200000 ms"),
     ],
 )
@@ -389,12 +389,41 @@ def test_d02_a_delay_that_cannot_be_is_refused(
 def test_d03_a_message_that_waits_is_taken_back(
     rocketpy_broker: LocalBroker, rocketpy_topic: str
 ) -> None:
-    due_ms = str(SystemClock().now_ms() + 3_600_000)
-    words = ["--body", "later", "--property", f"TIMER_DELIVER_MS={due_ms}"]
+    due_ms = SystemClock().now_ms() + 3_600_000
+    due = time_of_ms(due_ms)
+    words = ["--body", "later", "--deliver-at", due]
     told = run(rocketpy_broker, "message", "send", rocketpy_topic, *words).output
+    assert "comes later" in told
     msg_id = told.split()[-1]
-    done = run(rocketpy_broker, "message", "recall", rocketpy_topic, msg_id, "--deliver-ms", due_ms)
-    assert (done.exit_code, done.output) == (0, f"recalled {msg_id}\n")
+    for option in (["--deliver-at", due], ["--deliver-ms", str(due_ms)]):
+        done = run(rocketpy_broker, "message", "recall", rocketpy_topic, msg_id, *option)
+        assert (done.exit_code, done.output) == (0, f"recalled {msg_id}, if it still waited\n")
+    assert rocketpy_broker.messages(rocketpy_topic) == []
     late = run(rocketpy_broker, "message", "recall", rocketpy_topic, msg_id, "--deliver-ms", "1")
     assert late.exit_code == 1
     assert "may have been delivered" in late.output
+    for wrong in ([], ["--deliver-at", due, "--deliver-ms", "1"], ["--deliver-at", "soon"]):
+        refused = run(rocketpy_broker, "message", "recall", rocketpy_topic, msg_id, *wrong)
+        assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--property", "DELAY=3"], "'DELAY' is not sent as a property; use --delay-level"),
+        (["--property", "TIMER_DELIVER_MS=1"], "use --deliver-at"),
+        (["--property", "TIMER_DELAY_SEC=1"], "use --deliver-at"),
+        (["--property", "TRAN_MSG=true"], "use `rocketpy transaction send`"),
+        (
+            ["--delay-level", "1", "--deliver-at", "2026-05-01T08:00:00Z"],
+            "give either --delay-level or --deliver-at",
+        ),
+    ],
+)
+def test_a_message_that_is_to_wait_never_comes_at_once_instead(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, words: list[str], said: str
+) -> None:
+    done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--body", "x", *words)
+    shown = " ".join(done.stderr.replace("│", "").split())
+    assert (done.exit_code, said in shown) == (2, True)
+    assert rocketpy_broker.messages(rocketpy_topic) == []
