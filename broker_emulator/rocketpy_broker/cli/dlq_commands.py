@@ -67,12 +67,21 @@ def list_of_group(
         if group is None:
             _count(connection, as_json=as_json)
             return
+        is_empty = True
         for letter in dead_letters(connection, group, key or (), offset or ()):
+            is_empty = False
             if as_json:
                 output.print_json(json_of(letter))
             else:
                 line = line_of(letter, is_whole=whole)
                 output.print_columns([origin_topic(letter) or output.ABSENT, *line])
+        if is_empty and not as_json:
+            typer.echo(f"rocketpy: {_none_text(group, is_chosen=bool(key or offset))}", err=True)
+
+
+def _none_text(group: str, *, is_chosen: bool) -> str:
+    those = "with this key or offset; `rocketpy dlq list --group` shows all" if is_chosen else ""
+    return f"consumer group {group!r} has no dead letters {those}".rstrip()
 
 
 def _count(connection: BrokerConnection, *, as_json: bool) -> None:
@@ -121,7 +130,7 @@ def resend_of_group(
                 typer.echo(output.printable(line))
             counted(count)
         if not count:
-            refuse("no dead letter is chosen; see `rocketpy dlq list`")
+            refuse(_none_text(group, is_chosen=bool(key or offset)))
     if not as_json:
         typer.echo(f"sent {count} dead {'letter' if count == 1 else 'letters'} anew")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
-from rocketpy_broker.client.errors import UnreadableError
+from rocketpy_broker.client.errors import RefusedError, UnreadableError
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
@@ -82,10 +82,17 @@ def dead_letters(
 ) -> Iterator[Message]:
     """The group's dead letters, oldest first: all, or those with a key or at a queue offset.
 
-    Raises UnreachableError, RefusedError, UnreadableError.
+    A group that gave nothing up has none, and no topic for them. Raises UnreachableError,
+    RefusedError, UnreadableError.
     """
     wanted_keys, wanted_offsets = frozenset(keys), frozenset(offsets)
-    for message in TopicReader(connection, DEAD_LETTER_PREFIX + group).first():
+    try:
+        letters = TopicReader(connection, DEAD_LETTER_PREFIX + group).first()
+    except RefusedError as error:
+        if error.is_missing_topic:
+            return
+        raise
+    for message in letters:
         has_key = not wanted_keys.isdisjoint((*message.keys, message.msg_id))
         if not (keys or offsets) or has_key or message.queue_offset in wanted_offsets:
             yield message

@@ -106,13 +106,20 @@ def test_r03_dead_letters_are_sent_anew_to_where_they_come_from(
 def test_r03_no_dead_letters_are_told_as_such(
     rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
 ) -> None:
+    none = f"rocketpy: consumer group {group!r} has no dead letters"
     shown = run(rocketpy_broker, "dlq", "list", "--group", group)
-    assert (shown.exit_code, f"%DLQ%{group}" in shown.stderr) == (1, True)
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", f"{none}\n")
+    shown = run(rocketpy_broker, "dlq", "list", "--group", group, "--json")
+    assert (shown.exit_code, shown.output) == (0, "")
+    shown = run(rocketpy_broker, "dlq", "resend", "--group", group)
+    assert (shown.exit_code, shown.stderr) == (1, f"{none}\n")
+    shown = run(rocketpy_broker, "dlq", "list", "--group", "g" * 300)
+    assert (shown.exit_code, "accepted is" in shown.stderr) == (1, True)
     (message,) = sent(rocketpy_broker, rocketpy_topic, "a")
     assert rocketpy_broker.send_back(message.offset_msg_id, group, delay_level=-1) == "deadLetter"
     shown = run(rocketpy_broker, "dlq", "resend", "--group", group, "--key", "other")
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert "no dead letter is chosen" in shown.stderr
+    assert f"{none} with this key or offset" in shown.stderr
 
 
 def test_r03_a_dead_letter_that_says_not_where_it_is_from_goes_to_the_retry_topic(
