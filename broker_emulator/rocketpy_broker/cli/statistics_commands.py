@@ -34,6 +34,14 @@ COUNTERS = (
     "put_latency_max_ms",
     "get_latency_max_ms",
 )
+# Latencies of which 99 and 99.9 percent are not longer.
+_HEADINGS = {
+    "put_latency_99_ms": "put latency ms, 99 %",
+    "put_latency_999_ms": "put latency ms, 99.9 %",
+    "put_latency_max_ms": "put latency ms, longest",
+    "get_latency_max_ms": "get latency ms, longest",
+}
+SPEEDS_COUNT = 3
 SPEEDS = ("put_tps", "get_found_tps", "get_miss_tps", "get_transferred_tps")
 System = Annotated[
     bool, typer.Option("--system", help="The broker's own topics and retry topics, too.")
@@ -78,11 +86,14 @@ def _show_stats(response: admin_pb2.GetStoreStatisticsResponse) -> None:
     ]
     output.print_table(("topic", "messages put", "bytes put"), topics, groups_digits=True)
     store: list[list[output.Cell]] = [
-        [name.replace("_", " "), getattr(response, name)] for name in COUNTERS
+        [_HEADINGS.get(name) or name.replace("_", " "), getattr(response, name)]
+        for name in COUNTERS
     ]
     for name in SPEEDS:
-        speeds = " ".join(f"{speed:.2f}" for speed in getattr(response, name))
-        store.append([name.replace("_", " ") + ", 10 s 60 s 600 s", speeds])
+        speeds = [f"{speed:.2f}" for speed in getattr(response, name)]
+        # A window that is longer than the broker has run has no speed yet.
+        speeds += [output.ABSENT] * (SPEEDS_COUNT - len(speeds))
+        store.append([name.replace("_", " ") + ", 10 s 60 s 600 s", " ".join(speeds)])
     for bucket in response.put_latencies:
         bound = "longer" if bucket.at_most_ms < 0 else f"up to {bucket.at_most_ms:,} ms"
         store.append([f"puts that took {bound}", bucket.count])
@@ -129,6 +140,8 @@ def topic_stats(
             ],
             groups_digits=True,
         )
+        if not found:
+            typer.echo("rocketpy: nothing of this was counted since the broker's start", err=True)
 
 
 def _statistic_json(statistic: Statistic) -> dict[str, object]:

@@ -64,7 +64,7 @@ def list_open(
                     "producerGroup": one.transaction.producer_group,
                     "topic": one.topic,
                     "queueId": one.queue_id,
-                    "bornTimestamp": one.born_timestamp.isoformat(),
+                    "bornTimestamp": output.time_text(one.born_timestamp),
                     "checkTimes": one.check_times,
                 }
             )
@@ -77,12 +77,15 @@ def list_open(
                 one.transaction.producer_group,
                 one.topic,
                 one.queue_id,
-                one.born_timestamp.isoformat(),
+                output.time_text(one.born_timestamp),
                 one.check_times,
             ]
             for one in found
         ],
     )
+    if not found:
+        of_group = f" of producer group {group!r}" if group else ""
+        typer.echo(f"rocketpy: no transaction{of_group} is open", err=True)
 
 
 @transaction_app.command("commit")

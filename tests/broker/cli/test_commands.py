@@ -30,6 +30,12 @@ def test_the_version_is_the_distribution_s() -> None:
     assert (printed.exit_code, printed.output) == (0, f"rocketpy {version('pyspark-rocketpy')}\n")
 
 
+@pytest.mark.parametrize("words", [[], ["topic"], ["message", "send"], ["broker", "start"]])
+def test_help_has_a_short_name(words: list[str]) -> None:
+    short, long = (CliRunner().invoke(app, [*words, word]) for word in ("-h", "--help"))
+    assert (short.exit_code, short.output) == (0, long.output)
+
+
 def test_lag_shows_every_queue(rocketpy_broker: LocalBroker) -> None:
     rocketpy_broker.create_topic("cli-lag", queues=2)
     shown = run(rocketpy_broker, "lag", "cli-lag", "--group", "g")
@@ -184,6 +190,8 @@ def test_s13_topic_stats_shows_what_was_put_and_got(rocketpy_broker: LocalBroker
         each for each in rocketpy_broker.statistics("cli-stats") if each.name == "TOPIC_PUT_NUMS"
     ]
     assert (found.value, found.key) == (2, "cli-stats")
+    nothing = run(rocketpy_broker, "topic", "stats", "cli-no-stats")
+    assert nothing.stderr == "rocketpy: nothing of this was counted since the broker's start\n"
     wrong = run(rocketpy_broker, "topic", "stats", "--name", "PUTS")
     assert (wrong.exit_code, "name is 'PUTS'" in wrong.output) == (1, True)
 
@@ -195,6 +203,9 @@ def test_s13_stats_tells_staged_bytes_and_no_internal_topics_unless_asked(
     rocketpy_broker.send("cli-later", "a", delay_level=18)
     shown = run(rocketpy_broker, "stats").output
     assert re.search(r"^staged bytes\t[\d,]+$", shown, re.MULTILINE)
+    assert re.search(r"^put latency ms, 99.9 %\t[\d,]+$", shown, re.MULTILINE)
+    speeds = r"^put tps, 10 s 60 s 600 s\t(-|[\d.]+) (-|[\d.]+) (-|[\d.]+)$"
+    assert re.search(speeds, shown, re.MULTILINE)
     assert "SCHEDULE_TOPIC_XXXX" not in shown
     assert "SCHEDULE_TOPIC_XXXX" in run(rocketpy_broker, "stats", "--system").output
     told = json.loads(run(rocketpy_broker, "stats", "--json").output)

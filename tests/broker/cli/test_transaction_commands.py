@@ -37,6 +37,7 @@ def test_t02_transactions_are_listed_and_ended_from_the_shell(
     group = ["--group", rocketpy_topic]
     assert open_ids(rocketpy_broker, *group) == [kept, dropped]
     line = run(rocketpy_broker, "transaction", "list", *group).output.splitlines()[1]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.split("\t")[4])
     assert line.split("\t")[:3] == [kept, rocketpy_topic, rocketpy_topic]
     assert rocketpy_broker.messages(rocketpy_topic) == []
     assert kept in run(rocketpy_broker, "transaction", "commit", kept).output
@@ -44,6 +45,8 @@ def test_t02_transactions_are_listed_and_ended_from_the_shell(
     [message] = rocketpy_broker.messages(rocketpy_topic)
     assert (message.text, message.msg_id) == ("kept", kept)
     assert open_ids(rocketpy_broker, *group) == []
+    none = run(rocketpy_broker, "transaction", "list", *group).stderr
+    assert none == f"rocketpy: no transaction of producer group {rocketpy_topic!r} is open\n"
 
 
 def test_what_is_not_open_cannot_be_ended(rocketpy_broker: LocalBroker) -> None:
