@@ -214,8 +214,8 @@ class SubscriptionGroupNotExistError(BrokerError):
 
     def __init__(self, group: str) -> None:
         super().__init__(
-            f"consumer group {group!r:.200} does not exist; create it first, or let the broker "
-            "make groups at their first use (auto_create_subscription_group)"
+            f"consumer group {group!r:.200} does not exist; create it first, for instance with "
+            f"`rocketpy group create {group:.200}`"
         )
         self.group = group
 

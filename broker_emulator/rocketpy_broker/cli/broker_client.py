@@ -16,6 +16,7 @@ import typer
 
 from rocketpy_broker.cli.main import leave_at_once
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.client.errors import UnreachableError
 from rocketpy_broker.errors import BrokerError
 from rocketpy_proto.rocketpy.v1 import common_pb2
 
@@ -37,6 +38,8 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
             with connection.faults():
                 yield connection
             sys.stdout.flush()
+        except UnreachableError as error:
+            refuse(f"{error.remark} `rocketpy broker` starts one, --endpoint names another")
         except BrokerError as error:
             refuse(error.remark)
         except BrokenPipeError:

@@ -15,6 +15,8 @@ from typer.testing import CliRunner, Result
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 
+WAY_OUT = "`rocketpy broker` starts one, --endpoint names another"
+
 
 def ask(endpoint: str, *words: str) -> Result:
     return CliRunner().invoke(app, ["health", "--endpoint", endpoint, *words])
@@ -68,15 +70,15 @@ def test_a_server_that_is_no_broker_is_not_healthy() -> None:
 def test_nothing_at_the_endpoint_is_not_healthy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         endpoint = f"127.0.0.1:{server.getsockname()[1]}"
-    said = f"rocketpy: no broker answers at {endpoint} (UNAVAILABLE); is it running?"
+    said = f"rocketpy: no broker answers at {endpoint} (UNAVAILABLE); is it running? {WAY_OUT}"
     assert_one_line(ask(endpoint), said)
 
 
 def test_silence_ends_with_the_time_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         endpoint = f"127.0.0.1:{server.getsockname()[1]}"
-        said = f"rocketpy: no broker answers at {endpoint} (DEADLINE_EXCEEDED); is it running?"
-        assert_one_line(ask(endpoint, "--timeout", "0.2"), said)
+        fault = f"no broker answers at {endpoint} (DEADLINE_EXCEEDED); is it running?"
+        assert_one_line(ask(endpoint, "--timeout", "0.2"), f"rocketpy: {fault} {WAY_OUT}")
 
 
 def test_a_time_out_of_nothing_is_refused() -> None:
