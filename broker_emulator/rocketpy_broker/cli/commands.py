@@ -29,6 +29,7 @@ app = typer.Typer(
     cls=WithMqadminNames,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
     # Plain help breaks no long option and no long word at 80 columns.
     rich_markup_mode=None,
 )

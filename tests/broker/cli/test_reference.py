@@ -72,4 +72,4 @@ def test_the_reference_names_the_options_that_help_shows(command: Command) -> No
         for word in line.split()[:3]
         if word.startswith("-")
     }
-    assert {part for each in options for part in each.split("/")} <= {*listed, "--help"}
+    assert {part for each in options for part in each.split("/")} <= {*listed, "--help", "-h"}
