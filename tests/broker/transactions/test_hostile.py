@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
@@ -15,7 +17,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record.single import Record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_crash import refusing
 from tests.broker.delay.test_levels import advance
 from tests.broker.transactions.conftest import (
@@ -235,3 +237,30 @@ async def test_t05_what_is_committed_before_the_next_round_is_not_asked_after_ag
 def test_t03_an_op_message_tells_what_is_an_offset(body: bytes, offsets: tuple[int, ...]) -> None:
     record = Record(OP_TOPIC, 0, body, {"TAGS": "d"})
     assert OpMessage.of(record).offsets == offsets
+
+
+async def test_t05_a_transaction_that_ends_while_its_question_waits_is_not_committed_again(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    """A large block is written when its turn to be asked after has come; the end goes first."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await prepare(running, "asked after before")
+        half = await prepare(running, "a")
+        rooms = running.broker.rooms
+        large_writes = rooms.flushing.group_commit.large_writes
+        running.clock.jump(30_000)
+        checking = asyncio.ensure_future(rooms.transactions.checks.check_all())
+        await until(lambda: bool(producer.asked))
+        with large_writes.writing():
+            await until(lambda: large_writes.waiting_count == 1)
+            ending = asyncio.ensure_future(end(running, half, COMMIT))
+            await until(lambda: large_writes.waiting_count == 2)
+        assert await ending == ResponseCode.SUCCESS
+        await checking
+        await rounds(running)
+        for again in producer.halves:
+            if again.transaction_id == "a":
+                await end(running, again, COMMIT, from_check=True)
+        assert await bodies(running) == [b"a"]
+        assert "a" not in [one.transaction_id for one in producer.asked]
