@@ -7,22 +7,25 @@ import asyncio
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.topics.system import HALF_TOPIC, OP_TOPIC
+from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_proto.record import Record, decode_record, encode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.blocks import WireBlock, wire_block
 from tests.broker.conftest import StartBroker
 from tests.broker.transactions.conftest import (
     COMMIT,
     ROLLBACK,
     Half,
+    Producer,
     bodies,
     count,
     end,
     ended,
     prepare,
+    rounds,
 )
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
@@ -248,3 +251,24 @@ async def test_t01_a_retried_message_with_a_delay_is_no_half_message(
         assert (await running.append_block("T", 0, block)).status.code == ResponseCode.SUCCESS
         is_half = count(running, HALF_TOPIC, 0) == 1
         assert is_half == (times == 0 or delay != "1")
+
+
+@pytest.mark.parametrize("is_asked_after", [True, False])
+async def test_t02_a_half_message_of_a_deleted_topic_gets_to_none_that_is_made_again(
+    start_broker: StartBroker, producer: Producer, *, is_asked_after: bool
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        half, other = await prepare(running, "a"), await prepare(running, "b")
+        answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+        assert answer.status.code == ResponseCode.SUCCESS
+        await running.create_topic("T")
+        if is_asked_after:
+            await rounds(running)
+            assert producer.asked == []
+            assert count(running, CHECK_MAX_TIME_TOPIC, 0) == 2
+            assert await end(running, half, COMMIT) == ResponseCode.ILLEGAL_OPERATION
+        else:
+            assert await end(running, half, COMMIT) == ResponseCode.TOPIC_NOT_EXIST
+            assert await end(running, other, ROLLBACK) == ResponseCode.SUCCESS
+        assert await bodies(running) == []

@@ -142,20 +142,11 @@ class CheckService:
             self._end(offset, Operation.COPIED)
             return
         age_ms = self._clock.now_ms() - half.record.born_timestamp_ms
-        if half.check_times >= self._times.check_max or age_ms > self._reserved_ms:
-            self._topics.note_own(CHECK_MAX_TIME_CONFIG)
-            begin = self._store.positions().log_end
-            self._messages.append_discarded(half)
-            self._table.finish(half.first_offset, Operation.DISCARDED)
-            self._progress.decided(begin, offset, Operation.DISCARDED)
-            self._progress.write_ops()
-            logger.warning(
-                "transaction %r of producer group %r was asked after %d times without an answer; "
-                "its message lies in TRANS_CHECK_MAX_TIME_TOPIC",
-                half.transaction_id,
-                half.producer_group,
-                half.check_times,
-            )
+        if self._messages.is_deleted(half):
+            # A copy behind the deletion would be one of a topic that is made again.
+            self._give_up(half, f"its topic {half.real_queue.topic!r:.200} has been deleted")
+        elif half.check_times >= self._times.check_max or age_ms > self._reserved_ms:
+            self._give_up(half, f"it was asked after {half.check_times} times without an answer")
         elif not 0 <= age_ms <= half.immunity_ms(self._times.timeout_ms):
             self._copy_and_ask(half)
         elif self._store.range_of(HALF_QUEUE).max_offset - offset > HELD_UP_MAX:
@@ -163,6 +154,21 @@ class CheckService:
             copy = self._messages.append_copy(half, is_counted=False)
             self._table.copied(half.first_offset, copy.queue_offset)
             self._end(offset, Operation.COPIED)
+
+    def _give_up(self, half: HalfMessage, reason: str) -> None:
+        self._topics.note_own(CHECK_MAX_TIME_CONFIG)
+        begin = self._store.positions().log_end
+        self._messages.append_discarded(half)
+        self._table.finish(half.first_offset, Operation.DISCARDED)
+        self._progress.decided(begin, half.record.queue_offset, Operation.DISCARDED)
+        self._progress.write_ops()
+        logger.warning(
+            "transaction %r of producer group %r is given up, for %s; its message lies in "
+            "TRANS_CHECK_MAX_TIME_TOPIC",
+            half.transaction_id,
+            half.producer_group,
+            reason,
+        )
 
     def _end(self, offset: int, operation: Operation) -> None:
         self._progress.over(offset, operation)

@@ -194,6 +194,10 @@ class TransactionMessages:
             return None
         return HalfMessage.of(found.data)
 
+    def is_deleted(self, half: HalfMessage) -> bool:
+        """Whether its topic was deleted since, also when there is one of its name again."""
+        return half.record.physical_offset < self._store.deleted_below(half.real_queue.topic)
+
     def append_final(self, half: HalfMessage) -> AppendResult:
         """The message itself, for its readers, or to wait first if it has a delay."""
         record, queue = half.record, half.real_queue

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import TransactionTimes
-from rocketpy_broker.errors import TransactionEndError
+from rocketpy_broker.errors import TopicNotExistError, TransactionEndError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -133,7 +133,11 @@ class TransactionService:
         begin = self._store.positions().log_end
         offset = self._table.newest(half.first_offset, half.record.queue_offset)
         if decision is Operation.COMMIT:
-            self._topics.get(half.real_queue.topic)
+            topic = half.real_queue.topic
+            self._topics.get(topic)
+            self._store.deletions.check(topic)
+            if self._messages.is_deleted(half):
+                raise TopicNotExistError(topic)
             self._messages.append_final(half)
             # The message is there now, whatever becomes of the op message.
             self._progress.decided(begin, offset)
