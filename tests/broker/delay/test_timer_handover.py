@@ -18,6 +18,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_crash import refusing
@@ -244,3 +245,27 @@ async def test_d04_what_is_due_before_others_that_have_gone_outlives_a_kill(
         await advance(running, 6_000)
         await until(lambda: visible(running) == 2)
         assert await bodies(running) == [b"first", b"behind a clock that was set back"]
+
+
+@pytest.mark.parametrize("is_made_again_at_once", [True, False])
+async def test_d03_a_stop_carries_nothing_of_a_deleted_topic_into_one_made_again(
+    start_broker: StartBroker, *, is_made_again_at_once: bool
+) -> None:
+    """The stop would append it behind the deletion, since a delivered one lies behind it."""
+    async with start_broker() as running:
+        for topic in ("T", "U"):
+            await running.create_topic(topic)
+        await send_at(running, [NOW_MS + 9_000], b"old")
+        await send_at(running, [NOW_MS + 1_000], b"of another", topic="U")
+        await advance(running, 100)
+        answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+        assert answer.status.code == 0
+        if is_made_again_at_once:
+            await running.create_topic("T")
+        await advance(running, 1_000)
+        assert visible(running, "U") == 1
+    async with start_broker(clock=ManualClock(NOW_MS + 2_000)) as running:
+        if not is_made_again_at_once:
+            await running.create_topic("T")
+        await advance(running, 9_000)
+        assert await bodies(running) == []

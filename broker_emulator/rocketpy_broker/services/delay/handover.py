@@ -47,6 +47,7 @@ from rocketpy_proto.record import (
     with_property,
 )
 from rocketpy_proto.record.masking import null_unless
+from rocketpy_proto.record.properties import REAL_TOPIC
 
 logger = logging.getLogger(__name__)
 # A stop rolls no more than this: about a second's work.
@@ -131,15 +132,26 @@ class TimerHandover:
         while count < min(len(offsets), ROLL_COUNT_MAX) and left_bytes > 0:
             wanted = offsets[count : count + TURN_UNITS]
             found = self._store.scattered.read(TIMER_QUEUE, wanted, TURN_BYTES)
+            block = found.block.filter(~self._is_deleted(found.block))
             try:
-                if len(found.block):
-                    self._append(found.block)
+                if len(block):
+                    self._append(block)
             except StoreError as error:
                 logger.warning("pending timer messages cannot be appended again: %s", error)
                 break
             count += found.count
             left_bytes -= len(found.block.data)
         return count
+
+    def _is_deleted(self, block: RecordBlock) -> NDArray[np.bool_]:
+        """Which are of a topic that was deleted since: a copy would be of one made again."""
+        topics = property_column(block, REAL_TOPIC).dictionary_encode()
+        marks = [self._store.deleted_below(topic) for topic in topics.dictionary.to_pylist()]
+        codes = topics.indices.fill_null(len(marks)).to_numpy(zero_copy_only=False)
+        deleted: NDArray[np.bool_] = (
+            block.header["physical_offset"] < np.array([*marks, -1], np.int64)[codes]
+        )
+        return deleted
 
     def _append(self, waiting: RecordBlock) -> None:
         if self._store.is_busy:
