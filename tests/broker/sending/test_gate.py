@@ -95,6 +95,19 @@ async def test_p05_a_broker_that_makes_no_topics_says_so(start_broker: StartBrok
         assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
 
 
+async def test_p05_nor_does_it_make_any_in_a_store_from_when_it_did(
+    start_broker: StartBroker,
+) -> None:
+    """The template is among the topics of the store, whatever the broker is told now."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+    options = SystemTopicOptions(auto_create_topic_enable=False)
+    async with start_broker(system_topics=options) as running:
+        answer = await send_creating(running, "New")
+        assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
+        assert "New" not in running.broker.rooms.topics
+
+
 @pytest.mark.parametrize("queues", [0, -1])
 async def test_p05_a_topic_without_queues_is_not_made(
     start_broker: StartBroker, queues: int

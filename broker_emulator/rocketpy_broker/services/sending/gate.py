@@ -34,6 +34,7 @@ class SendGate:
         self._topics = topics
         self._clock = clock
         self._config = config
+        self._makes_topics = config.system_topics.auto_create_topic_enable
         # Names that stand for a template or a cluster, not for a topic of anybody.
         self._reserved = {AUTO_CREATE_TOPIC, config.cluster_name}
 
@@ -60,6 +61,9 @@ class SendGate:
         Nothing is made where the template is missing or lets nobody inherit: the send then tells
         that the topic does not exist. Raises TopicIllegalError, OSError.
         """
+        if default_topic == AUTO_CREATE_TOPIC and not self._makes_topics:
+            # The store may have it from a time when it was allowed.
+            return
         template = self._topics.find(default_topic)
         if topic in self._topics or template is None or not template.perm & Perm.INHERIT:
             return
