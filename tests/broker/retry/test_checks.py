@@ -10,11 +10,13 @@ from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.errors import FlushTimeoutError, StoreBusyError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.retry import service
 from rocketpy_broker.services.sending.half import HALF_QUEUE
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.record import RecordBlock
 from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.retry.conftest import (
     DEAD_LETTER,
@@ -264,3 +266,24 @@ async def test_r01_what_the_disk_does_not_confirm_has_failed_by_the_stores_statu
         assert first.status.remark.startswith("FLUSH_DISK_TIMEOUT: stored, but")
         assert second.status.remark.startswith("look message by offset failed, 1")
         assert count(running, DEAD_LETTERS) == 1
+
+
+@pytest.mark.parametrize(("level", "topic"), [(1, RETRY_TOPIC), (-1, DEAD_LETTERS)])
+async def test_r01_what_is_sent_back_while_its_topic_goes_is_told(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, level: int, topic: str
+) -> None:
+    """It would be stored for a topic that is not there, and nobody could read it."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        offset = await send(running)
+        await outcome(running, offset, level)
+        stored = running.broker.store.positions().log_end
+
+        async def deleting(_block: RecordBlock) -> None:
+            if topic in running.broker.rooms.topics:
+                await running.broker.rooms.operations.admin.delete_topic(topic)
+
+        monkeypatch.setattr(service, "_between_copies", deleting)
+        code, _, remark = await outcome(running, offset, level)
+        assert (code, remark[: len(topic) + 7]) == (ResponseCode.SYSTEM_ERROR, f"topic[{topic}]")
+        assert running.broker.store.positions().log_end == stored

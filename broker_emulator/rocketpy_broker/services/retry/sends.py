@@ -94,6 +94,7 @@ class SendService:
             if is_dead.any():
                 queue = await self._targets.dead_letters(group)
                 await self._appends.large_writes.over()
+                self._targets.check(queue.topic)
                 block = diverted(block, queue.topic)
         except RecordError as error:
             raise RecordIllegalError(str(error)) from error

@@ -185,6 +185,9 @@ class SendBackService:
         is_dead = level == DEAD_LETTER_LEVEL
         try:
             place, block_to_store = await self._to_store(queue, block, level)
+            # Others had their turns: the topic may be gone, and what waits for it goes with it.
+            self._targets.check(queue.topic)
+            self._store.deletions.check(queue.topic)
             result = self._store.append(place, block_to_store, Known(cause=PutCause.SENT_BACK))
         except (RecordError, RecordIllegalError) as error:
             if len(block) > 1:
@@ -196,6 +199,8 @@ class SendBackService:
             return [RecordIllegalError(f"sent back, the message cannot be stored: {error}")]
         except StoreError as error:
             return [_failed_put(error)] * len(block)
+        except SendBackError as error:
+            return [error] * len(block)
         call.end = max(call.end, result.end_offset)
         counts = pc.value_counts(property_column(block_to_store, RETRY_TOPIC)).to_pylist()
         topics = {each["values"]: each["counts"] for each in counts}

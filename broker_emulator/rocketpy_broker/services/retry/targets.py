@@ -81,6 +81,11 @@ class RetryTargets:
         await self._make(topic)
         return QueueKey(topic, 0)
 
+    def check(self, topic: str) -> None:
+        """Raises SendBackError where the topic was deleted since it was made."""
+        if topic not in self._topics:
+            raise _not_made(topic)
+
     async def _make(self, topic: str) -> None:
         if topic in self._topics:
             return
@@ -93,5 +98,6 @@ class RetryTargets:
 
 def _not_made(topic: str) -> SendBackError:
     return SendBackError(
-        f"topic[{topic}] not exist, and it could not be made; see whether the disk is full"
+        f"topic[{topic}] not exist, and it could not be made; see whether the disk is full, or "
+        "whether somebody deletes it"
     )
