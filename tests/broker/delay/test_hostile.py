@@ -8,14 +8,16 @@ import pytest
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.flushing.group_commit import flush_now
+from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.blocks import wire_block
+from tests.blocks import WireBlock, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_crash import refusing
 from tests.broker.delay.test_levels import SECOND_MS, advance, bodies, send, turns, visible
@@ -225,3 +227,40 @@ async def test_f8_a_store_that_refuses_is_tried_at_growing_pauses_and_logged_onc
             assert len(told) == 1
         await advance(running, 2 * SECOND_MS)
         assert await bodies(running) == [b"waits"]
+
+
+async def test_d03_what_is_sent_to_wait_while_its_topic_is_deleted_is_refused(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is marked as deleted and still in the table: it could not be taken along."""
+    answers: list[int] = []
+    async with start_broker() as running:
+
+        async def deleting(topics: TopicConfigManager, topic: str) -> None:
+            at_ms = running.clock.now_ms() + 2_000
+            timed = wire_block("T", [b"old"], properties={"TIMER_DELIVER_MS": [str(at_ms)]})
+            for block in (
+                wire_block("T", [b"old"]),
+                wire_block("T", [b"old"], properties={"DELAY": ["1"]}),
+                timed,
+                wire_block("T", [bytes(200_000)], properties={"DELAY": ["1"]}),
+                half_block(b"old"),
+            ):
+                answers.append((await running.append_block("T", 1, block)).status.code)
+            await delete(topics, topic)
+
+        delete = TopicConfigManager.delete
+        await running.create_topic("T")
+        with monkeypatch.context() as patch:
+            patch.setattr(TopicConfigManager, "delete", deleting)
+            answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+            assert answer.status.code == 0
+        await running.create_topic("T")
+        await advance(running, 3_000)
+        assert await bodies(running) == []
+        assert answers == [ResponseCode.SERVICE_NOT_AVAILABLE] * 5
+
+
+def half_block(body: bytes) -> WireBlock:
+    properties = {"TRAN_MSG": ["true"], "PGROUP": ["producers"], "UNIQ_KEY": ["a"]}
+    return wire_block("T", [body], properties=properties)

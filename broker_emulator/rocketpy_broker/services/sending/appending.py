@@ -184,6 +184,8 @@ class AppendService:
         with _record_errors():
             waits = not _declines_to_wait(block)
             placed = self.placing.placed(queue, block)
+            # Also of what waits elsewhere first: the deletion could not take it along any more.
+            self._store.deletions.check(queue.topic)
             result = self._store.append(placed.queue, placed.block, Known(placed.found))
             return Stored(queue.queue_id, result, waits)
 
@@ -233,6 +235,7 @@ class AppendService:
         async with self.turn_to_write():
             # Others had their turns: the topic may be gone, or closed for writing.
             self._topics.check_writable(queue.topic, _highest(queue, placed))
+            self._store.deletions.check(queue.topic)
             with _record_errors():
                 under_way = self._store.begin_append(
                     placed.queue, placed.block, Known(placed.found)
