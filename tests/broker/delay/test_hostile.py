@@ -7,6 +7,7 @@ import time
 import pytest
 
 from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.config_files.saving import save_now
@@ -264,3 +265,25 @@ async def test_d03_what_is_sent_to_wait_while_its_topic_is_deleted_is_refused(
 def half_block(body: bytes) -> WireBlock:
     properties = {"TRAN_MSG": ["true"], "PGROUP": ["producers"], "UNIQ_KEY": ["a"]}
     return wire_block("T", [body], properties=properties)
+
+
+async def test_d04_what_the_timer_delivered_before_a_crash_outlives_a_run_without_a_timer(
+    start_broker: StartBroker, start_crashed: StartBroker
+) -> None:
+    """The second run delivers by level, saves that progress, and knows nothing of the timer's."""
+    flush, begin_ms = FlushDiskType.ASYNC_FLUSH, ManualClock().now_ms()
+    async with start_crashed(flush) as running:
+        await running.create_topic("T")
+        await send_at(running, begin_ms + 1_000, b"a")
+        await advance(running, 1_100)
+        await until(lambda: visible(running) == 1)
+        flush_now(running.broker.store)
+    options = SystemTopicOptions(timer_wheel_enable=False)
+    clock = ManualClock(begin_ms + 3_000)
+    async with start_broker(flush, clock=clock, system_topics=options) as running:
+        await send(running, 1, b"another", queue_id=3)
+        await advance(running, 1_500)
+        await until(lambda: visible(running, queue_id=3) == 1)
+    async with start_broker(flush, clock=ManualClock(begin_ms + 60_000)) as running:
+        await advance(running, 2_000)
+        assert await bodies(running) == [b"a"]

@@ -78,13 +78,15 @@ class DeliveryProgress:
         loaded = self._file.load(_Loaded.from_json)
         saved = None if loaded is None else loaded.timer
         begin = positions.log_end if loaded is None else loaded.log_offset
-        timer = at_start(saved, checkpoint, self._store.range_of(TIMER_QUEUE))
+        timer_bounds = self._store.range_of(TIMER_QUEUE)
+        timer = at_start(saved, checkpoint, timer_bounds)
         self._timer_saved = SavedTimer(timer, (checkpoint,))
         if saved is None or checkpoint not in saved.checkpoints:
             self._save(begin, self._timer_saved)
         self._marked = min(max(begin, positions.log_begin), positions.log_end)
-        if is_timed:
-            # Until the timer has read on, only the log tells what it has delivered.
+        if is_timed or timer.pending_offset < timer_bounds.max_offset:
+            # Until the timer has read on, only the log tells what it has delivered. Where there is
+            # no timer now, that is for a start that has one again.
             self._timer.begin(self._marked)
         for level in range(1, LEVELS_MAX + 1):
             self._levels[level].begin(self._marked)
