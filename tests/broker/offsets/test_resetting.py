@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.groups.members import EXPIRY_MS
+from rocketpy_broker.services.offsets.resets import PendingResets
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
 from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.delay.conftest import start_crashed
 from tests.broker.groups.clients import consumer, heartbeat, unregister
 from tests.broker.operations.test_administration import commit, committed
+
+
+__all__ = ["start_crashed"]
 
 
 async def reset(running: RunningBroker, **fields: Any) -> groups_pb2.ResetOffsetsResponse:
@@ -207,3 +214,68 @@ async def test_progress_from_elsewhere_is_reset_too(
     async with start_broker() as running:
         assert "g" not in running.broker.rooms.groups.configs
         assert places(await reset(running, earliest=True))[0] == (0, 2, 0)
+
+
+MEMBERS_PULL = {"topic": "T", "queue_id": 0, "consumer_group": "g"}
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_c10_members_that_outlive_the_broker_hear_of_a_reset_all_the_same(
+    start_broker: StartBroker, start_crashed: StartBroker, *, is_killed: bool
+) -> None:
+    """Their late commit is their old place, and would undo what was answered as done."""
+    starting = start_crashed if is_killed else start_broker
+    async with starting(FlushDiskType.ASYNC_FLUSH) as running:
+        await fill(running)
+        await heartbeat(running, "c1", consumer("g", "T"))
+        assert places(await reset(running, offset=1, queue_id=0, force=True)) == [(0, 2, 1)]
+    async with start_broker() as running:
+        assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
+        assert await committed(running, "g", "T") == [1, -1]
+        await heartbeat(running, "c1", consumer("g", "T"))
+        running.clock.advance(EXPIRY_MS - 1)
+        await heartbeat(running, "c1", consumer("g", "T"))
+        running.clock.advance(2)
+        assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
+        assert await committed(running, "g", "T") == [1, -1]
+        [moved] = await running.pull(offset=3, commit_offset=3, **MEMBERS_PULL)
+        assert (moved.status.code, moved.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 1)
+        assert await commit(running, "g", ("T", 0, 2)) == ResponseCode.SUCCESS
+    async with start_broker() as running:
+        assert await committed(running, "g", "T") == [2, -1]
+        assert not running.broker.rooms.offsets.committed.resets
+
+
+async def test_c10_a_group_that_does_not_come_back_keeps_no_reset(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await fill(running)
+        await heartbeat(running, "c1", consumer("g", "T"))
+        await reset(running, offset=1, queue_id=0, force=True)
+    async with start_broker() as running:
+        running.clock.advance(EXPIRY_MS)
+        assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
+        assert await committed(running, "g", "T") == [3, -1]
+
+
+async def test_c10_a_reset_of_a_queue_that_is_shorter_now_ends_where_it_does(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async with start_broker() as running:
+        await fill(running)
+        await heartbeat(running, "c1", consumer("g", "T"))
+        await reset(running, offset=1, queue_id=0, force=True)
+    path = tmp_path / "config" / "consumerOffset.json"
+    content = json.loads(path.read_text())
+    content["rocketpyResets"]["g"]["T"]["0"] = 9
+    path.write_text(json.dumps(content))
+    async with start_broker() as running:
+        [moved] = await running.pull(offset=1, **MEMBERS_PULL)
+        assert (moved.status.code, moved.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 3)
+
+
+@pytest.mark.parametrize("odd", [[], 1, {"g": 1}, {"g": {"T": {"x": 1}}}, {"g": {"T": {"0": {}}}}])
+def test_c10_resets_that_cannot_be_read_are_a_broken_file(odd: object) -> None:
+    with pytest.raises(ValueError, match="stands where|invalid literal"):
+        PendingResets.from_json(odd)

@@ -34,6 +34,8 @@ SEPARATOR = "@"
 DATA_VERSION = "dataVersion"
 TABLE = "offsetTable"
 DERIVED = "groupTopicMap"
+# Ours; RocketMQ passes over it, and leaves it out when it saves.
+RESETS = "rocketpyResets"
 # A group that committed within this time is at work, whether its clients send heartbeats or not.
 COMMITTING_MS = 600_000
 # consumerOffsetUpdateVersionStep: so many commits make one change of the data version.
@@ -48,6 +50,7 @@ class _Loaded:
 
     version: DataVersion
     table: dict[str, dict[int, int]]
+    resets: dict[str, dict[QueueKey, int]]
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
@@ -60,6 +63,7 @@ class _Loaded:
                     for key, queues in as_object(content.get(TABLE)).items()
                 )
             },
+            PendingResets.from_json(content.get(RESETS)),
         )
 
 
@@ -67,18 +71,18 @@ class ConsumerOffsetManager:
     """topic@group -> queue id -> next offset to consume."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        self._file = ConfigFile(folder / "consumerOffset.json", (DATA_VERSION, TABLE, DERIVED))
+        self._file = ConfigFile(folder / "consumerOffset.json", (DATA_VERSION, TABLE, DERIVED, RESETS))
         self._clock = clock
         self._table: dict[str, dict[int, int]] = {}
         # Offsets that no save has taken are among its changed ones: these may change in place.
         self._keeper = TextKeeper(_encode)
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
-        self.resets = PendingResets()
+        self.resets = PendingResets(clock)
         self._version = DataVersion()
         self._commits = 0
         self._change_count = 0
-        self._saved_count = 0
+        self._saved_count = 0, 0
 
     def load(self) -> None:
         """Read the file, if there is one. Raises ConfigFileError."""
@@ -86,12 +90,14 @@ class ConsumerOffsetManager:
         if loaded is not None:
             self._table, self._version = loaded.table, loaded.version
             self._keeper.changed(self._table)
+            self.resets.load(loaded.resets)
 
     def set_back(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
         """Let no group be beyond the end of a queue; call it when queues are as the log has them.
 
         What is changed is saved with the next interval, and each start does it again until then.
         """
+        self.resets.set_back(range_of)
         told = []
         for key, offsets in self._table.items():
             topic = key.partition(SEPARATOR)[0]
@@ -175,14 +181,14 @@ class ConsumerOffsetManager:
 
     def plan_save(self) -> SavePlan | None:
         """Save what has changed."""
-        count = self._change_count
+        count = self._change_count, self.resets.change_count
         if count == self._saved_count:
             return None
         tell = self._keeper.telling(self._table)
-        version = self._version.to_json()
+        version, resets = self._version.to_json(), self.resets.to_json()
 
         def run() -> None:
-            self._file.save({DATA_VERSION: version, TABLE: tell()})
+            self._file.save({DATA_VERSION: version, TABLE: tell(), RESETS: resets})
 
         def saved() -> None:
             self._saved_count = count

@@ -208,7 +208,7 @@ class OffsetService:
         """Whether members of the group have not heard of a reset of the queue yet."""
         resets = self._consumers.resets
         if resets and self._groups.clients.consumer_group(group) is None:
-            resets.forget_group(group)
+            resets.nobody_is_there(group)
         return resets.has(group, queue)
 
     def take_reset(self, group: str, queue: QueueKey) -> int | None:
