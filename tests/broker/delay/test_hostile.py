@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -287,3 +288,41 @@ async def test_d04_what_the_timer_delivered_before_a_crash_outlives_a_run_withou
     async with start_broker(flush, clock=ManualClock(begin_ms + 60_000)) as running:
         await advance(running, 2_000)
         assert await bodies(running) == [b"a"]
+
+
+async def test_d04_a_start_from_the_backup_of_progress_delivers_nothing_again(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """The file of progress is damaged; its backup is older by one save."""
+    begin_ms = ManualClock().now_ms()
+    async with start_broker() as running:
+        await running.create_topic("T")
+        progress = running.broker.rooms.delay.progress
+        for body in (b"a", b"b", b"c"):
+            await send(running, 1, body)
+            await advance(running, 1_200)
+            flush_now(running.broker.store)
+            save_now(progress)
+        assert visible(running) == 3
+        kept = (tmp_path / "config" / "delayOffset.json.bak").read_bytes()
+        log = (tmp_path / "config" / "deliveryLog.json").read_bytes()
+    # As a kill behind the last save leaves them.
+    (tmp_path / "config" / "delayOffset.json.bak").write_bytes(kept)
+    (tmp_path / "config" / "deliveryLog.json").write_bytes(log)
+    (tmp_path / "config" / "delayOffset.json").write_text("{{{")
+    async with start_broker(clock=ManualClock(begin_ms + 60_000)) as running:
+        await advance(running, 2_000)
+        assert await bodies(running) == [b"a", b"b", b"c"]
+
+
+async def test_d04_a_stop_leaves_a_backup_that_says_what_the_file_does(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        for body in (b"a", b"b"):
+            await send(running, 1, body)
+            await advance(running, 6_000)
+    config = tmp_path / "config"
+    file, backup = config / "delayOffset.json", config / "delayOffset.json.bak"
+    assert file.read_bytes() == backup.read_bytes()

@@ -54,6 +54,7 @@ class DelayOffsetManager:
         self._version = DataVersion()
         self._updates = 0
         self._saved_updates = 0
+        self._is_backup_older = False
 
     def load(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
         """Read the file, if there is one, and move offsets that lie outside their queue into it.
@@ -83,14 +84,16 @@ class DelayOffsetManager:
             self._version = self._version.next(self._clock.now_ms())
 
     def plan_save(self) -> SavePlan | None:
-        """Save what has changed."""
+        """Save what has changed; and once more, so that the backup says no less than the file."""
         updates = self._updates
-        if updates == self._saved_updates:
+        is_changed = updates != self._saved_updates
+        if not is_changed and not self._is_backup_older:
             return None
         table = {str(level): offset for level, offset in self._table.items()}
         content = {DATA_VERSION: self._version.to_json(), TABLE: table}
 
         def saved() -> None:
             self._saved_updates = updates
+            self._is_backup_older = is_changed
 
         return SavePlan(lambda: self._file.save(content), saved)

@@ -2,7 +2,7 @@
 
 Progress is saved only as far as what was delivered is on disk, at intervals: a crash leaves it some
 seconds old. What has been delivered since says so itself (`store.numbered`), so a start reads the
-log from where no saved progress tells of it, and delivers nothing twice. That place, and the timer
+log from where no saved progress tells of it, not even a backup, and delivers nothing twice. That place, and the timer
 messages' progress, are `config/deliveryLog.json`; a store that RocketMQ had in the meantime has
 none of our records behind it. A clean stop saves all progress of levels as RocketMQ expects it in
 `config/delayOffset.json`. Row D04.
@@ -64,6 +64,8 @@ class DeliveryProgress:
         self._timer_saved = SavedTimer(TimerPosition(0, 0, 0), (None,))
         self._is_timer_dirty = False
         self._marked = 0
+        # The file of offsets tells of all deliveries before this, but for what tracks say.
+        self._told = 0
         self._kept: dict[int, int] = {}
         self._delivered: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -84,6 +86,7 @@ class DeliveryProgress:
         if saved is None or checkpoint not in saved.checkpoints:
             self._save(begin, self._timer_saved)
         self._marked = min(max(begin, positions.log_begin), positions.log_end)
+        self._told = self._marked
         if is_timed or timer.pending_offset < timer_bounds.max_offset:
             # Until the timer has read on, only the log tells what it has delivered. Where there is
             # no timer now, that is for a start that has one again.
@@ -144,14 +147,16 @@ class DeliveryProgress:
         if plan is None and timer is None and begin - self._marked < MARK_BYTES:
             return None
         saving = self._timer_saved
+        # What the file says now is what its backup will say.
+        mark = begin if plan is None else min(begin, self._told)
 
         def run() -> None:
             if plan is not None:
                 plan.run()
-            self._save(begin, saving)
+            self._save(mark, saving)
 
         def saved() -> None:
-            self._marked = begin
+            self._marked, self._told = mark, begin
             if plan is not None:
                 plan.saved()
             if self._timer_saved is saving:
