@@ -241,14 +241,15 @@ async def test_d03_what_is_sent_to_wait_while_its_topic_is_deleted_is_refused(
         async def deleting(topics: TopicConfigManager, topic: str) -> None:
             at_ms = running.clock.now_ms() + 2_000
             timed = wire_block("T", [b"old"], properties={"TIMER_DELIVER_MS": [str(at_ms)]})
-            for block in (
+            blocks = (
                 wire_block("T", [b"old"]),
                 wire_block("T", [b"old"], properties={"DELAY": ["1"]}),
                 timed,
                 wire_block("T", [bytes(200_000)], properties={"DELAY": ["1"]}),
                 half_block(b"old"),
-            ):
-                answers.append((await running.append_block("T", 1, block)).status.code)
+            )
+            given = [await running.append_block("T", 1, block) for block in blocks]
+            answers.extend(answer.status.code for answer in given)
             await delete(topics, topic)
 
         delete = TopicConfigManager.delete

@@ -18,7 +18,6 @@ from tests.broker.delay.conftest import start_crashed
 from tests.broker.groups.clients import consumer, heartbeat, unregister
 from tests.broker.operations.test_administration import commit, committed
 
-
 __all__ = ["start_crashed"]
 
 
@@ -277,5 +276,5 @@ async def test_c10_a_reset_of_a_queue_that_is_shorter_now_ends_where_it_does(
 
 @pytest.mark.parametrize("odd", [[], 1, {"g": 1}, {"g": {"T": {"x": 1}}}, {"g": {"T": {"0": {}}}}])
 def test_c10_resets_that_cannot_be_read_are_a_broken_file(odd: object) -> None:
-    with pytest.raises(ValueError, match="stands where|invalid literal"):
+    with pytest.raises(ValueError, match=r"stands where|invalid literal"):
         PendingResets.from_json(odd)

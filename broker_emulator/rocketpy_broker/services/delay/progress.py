@@ -2,10 +2,10 @@
 
 Progress is saved only as far as what was delivered is on disk, at intervals: a crash leaves it some
 seconds old. What has been delivered since says so itself (`store.numbered`), so a start reads the
-log from where no saved progress tells of it, not even a backup, and delivers nothing twice. That place, and the timer
-messages' progress, are `config/deliveryLog.json`; a store that RocketMQ had in the meantime has
-none of our records behind it. A clean stop saves all progress of levels as RocketMQ expects it in
-`config/delayOffset.json`. Row D04.
+log from where no saved progress tells of it, not even a backup, and delivers nothing twice. That
+place, and the timer messages' progress, are `config/deliveryLog.json`; a store that RocketMQ had in
+the meantime has none of our records behind it. A clean stop saves all progress of levels as
+RocketMQ expects it in `config/delayOffset.json`. Row D04.
 """
 
 from __future__ import annotations

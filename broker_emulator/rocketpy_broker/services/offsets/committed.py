@@ -71,7 +71,9 @@ class ConsumerOffsetManager:
     """topic@group -> queue id -> next offset to consume."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        self._file = ConfigFile(folder / "consumerOffset.json", (DATA_VERSION, TABLE, DERIVED, RESETS))
+        self._file = ConfigFile(
+            folder / "consumerOffset.json", (DATA_VERSION, TABLE, DERIVED, RESETS)
+        )
         self._clock = clock
         self._table: dict[str, dict[int, int]] = {}
         # Offsets that no save has taken are among its changed ones: these may change in place.
