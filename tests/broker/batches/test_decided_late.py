@@ -14,6 +14,7 @@ from tests.broker.delay.test_levels import advance
 
 COMMITTED = broker_pb2.COMMITTED
 NOW_MS = ManualClock().now_ms()
+HOUR_MS = 3_600_000
 
 
 async def test_s10_a_cancel_that_has_come_too_late_holds_no_batch_up(
@@ -67,3 +68,34 @@ async def test_s10_a_topic_that_gets_another_type_holds_no_decided_batch_up(
         assert (await job.query()).outcome == COMMITTED
         await advance(running, 3_000)
         assert await bodies(running) == [b"delayed"]
+
+
+async def test_s10_a_time_that_a_clock_set_back_puts_too_far_ahead_holds_no_batch_up(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + 71 * HOUR_MS)})
+        await job.stage((0, [b"in time"]))
+        running.clock.jump(-2 * HOUR_MS)
+        assert (await hindered(job)).hindrance == ""
+        assert (await job.query()).outcome == COMMITTED
+        running.clock.jump(73 * HOUR_MS - 1)
+        await advance(running, 1_000)
+        assert await bodies(running) == [b"in time"]
+
+
+async def test_s10_a_time_beyond_the_limit_of_the_next_start_holds_no_batch_up(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + 71 * HOUR_MS)})
+        await job.stage((0, [b"in time"]))
+    async with start_broker(timer_delay_ms_max=HOUR_MS) as running:
+        job.running = running
+        assert (await hindered(job)).hindrance == ""
+        assert (await job.query()).outcome == COMMITTED
+        running.clock.jump(71 * HOUR_MS)
+        await advance(running, 1_000)
+        assert await bodies(running) == [b"in time"]

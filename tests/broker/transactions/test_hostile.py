@@ -264,3 +264,19 @@ async def test_t05_a_transaction_that_ends_while_its_question_waits_is_not_commi
                 await end(running, again, COMMIT, from_check=True)
         assert await bodies(running) == [b"a"]
         assert "a" not in [one.transaction_id for one in producer.asked]
+
+
+async def test_t02_what_was_prepared_before_the_clock_was_set_back_can_be_committed(
+    start_broker: StartBroker,
+) -> None:
+    hour_ms = 3_600_000
+    async with start_broker() as running:
+        await running.create_topic("T")
+        due_ms = running.clock.now_ms() + 71 * hour_ms
+        half = await prepare(running, "a", TIMER_DELIVER_MS=str(due_ms))
+        running.clock.jump(-2 * hour_ms)
+        status = await ended(running, half, COMMIT)
+        assert status.code == ResponseCode.SUCCESS, status.remark
+        running.clock.jump(73 * hour_ms)
+        await advance(running, 1_000)
+        assert await bodies(running) == [b"a"]

@@ -79,8 +79,9 @@ class Scheduling:
         """Where the block has to wait and in which form; itself where it need not wait.
 
         All records of a block wait alike: for one level, or for times. Of a block that was accepted
-        before, what cancels too late goes to the timer, for which it is over. Raises
-        RecordIllegalError, TimerRefusedError.
+        before, what cancels too late goes to the timer, for which it is over, and times may lie too
+        far ahead by now, as of a clock that was set back. Raises RecordIllegalError,
+        TimerRefusedError.
         """
         levels = self._levels.of(block)
         level = int(levels[0])
@@ -117,7 +118,7 @@ class Scheduling:
         self._check_enabled()
         latest_ms = int(deliver_ms.max())
         delay_ms_max = self._timer.delay_ms_max
-        if latest_ms - now_ms > delay_ms_max:
+        if latest_ms - now_ms > delay_ms_max and not is_accepted:
             raise RecordIllegalError(
                 f"a message is to be delivered at {latest_ms}, which is {latest_ms - now_ms} ms "
                 f"from now; accepted are up to {delay_ms_max} ms"
