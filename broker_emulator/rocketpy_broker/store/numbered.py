@@ -59,6 +59,11 @@ def origin_fields(physical_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     return ~physical_offsets
 
 
+def origins_of(block: RecordBlock) -> NDArray[np.int64]:
+    """The physical offsets of what records were made from; below 0 for others."""
+    return ~block.header["prepared_transaction_offset"].astype(np.int64)
+
+
 class NumberedRecords:
     """Looks into one log."""
 

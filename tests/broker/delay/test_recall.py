@@ -8,7 +8,9 @@ import pytest
 
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.recalling import recall_handle, recall_message
+from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.delay import handover
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_proto.recall_handle import RecallHandle
@@ -127,3 +129,56 @@ async def test_d03_a_broker_that_stores_nothing_takes_nothing_back(
         answer = await recall(running, handle_of("K"))
         assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "read-only" in answer.status.remark
+
+
+@both
+async def test_d03_what_is_sent_behind_a_recall_of_its_key_comes(
+    start_broker: StartBroker, start_crashed: StartBroker, flush: FlushDiskType
+) -> None:
+    """The recall was of the message that waited then; the other one is acknowledged, too."""
+    async with start_crashed(flush) as running:
+        await running.create_topic("T")
+        await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
+        assert (await recall(running, handle_of("K1"))).status.code == ResponseCode.SUCCESS
+        await send_at(running, [DUE_MS], b"in its place", UNIQ_KEY="K1")
+        await until(lambda: visible(running, *TIMER_QUEUE) == 3)
+    async with start_broker(flush) as running:
+        await advance(running, 7_000)
+        await until(lambda: visible(running) == 1)
+        assert await bodies(running) == [b"in its place"]
+        await advance(running, 1_000)
+        assert running.broker.rooms.delay.timer.waiting_count == 0
+
+
+async def test_d03_a_copy_that_was_rolled_behind_its_recall_stays_taken_back(
+    start_broker: StartBroker,
+) -> None:
+    """RocketMQ rolls what waits for more than two days, and cancels all of its key."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
+        assert (await recall(running, handle_of("K1"))).status.code == ResponseCode.SUCCESS
+        await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1", TIMER_ROLL_TIMES="1")
+        await advance(running, 7_000)
+        assert await bodies(running) == []
+
+
+async def test_d04_a_stop_rolls_what_was_sent_behind_a_recall_and_it_comes(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop leaves a copy of it behind the recall, which the next start reads, too."""
+    monkeypatch.setattr(handover, "ROLL_COUNT_MAX", 1)
+    monkeypatch.setattr(handover, "TURN_UNITS", 1)
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
+        assert (await recall(running, handle_of("K1"))).status.code == ResponseCode.SUCCESS
+        await send_at(running, [DUE_MS], b"in its place", UNIQ_KEY="K1")
+        await send_at(running, [DUE_MS + 1_000], b"later", UNIQ_KEY="K2")
+        await send_at(running, [NOW_MS + 1_000], b"first", UNIQ_KEY="K3")
+        await advance(running, 1_500)
+        assert await bodies(running) == [b"first"]
+    async with start_broker(clock=ManualClock(NOW_MS + 2_000)) as running:
+        assert visible(running, *TIMER_QUEUE) == 6
+        await advance(running, 7_000)
+        assert await bodies(running) == [b"first", b"in its place", b"later"]

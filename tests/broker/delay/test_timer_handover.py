@@ -13,6 +13,7 @@ from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import ConfigFileError
 from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.delay import handover
+from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
@@ -24,6 +25,7 @@ from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_crash import refusing
 from tests.broker.delay.test_levels import advance, bodies, visible
 from tests.broker.delay.test_times import NOW_MS, properties_of, send_at
+from tests.broker.transactions.conftest import COMMIT, end, prepare
 
 
 def timercheck(folder: Path) -> tuple[int, ...]:
@@ -269,3 +271,41 @@ async def test_d03_a_stop_carries_nothing_of_a_deleted_topic_into_one_made_again
             await running.create_topic("T")
         await advance(running, 9_000)
         assert await bodies(running) == []
+
+
+async def test_d04_a_stop_rolls_two_messages_with_one_key_and_both_come(
+    start_broker: StartBroker,
+) -> None:
+    """The later copy is not one of the earlier message."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        for body in (b"one", b"two"):
+            await send_at(running, [NOW_MS + 9_000], body, UNIQ_KEY="K")
+        await send_at(running, [NOW_MS + 1_000], b"first")
+        await advance(running, 1_100)
+        assert await bodies(running) == [b"first"]
+    async with start_broker(clock=ManualClock(NOW_MS + 2_000)) as running:
+        await advance(running, 8_000)
+        assert await bodies(running) == [b"first", b"one", b"two"]
+
+
+async def test_d04_of_a_committed_message_that_a_killed_stop_rolled_one_comes(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop is killed between the copies and what it notes of them."""
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+        async with start_broker() as running:
+            await running.create_topic("T")
+            half = await prepare(running, "a", TIMER_DELIVER_MS=str(NOW_MS + 9_000))
+            assert await end(running, half, COMMIT) == 0
+            await send_at(running, [NOW_MS + 1_000], b"first")
+            await advance(running, 1_100)
+            assert await bodies(running) == [b"first"]
+            patch.setattr(DeliveryProgress, "move_timer", killed)
+    async with start_broker(clock=ManualClock(NOW_MS + 2_000)) as running:
+        await advance(running, 9_000)
+        assert await bodies(running) == [b"first", b"a"]
+
+
+def killed(*_given: object) -> None:
+    raise RuntimeError("killed")

@@ -48,6 +48,7 @@ from rocketpy_proto.record import (
 )
 from rocketpy_proto.record.masking import null_unless
 from rocketpy_proto.record.properties import REAL_TOPIC
+from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
 logger = logging.getLogger(__name__)
 # A stop rolls no more than this: about a second's work.
@@ -161,7 +162,11 @@ class TimerHandover:
             waiting,
             TIMER_QUEUE.topic,
             _rolled_strings(waiting),
-            {"prepared_transaction_offset": origin_fields(origins)},
+            {
+                "prepared_transaction_offset": origin_fields(origins),
+                # Else the field would be taken for what a commit leaves there.
+                "sys_flag": waiting.header["sys_flag"] & ~TRANSACTION_MASK,
+            },
         )
         found = tags_and_keys(TIMER_QUEUE, block, self._store.config)
         self._store.append(TIMER_QUEUE, block, Known(found, KEEP_NUMBERS, PutCause.OWN))

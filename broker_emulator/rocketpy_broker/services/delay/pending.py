@@ -9,7 +9,8 @@ garbage collector would have to visit.
 
 A slot also knows which of its messages are void: those that were cancelled, and older copies of
 those that were rolled. Like RocketMQ's delete units, such marks count within their slot only, and
-are held against the messages' keys when these are due. Lives in memory only; a start reads it from
+are held against the messages' keys when these are due. In RocketMQ a cancelled key is void also for
+messages that are sent behind that; here it is for those that were there, and their rolled copies. Lives in memory only; a start reads it from
 the timer queue again.
 """
 
@@ -31,8 +32,6 @@ _OFFSET_MASK = (1 << OFFSET_BITS) - 1
 BUCKET_BITS = 10
 # A run of a slot's messages is sorted when it has so many.
 RUN_COUNT = 1 << 16
-# Voids every message with its key.
-ANY_OFFSET = 1 << 62
 _NOT_COUNTED = -1
 _EMPTY = np.empty(0, np.int64)
 
@@ -44,15 +43,33 @@ def key_hash(out_ms: int, key: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """Messages that are due, in their order: n queue offsets and n due times in ms.
+class Voids:
+    """Which messages of a slot are void: for a key's hash those below a queue offset.
 
-    `void_below` has for a key's hash the queue offset below which messages with it are void.
+    Of the `cancelled` ones, so are copies that RocketMQ has rolled behind the cancellation.
     """
+
+    below: dict[int, int]
+    cancelled: frozenset[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.below)
+
+    def has(self, hashed: int, offset: int, *, is_rolled: bool) -> bool:
+        """Whether a message is void by this hash of its key."""
+        return offset < self.below.get(hashed, -1) or (is_rolled and hashed in self.cancelled)
+
+
+NOTHING_VOID = Voids({}, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Messages that are due, in their order: n queue offsets and n due times in ms."""
 
     offsets: NDArray[np.int64]
     due_ms: NDArray[np.int64]
-    void_below: dict[int, int]
+    voids: Voids
 
 
 class PendingMessages:
@@ -71,7 +88,7 @@ class PendingMessages:
         self._counts: dict[int, int] = {}
         self._low_bucket = low_offset >> BUCKET_BITS
         self._count = 0
-        self._void: tuple[int, dict[int, int]] | None = None
+        self._void: tuple[int, Voids] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -94,8 +111,8 @@ class PendingMessages:
         self._count_in(offsets)
 
     def cancel(self, out_ms: int, key: str, offset: int) -> None:
-        """Void all messages with `key` that get out at `out_ms`; the order lies at `offset`."""
-        self._mark(out_ms, [key_hash(out_ms, key), ANY_OFFSET, offset])
+        """Void the messages with `key` that get out at `out_ms`; the order lies at `offset`."""
+        self._mark(out_ms, [key_hash(out_ms, key), offset, offset])
         self._count_in(np.array([offset]))
 
     def supersede(self, out_ms: int, key: str, offset: int) -> None:
@@ -136,13 +153,13 @@ class PendingMessages:
         self._close_slots(now_ms)
         begin_ms = self._heap[0] * self._slot_ms if self._heap else now_ms
         if begin_ms >= now_ms:
-            return Due(_EMPTY, _EMPTY, {})
+            return Due(_EMPTY, _EMPTY, NOTHING_VOID)
         runs = self._seal(self._heap[0])
         first = np.sort(np.concatenate([_EMPTY, *(run[:count_max] for run in runs)]))[:count_max]
         due_ms = begin_ms + 1 + (first >> OFFSET_BITS)
         count = int(np.searchsorted(due_ms, now_ms, "right"))
-        void_below = self._void_below(self._heap[0]) if count else {}
-        return Due(first[:count] & _OFFSET_MASK, due_ms[:count], void_below)
+        voids = self._voids(self._heap[0]) if count else NOTHING_VOID
+        return Due(first[:count] & _OFFSET_MASK, due_ms[:count], voids)
 
     def done(self, due: Due) -> None:
         """All that `due` has, the first of what was due, was released, or is void, or lost."""
@@ -181,15 +198,18 @@ class PendingMessages:
             own = np.frombuffer(self._marks.pop(number, array("q")), np.int64)[2::3]
             self._count_out(own[own != _NOT_COUNTED])
 
-    def _void_below(self, number: int) -> dict[int, int]:
+    def _voids(self, number: int) -> Voids:
         marks = self._marks.get(number)
         if marks is None:
-            return {}
+            return NOTHING_VOID
         if self._void is None or self._void[0] != number:
             void: dict[int, int] = {}
-            for hashed, below in zip(marks[0::3], marks[1::3], strict=True):
+            cancelled: set[int] = set()
+            for hashed, below, own in zip(marks[0::3], marks[1::3], marks[2::3], strict=True):
                 void[hashed] = max(below, void.get(hashed, 0))
-            self._void = number, void
+                if own != _NOT_COUNTED:
+                    cancelled.add(hashed)
+            self._void = number, Voids(void, frozenset(cancelled))
         return self._void[1]
 
     # --- All of them ---
@@ -200,7 +220,7 @@ class PendingMessages:
         for number in sorted(self._marks):
             rest = np.sort(np.concatenate([_EMPTY, *self._seal(number)]))
             due_ms = number * self._slot_ms + 1 + (rest >> OFFSET_BITS)
-            found.append(Due(rest & _OFFSET_MASK, due_ms, self._void_below(number)))
+            found.append(Due(rest & _OFFSET_MASK, due_ms, self._voids(number)))
         return found
 
     def offsets(self) -> NDArray[np.int64]:

@@ -130,11 +130,11 @@ class TimerDelivery:
         self.pending.done(taken)
         parts, room = [taken], TURN_UNITS - len(taken.offsets)
         try:
-            while room > 0 and not taken.void_below:
+            while room > 0 and not taken.voids:
                 if len(parts) % TURN_SLOTS == 0:
                     await give_way()
                 more = self.pending.due(now_ms, room)
-                if len(more.offsets) == 0 or more.void_below:
+                if len(more.offsets) == 0 or more.voids:
                     break
                 self.pending.done(more)
                 parts.append(more)
@@ -144,7 +144,7 @@ class TimerDelivery:
                 self.pending.add(part.due_ms, part.offsets)
             raise
         offsets = np.concatenate([part.offsets for part in parts])
-        return Due(offsets, np.concatenate([part.due_ms for part in parts]), taken.void_below)
+        return Due(offsets, np.concatenate([part.due_ms for part in parts]), taken.voids)
 
     async def _release(self, due: Due, now_ms: int) -> None:
         found = self._store.scattered.read(TIMER_QUEUE, due.offsets, TURN_BYTES)

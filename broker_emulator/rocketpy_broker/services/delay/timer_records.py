@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.services.delay.pending import SECOND_MS, Due, key_hash
 from rocketpy_broker.services.delay.scheduling import TIMER_DEL_UNIQKEY, TIMER_OUT_MS
+from rocketpy_broker.store.numbered import origins_of
 from rocketpy_proto.record import RecordBlock, property_column, with_property
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.record.masking import null_unless
@@ -35,6 +36,8 @@ TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS = "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"
 # Java's Long.MAX_VALUE: the message was due when it was read.
 NEVER_WAITED = (1 << 63) - 1
 KEY_JOINT = "+"
+# What tells whether a message is void.
+_NAMES = (TIMER_OUT_MS, REAL_TOPIC, UNIQ_KEY, TIMER_ROLL_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +81,23 @@ def read_times(block: RecordBlock) -> TimerRecords:
     due_ms = np.where(out_ms >= 0, np.clip(named_ms, out_ms + 1, latest_ms), 0)
     cancels = properties.column(TIMER_DEL_UNIQKEY)
     is_message = cancels.is_null().to_numpy(zero_copy_only=False)
-    return TimerRecords(due_ms, is_message, _marks(properties, out_ms, cancels, is_message))
+    return TimerRecords(due_ms, is_message, _marks(block, properties, out_ms, cancels))
 
 
 def _marks(
+    block: RecordBlock,
     properties: BlockProperties,
     out_ms: NDArray[np.int64],
     cancels: pa.StringArray,
-    is_message: NDArray[np.bool_],
 ) -> list[Mark]:
-    """A loop over those that cancel or were rolled, of which most blocks have none."""
-    rolled = properties.column(TIMER_ROLL_TIMES).is_valid().to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(~is_message | rolled).tolist()
+    """A loop over those that cancel or were rolled, of which most blocks have none.
+
+    A copy that a stop of this broker has made names what it was made from. That says more than a
+    key, which several messages may have.
+    """
+    origins = origins_of(block)
+    others = pc.or_(cancels.is_valid(), properties.column(TIMER_ROLL_TIMES).is_valid())
+    rows = np.flatnonzero((origins >= 0) | others.to_numpy(zero_copy_only=False)).tolist()
     if not rows:
         return []
     topics, keys = properties.column(REAL_TOPIC), properties.column(UNIQ_KEY)
@@ -98,9 +106,16 @@ def _marks(
         topic, key, cancelled = (one[row].as_py() for one in (topics, keys, cancels))
         if cancelled is not None:
             marks.append(Mark(row, int(out_ms[row]), cancelled, is_cancel=True))
+        elif origins[row] >= 0:
+            marks.append(Mark(row, int(out_ms[row]), _place_key(origins[row]), is_cancel=False))
         elif topic is not None and key is not None:
             marks.append(Mark(row, int(out_ms[row]), cancel_key(topic, key), is_cancel=False))
     return marks
+
+
+def _place_key(physical_offset: int) -> str:
+    """Stands for one record, as no key of a message does."""
+    return f"\0{physical_offset}"
 
 
 def _numbers(properties: BlockProperties, name: str) -> NDArray[np.int64]:
@@ -118,16 +133,22 @@ def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
     Takes microseconds a record, in the seconds for which messages were cancelled only.
     """
     void = np.zeros(len(block), np.bool_)
-    if not due.void_below:
+    if not due.voids:
         return void
-    columns = [property_column(block, name) for name in (TIMER_OUT_MS, REAL_TOPIC, UNIQ_KEY)]
+    is_ours = origins_of(block) >= 0
+    places = block.header["physical_offset"].tolist()
+    columns = [property_column(block, name) for name in _NAMES]
     rows = zip(
         block.header["queue_offset"].tolist(), *(one.to_pylist() for one in columns), strict=True
     )
-    for row, (offset, out_ms, topic, key) in enumerate(rows):
-        if out_ms is not None and topic is not None and key is not None and out_ms.isdecimal():
-            hashes = [key_hash(int(out_ms), name) for name in (cancel_key(topic, key), key)]
-            void[row] = any(offset < due.void_below.get(hashed, -1) for hashed in hashes)
+    for row, (offset, out_ms, topic, key, rolled) in enumerate(rows):
+        if out_ms is not None and out_ms.isdecimal():
+            names = [_place_key(places[row])]
+            if topic is not None and key is not None:
+                names += [cancel_key(topic, key), key]
+            hashes = [key_hash(int(out_ms), name) for name in names]
+            is_rolled = rolled is not None and not is_ours[row]
+            void[row] = any(due.voids.has(each, offset, is_rolled=is_rolled) for each in hashes)
     return void
 
 
