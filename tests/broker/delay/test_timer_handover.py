@@ -293,7 +293,8 @@ async def test_d04_of_a_committed_message_that_a_killed_stop_rolled_one_comes(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stop is killed between the copies and what it notes of them."""
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+
+    async def until_a_stop_is_killed(patch: pytest.MonkeyPatch) -> None:
         async with start_broker() as running:
             await running.create_topic("T")
             half = await prepare(running, "a", TIMER_DELIVER_MS=str(NOW_MS + 9_000))
@@ -302,6 +303,9 @@ async def test_d04_of_a_committed_message_that_a_killed_stop_rolled_one_comes(
             await advance(running, 1_100)
             assert await bodies(running) == [b"first"]
             patch.setattr(DeliveryProgress, "move_timer", killed)
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+        await until_a_stop_is_killed(patch)
     async with start_broker(clock=ManualClock(NOW_MS + 2_000)) as running:
         await advance(running, 9_000)
         assert await bodies(running) == [b"first", b"a"]

@@ -10,8 +10,8 @@ garbage collector would have to visit.
 A slot also knows which of its messages are void: those that were cancelled, and older copies of
 those that were rolled. Like RocketMQ's delete units, such marks count within their slot only, and
 are held against the messages' keys when these are due. In RocketMQ a cancelled key is void also for
-messages that are sent behind that; here it is for those that were there, and their rolled copies. Lives in memory only; a start reads it from
-the timer queue again.
+messages that are sent behind that; here it is for those that were there, and their rolled copies.
+Lives in memory only; a start reads it from the timer queue again.
 """
 
 from __future__ import annotations
