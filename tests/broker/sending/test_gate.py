@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_proto.call_limits import ANY_QUEUE
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker
@@ -116,6 +119,21 @@ async def test_p05_a_topic_without_queues_is_not_made(
         answer = await send_creating(running, "New", queues)
         assert answer.status.code == ResponseCode.INVALID_PARAMETER
         assert f"with {queues} queues" in answer.status.remark
+
+
+async def test_p06_of_a_topic_without_queues_the_broker_picks_none(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """No command makes one, but a file that was written elsewhere may have it."""
+    (tmp_path / "config").mkdir()
+    topic = {"topicName": "T", "readQueueNums": 4, "writeQueueNums": 0, "perm": 6}
+    content = json.dumps({"topicConfigTable": {"T": topic}})
+    (tmp_path / "config" / "topics.json").write_text(content, encoding="utf-8")
+    async with start_broker() as running:
+        for queue_id in (ANY_QUEUE, 0):
+            answer = await running.append("T", queue_id, b"x")
+            assert answer.status.code == ResponseCode.INVALID_PARAMETER
+            assert "topic 'T' is not there: it has no queues" in answer.status.remark
 
 
 async def test_p03_a_broker_without_write_permission_takes_no_sends_and_makes_no_topics(

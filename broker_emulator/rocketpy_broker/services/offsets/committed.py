@@ -186,11 +186,11 @@ class ConsumerOffsetManager:
         count = self._change_count, self.resets.change_count
         if count == self._saved_count:
             return None
-        tell = self._keeper.telling(self._table)
-        version, resets = self._version.to_json(), self.resets.to_json()
+        tell, tell_resets = self._keeper.telling(self._table), self.resets.telling()
+        version = self._version.to_json()
 
         def run() -> None:
-            self._file.save({DATA_VERSION: version, TABLE: tell(), RESETS: resets})
+            self._file.save({DATA_VERSION: version, TABLE: tell(), RESETS: tell_resets()})
 
         def saved() -> None:
             self._saved_count = count

@@ -272,7 +272,8 @@ class TopicConfigManager:
             raise PermissionDeniedError(f"sending to the system topic {topic!r} is forbidden")
         if not config.perm & Perm.WRITE:
             raise PermissionDeniedError(f"topic {topic!r} is not writable (perm {config.perm})")
-        if not -1 <= queue_id < config.write_queue_nums:
+        # A file that another broker has written may have a topic without queues: then any is none.
+        if config.write_queue_nums < 1 or not -1 <= queue_id < config.write_queue_nums:
             raise QueueIdIllegalError(topic, queue_id, config.write_queue_nums)
         return config
 
