@@ -45,13 +45,24 @@ HANDOVER = (
     ),
     Sabotage(
         "a unit that this process has written is believed",
-        STORE + "queues/reader.py",
-        "bool((size_and_magic == wanted).all() and is_here.all())\n",
-        "True\n",
+        STORE + "queues/gathering.py",
+        "    return parts if is_here.all() else None\n",
+        "    return parts\n",
         (
             IN_DAMAGED
             + "test_f16_a_wrong_unit_of_a_record_that_this_process_wrote_costs_its_record_only"
             "[8--4-5-neighbours1]",
+        ),
+    ),
+    Sabotage(
+        "the last unit that this process has written is believed",
+        STORE + "queues/gathering.py",
+        "        if not is_here or magic not in (MAGIC_V1, MAGIC_V2):\n",
+        "        if magic == 0:\n",
+        (
+            IN_DAMAGED
+            + "test_f16_a_wrong_unit_of_a_record_that_this_process_wrote_costs_its_record_only"
+            "[8--4-9-neighbours0]",
         ),
     ),
     Sabotage(
