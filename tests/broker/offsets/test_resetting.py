@@ -267,14 +267,14 @@ async def test_c10_a_reset_of_a_queue_that_is_shorter_now_ends_where_it_does(
         await reset(running, offset=1, queue_id=0, force=True)
     path = tmp_path / "config" / "consumerOffset.json"
     content = json.loads(path.read_text())
-    content["rocketpyResets"]["g"]["T"]["0"] = 9
+    content["rocketpyResets"]["T@g"]["0"] = 9
     path.write_text(json.dumps(content))
     async with start_broker() as running:
         [moved] = await running.pull(offset=1, **MEMBERS_PULL)
         assert (moved.status.code, moved.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 3)
 
 
-@pytest.mark.parametrize("odd", [[], 1, {"g": 1}, {"g": {"T": {"x": 1}}}, {"g": {"T": {"0": {}}}}])
+@pytest.mark.parametrize("odd", [[], 1, {"T@g": 1}, {"T@g": {"x": 1}}, {"T@g": {"0": {}}}])
 def test_c10_resets_that_cannot_be_read_are_a_broken_file(odd: object) -> None:
     with pytest.raises(ValueError, match=r"stands where|invalid literal"):
         PendingResets.from_json(odd)

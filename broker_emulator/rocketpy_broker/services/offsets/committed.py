@@ -22,10 +22,13 @@ from typing import Any
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
-from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
 from rocketpy_broker.services.config_files.saving import SavePlan
 from rocketpy_broker.services.config_files.table_text import TextKeeper
-from rocketpy_broker.services.offsets.resets import PendingResets
+from rocketpy_broker.services.offsets.resets import (
+    PendingResets,
+    decode_table,
+    encode_queues,
+)
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
 logger = logging.getLogger(__name__)
@@ -50,19 +53,13 @@ class _Loaded:
 
     version: DataVersion
     table: dict[str, dict[int, int]]
-    resets: dict[str, dict[QueueKey, int]]
+    resets: dict[str, dict[int, int]]
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
         return cls(
             DataVersion.from_json(content.get(DATA_VERSION)),
-            {
-                key: {as_int(queue_id): as_long(offset) for queue_id, offset in entry.items()}
-                for key, entry in (
-                    (key, as_object(queues))
-                    for key, queues in as_object(content.get(TABLE)).items()
-                )
-            },
+            decode_table(content.get(TABLE)),
             PendingResets.from_json(content.get(RESETS)),
         )
 
@@ -77,7 +74,7 @@ class ConsumerOffsetManager:
         self._clock = clock
         self._table: dict[str, dict[int, int]] = {}
         # Offsets that no save has taken are among its changed ones: these may change in place.
-        self._keeper = TextKeeper(_encode)
+        self._keeper = TextKeeper(encode_queues)
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
         self.resets = PendingResets(clock)
@@ -196,7 +193,3 @@ class ConsumerOffsetManager:
             self._saved_count = count
 
         return SavePlan(run, saved)
-
-
-def _encode(queues: Mapping[int, int]) -> object:
-    return {str(queue_id): offset for queue_id, offset in queues.items()}

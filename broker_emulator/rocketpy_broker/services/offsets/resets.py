@@ -17,87 +17,89 @@ from collections.abc import Callable, Mapping
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
+from rocketpy_broker.services.config_files.table_text import TableText, TextKeeper
 from rocketpy_broker.services.groups.members import EXPIRY_MS
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
+SEPARATOR = "@"
+
 
 class PendingResets:
-    """group -> queue -> offset."""
+    """topic@group -> queue id -> offset; of plain numbers, which no garbage collection visits."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._groups: dict[str, dict[QueueKey, int]] = {}
+        self._table: dict[str, dict[int, int]] = {}
+        # What the table has, by group.
+        self._topics: dict[str, set[str]] = {}
+        # Entries that no save has taken are among its changed ones: these may change in place.
+        self._keeper = TextKeeper(encode_queues)
         # Groups from before the start, and until when their members may come back.
         self._loaded: set[str] = set()
         self._loaded_until_ms = 0.0
         self.change_count = 0
 
     def __bool__(self) -> bool:
-        return bool(self._groups)
+        return bool(self._table)
 
     # --- In the file ---
 
-    def telling(self) -> Callable[[], Mapping[str, object] | None]:
+    def telling(self) -> Callable[[], TableText[dict[int, int]] | None]:
         """Makes of them as they are now what lies in the file of offsets; None for nothing.
 
-        Any thread may call it: of the 80,000 queues of a group, it takes a tenth of a second.
+        Any thread may call it. It copies and encodes no entry that the save before has taken.
         """
-        groups = {group: dict(queues) for group, queues in self._groups.items()}
+        is_any, tell = bool(self._table), self._keeper.telling(self._table)
 
-        def tell() -> Mapping[str, object] | None:
-            table: dict[str, dict[str, dict[str, int]]] = {}
-            for group, queues in groups.items():
-                topics = table[group] = {}
-                for queue, offset in queues.items():
-                    topics.setdefault(queue.topic, {})[str(queue.queue_id)] = offset
-            return table or None
+        def tell_any() -> TableText[dict[int, int]] | None:
+            text = tell()
+            return text if is_any else None
 
-        return tell
+        return tell_any
 
     @staticmethod
-    def from_json(content: object) -> dict[str, dict[QueueKey, int]]:
+    def from_json(content: object) -> dict[str, dict[int, int]]:
         """What the file says. Raises ValueError."""
-        return {
-            group: {
-                QueueKey(topic, as_int(queue_id)): as_long(offset)
-                for topic, queues in as_object(topics).items()
-                for queue_id, offset in as_object(queues).items()
-            }
-            for group, topics in as_object(content).items()
-        }
+        return decode_table(content)
 
-    def load(self, groups: Mapping[str, Mapping[QueueKey, int]]) -> None:
+    def load(self, table: Mapping[str, Mapping[int, int]]) -> None:
         """Take in what was told to nobody before the start."""
-        self._groups = {group: dict(queues) for group, queues in groups.items() if queues}
-        self._loaded = set(self._groups)
+        for key, queues in table.items():
+            if queues:
+                topic, _, group = key.rpartition(SEPARATOR)
+                self._own(topic, group).update(queues)
+        self._loaded = set(self._topics)
         self._loaded_until_ms = self._clock.monotonic_ms() + EXPIRY_MS
 
     def set_back(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
         """Let none be beyond the end of a queue."""
-        for queues in self._groups.values():
-            for queue, offset in queues.items():
-                queues[queue] = min(offset, range_of(queue).max_offset)
+        for key in list(self._table):
+            topic, _, group = key.rpartition(SEPARATOR)
+            queues = self._own(topic, group)
+            for queue_id, offset in queues.items():
+                end = range_of(QueueKey(topic, queue_id)).max_offset
+                queues[queue_id] = min(offset, end)
 
     # --- While members are online ---
 
-    def set(self, group: str, offsets: Mapping[QueueKey, int]) -> None:
+    def set(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Let the group's next pulls of these queues be told so."""
-        self._groups.setdefault(group, {}).update(offsets)
+        self._own(topic, group).update(offsets)
         self.change_count += 1
 
     def has(self, group: str, queue: QueueKey) -> bool:
         """Whether the group has not pulled the queue since it was reset."""
-        return queue in self._groups.get(group, ())
+        return queue.queue_id in self._table.get(queue.topic + SEPARATOR + group, ())
 
     def take(self, group: str, queue: QueueKey) -> int | None:
         """Where the group's pull of the queue is to go on; told once, None where it may go on."""
-        queues = self._groups.get(group)
-        if queues is None:
+        if not self.has(group, queue):
             return None
-        offset = queues.pop(queue, None)
+        queues = self._own(queue.topic, group)
+        offset = queues.pop(queue.queue_id)
         if not queues:
-            del self._groups[group]
-        self.change_count += offset is not None
+            self._forget(queue.topic, group)
+        self.change_count += 1
         return offset
 
     def nobody_is_there(self, group: str) -> None:
@@ -108,14 +110,42 @@ class PendingResets:
 
     def forget_group(self, group: str) -> None:
         """Nobody of the group is there any more, or the group is not."""
-        self.change_count += self._groups.pop(group, None) is not None
+        for topic in list(self._topics.get(group, ())):
+            self._forget(topic, group)
 
     def forget_topic(self, topic: str) -> None:
         """The topic is no more; one of its name is another."""
-        for group, queues in list(self._groups.items()):
-            left = {queue: offset for queue, offset in queues.items() if queue.topic != topic}
-            self.change_count += len(queues) - len(left)
-            if left:
-                self._groups[group] = left
-            else:
-                del self._groups[group]
+        for group in [group for group, topics in self._topics.items() if topic in topics]:
+            self._forget(topic, group)
+
+    def _own(self, topic: str, group: str) -> dict[int, int]:
+        """The queues of an entry, to be changed; no save reads them meanwhile."""
+        key = topic + SEPARATOR + group
+        if key not in self._keeper:
+            self._keeper.changed([key])
+            self._table[key] = dict(self._table.get(key, ()))
+        self._topics.setdefault(group, set()).add(topic)
+        return self._table.setdefault(key, {})
+
+    def _forget(self, topic: str, group: str) -> None:
+        key = topic + SEPARATOR + group
+        del self._table[key]
+        self._keeper.changed([key])
+        topics = self._topics[group]
+        topics.remove(topic)
+        if not topics:
+            del self._topics[group]
+        self.change_count += 1
+
+
+def decode_table(content: object) -> dict[str, dict[int, int]]:
+    """topic@group -> queue id -> offset, as the file has it. Raises ValueError."""
+    return {
+        key: {as_int(queue_id): as_long(offset) for queue_id, offset in entry.items()}
+        for key, entry in ((key, as_object(queues)) for key, queues in as_object(content).items())
+    }
+
+
+def encode_queues(queues: Mapping[int, int]) -> object:
+    """The JSON of one entry."""
+    return {str(queue_id): offset for queue_id, offset in queues.items()}

@@ -186,7 +186,8 @@ class ResetService:
             if self._groups.clients.consumer_group(request.group) is not None:
                 self._committed.resets.set(
                     request.group,
-                    {QueueKey(request.topic, each.queue_id): each.new_offset for each in part},
+                    request.topic,
+                    {each.queue_id: each.new_offset for each in part},
                 )
             for each in part:
                 self._committed.commit(request.group, request.topic, each.queue_id, each.new_offset)
