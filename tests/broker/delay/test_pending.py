@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy_broker.services.delay import pending
-from rocketpy_broker.services.delay.pending import PendingMessages
+from rocketpy_broker.services.delay.pending import PendingMessages, key_hash
 
 DAY_MS = 86_400_000
 TIMES = st.lists(st.lists(st.integers(1, 5_000), max_size=20), max_size=12)
@@ -59,3 +59,55 @@ def test_d03_nothing_below_the_oldest_bucket_of_pending_ones_is_kept() -> None:
     assert table.low_offset(6_000) == 0
     table.done(table.due(1, 10))
     assert table.low_offset(6_000) == 4_096
+
+
+def test_b09_marks_of_a_slot_are_sorted_in_runs_and_no_full_one_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All messages of a second may be cancelled, and more while they come to be due."""
+    monkeypatch.setattr(pending, "RUN_COUNT", 64)
+    table = PendingMessages(DAY_MS)
+    for offset in range(1_000):
+        table.cancel(500, f"T+{offset}", offset)
+    table.add(np.array([600]), np.array([1_000]))
+    before = table.due(700, 1).voids.runs
+    table.cancel(500, "T+another", 1_001)
+    after = table.due(700, 1).voids.runs
+    assert all(run.shape[1] <= 64 for run in after)
+    assert sum(run.shape[1] for run in after) == 2 * 1_001
+    assert [one is other for one, other in zip(before, after, strict=False)][:-1] == [
+        True for _ in before[:-1]
+    ]
+
+
+MARKS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(1, 3)), max_size=40)
+
+
+@given(MARKS, st.integers(1, 6))
+def test_d03_a_message_is_void_by_the_marks_behind_it(
+    marks: list[tuple[str, bool, int]], run_count: int
+) -> None:
+    """As one mark after the other says; a rolled copy also by an order before it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pending, "RUN_COUNT", run_count)
+        table = PendingMessages(DAY_MS)
+        table.add(np.array([900]), np.array([0]))
+        below: dict[str, int] = {}
+        cancelled = set()
+        offset = 0
+        for key, is_cancel, step in marks:
+            offset += step
+            (table.cancel if is_cancel else table.supersede)(900, key, offset)
+            below[key] = offset
+            if is_cancel:
+                cancelled.add(key)
+            voids = table.due(900, 10).voids
+            asked = [(each, place) for each in "abcd" for place in (1, offset - 1, offset)]
+            hashes = np.array([key_hash(900, each) for each, _ in asked])
+            places = np.array([place for _, place in asked])
+            for is_rolled in (False, True):
+                found = voids.have(hashes, places, np.full(len(asked), is_rolled)).tolist()
+                assert found == [
+                    place < below.get(each, 0) or (is_rolled and each in cancelled)
+                    for each, place in asked
+                ]

@@ -11,6 +11,7 @@ A slot also knows which of its messages are void: those that were cancelled, and
 those that were rolled. Like RocketMQ's delete units, such marks count within their slot only, and
 are held against the messages' keys when these are due. In RocketMQ a cancelled key is void also for
 messages that are sent behind that; here it is for those that were there, and their rolled copies.
+Marks are sorted in runs as messages are, whoever asks for them: all of a slot may be cancelled.
 Lives in memory only; a start reads it from the timer queue again.
 """
 
@@ -30,9 +31,10 @@ OFFSET_BITS = 40
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
 # Queue offsets whose pending messages are counted together.
 BUCKET_BITS = 10
-# A run of a slot's messages is sorted when it has so many.
+# A run of a slot's messages, or marks, is sorted when it has so many.
 RUN_COUNT = 1 << 16
-_NOT_COUNTED = -1
+# Voids every message with its key.
+ANY_OFFSET = 1 << 62
 _EMPTY = np.empty(0, np.int64)
 
 
@@ -46,21 +48,35 @@ def key_hash(out_ms: int, key: str) -> int:
 class Voids:
     """Which messages of a slot are void: for a key's hash those below a queue offset.
 
-    Of the `cancelled` ones, so are copies that RocketMQ has rolled behind the cancellation.
+    In runs, each of n hashes, sorted, and n queue offsets; of equal hashes the last one counts.
     """
 
-    below: dict[int, int]
-    cancelled: frozenset[int]
+    runs: tuple[NDArray[np.int64], ...]
 
     def __bool__(self) -> bool:
-        return bool(self.below)
+        return bool(self.runs)
 
-    def has(self, hashed: int, offset: int, *, is_rolled: bool) -> bool:
-        """Whether a message is void by this hash of its key."""
-        return offset < self.below.get(hashed, -1) or (is_rolled and hashed in self.cancelled)
+    def have(
+        self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], is_rolled: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Whether n messages are void, each by this hash of a key of its own."""
+        void: NDArray[np.bool_] = offsets < self._below(hashes)
+        void |= is_rolled & (offsets < self._below(~hashes))
+        return void
+
+    def _below(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
+        order = np.argsort(hashes)
+        wanted = hashes[order]
+        below = np.full(len(hashes), -1)
+        for hashed, offsets in self.runs:
+            last = np.searchsorted(hashed, wanted, "right") - 1
+            below[order] = np.maximum(
+                below[order], np.where(hashed[last] == wanted, offsets[last], -1)
+            )
+        return below
 
 
-NOTHING_VOID = Voids({}, frozenset())
+NOTHING_VOID = Voids(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +94,19 @@ class PendingMessages:
     def __init__(self, delay_ms_max: int, low_offset: int = 0) -> None:
         seconds = -(-delay_ms_max // (SLOTS_MAX * SECOND_MS))
         self._slot_ms = max(seconds, 1) * SECOND_MS
-        # By slot: packed messages as they came, sorted runs of them, and marks. A mark has three
-        # numbers: hash of a key, queue offset below which it voids messages, and its own queue
-        # offset where that counts as pending.
+        # By slot: packed messages as they came, sorted runs of them, and marks. A mark has two
+        # numbers: hash of a key, and queue offset below which it voids messages; that rises. That
+        # of a cancelled key has another for its rolled copies, with all bits of the hash turned,
+        # and its own queue offset counts as pending.
         self._fresh: dict[int, bytearray] = {}
         self._runs: dict[int, list[NDArray[np.int64]]] = {}
-        self._marks: dict[int, array[int]] = {}
+        self._fresh_marks: dict[int, array[int]] = {}
+        self._mark_runs: dict[int, list[NDArray[np.int64]]] = {}
+        self._orders: dict[int, array[int]] = {}
         self._heap: list[int] = []
         self._counts: dict[int, int] = {}
         self._low_bucket = low_offset >> BUCKET_BITS
         self._count = 0
-        self._void: tuple[int, Voids] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -112,19 +130,26 @@ class PendingMessages:
 
     def cancel(self, out_ms: int, key: str, offset: int) -> None:
         """Void the messages with `key` that get out at `out_ms`; the order lies at `offset`."""
-        self._mark(out_ms, [key_hash(out_ms, key), offset, offset])
-        self._count_in(np.array([offset]))
+        hashed = key_hash(out_ms, key)
+        number = self._mark(out_ms, [hashed, offset, ~hashed, ANY_OFFSET])
+        self._orders.setdefault(number, array("q")).append(offset)
+        self._count += 1
+        bucket = offset >> BUCKET_BITS
+        self._counts[bucket] = self._counts.get(bucket, 0) + 1
 
     def supersede(self, out_ms: int, key: str, offset: int) -> None:
         """Void older copies of the message with `key` at `offset`."""
-        self._mark(out_ms, [key_hash(out_ms, key), offset, _NOT_COUNTED])
+        self._mark(out_ms, [key_hash(out_ms, key), offset])
 
-    def _mark(self, out_ms: int, mark: list[int]) -> None:
+    def _mark(self, out_ms: int, marks: list[int]) -> int:
+        """Add marks to the slot of that time; return its number."""
         number = out_ms // self._slot_ms
         self._slot(number)
-        self._marks.setdefault(number, array("q")).extend(mark)
-        if self._void is not None and self._void[0] == number:
-            self._void = None
+        fresh = self._fresh_marks.setdefault(number, array("q"))
+        fresh.extend(marks)
+        if len(fresh) >= 2 * RUN_COUNT:
+            self._seal_marks(number)
+        return number
 
     def _slot(self, number: int) -> bytearray:
         fresh = self._fresh.get(number)
@@ -144,6 +169,19 @@ class PendingMessages:
             run = np.concatenate((runs.pop(), run))
         runs.append(np.sort(run))
         self._fresh[number] = bytearray()
+        return runs
+
+    def _seal_marks(self, number: int) -> list[NDArray[np.int64]]:
+        """Sort what marks came to the slot; return their runs."""
+        fresh = self._fresh_marks.get(number)
+        if not fresh:
+            return self._mark_runs.get(number, [])
+        runs = self._mark_runs.setdefault(number, [])
+        run = np.frombuffer(fresh, np.int64).reshape(-1, 2).T
+        if runs and runs[-1].shape[1] + run.shape[1] <= RUN_COUNT:
+            run = np.concatenate((runs.pop(), run), axis=1)
+        runs.append(run[:, np.argsort(run[0], kind="stable")])
+        self._fresh_marks[number] = array("q")
         return runs
 
     # --- Going out ---
@@ -190,34 +228,24 @@ class PendingMessages:
             number = self._heap[0]
             is_over = (number + 1) * self._slot_ms <= now_ms
             is_empty = not self._fresh[number] and not self._runs.get(number)
-            if not is_empty or (number in self._marks and not is_over):
+            if not is_empty or (number in self._fresh_marks and not is_over):
                 return
             heapq.heappop(self._heap)
             del self._fresh[number]
             self._runs.pop(number, None)
-            own = np.frombuffer(self._marks.pop(number, array("q")), np.int64)[2::3]
-            self._count_out(own[own != _NOT_COUNTED])
+            self._fresh_marks.pop(number, None)
+            self._mark_runs.pop(number, None)
+            self._count_out(np.frombuffer(self._orders.pop(number, array("q")), np.int64))
 
     def _voids(self, number: int) -> Voids:
-        marks = self._marks.get(number)
-        if marks is None:
-            return NOTHING_VOID
-        if self._void is None or self._void[0] != number:
-            void: dict[int, int] = {}
-            cancelled: set[int] = set()
-            for hashed, below, own in zip(marks[0::3], marks[1::3], marks[2::3], strict=True):
-                void[hashed] = max(below, void.get(hashed, 0))
-                if own != _NOT_COUNTED:
-                    cancelled.add(hashed)
-            self._void = number, Voids(void, frozenset(cancelled))
-        return self._void[1]
+        return Voids(tuple(self._seal_marks(number)))
 
     # --- All of them ---
 
     def marked_slots(self) -> list[Due]:
         """The messages of each slot that may have void ones."""
         found = []
-        for number in sorted(self._marks):
+        for number in sorted(self._fresh_marks):
             rest = np.sort(np.concatenate([_EMPTY, *self._seal(number)]))
             due_ms = number * self._slot_ms + 1 + (rest >> OFFSET_BITS)
             found.append(Due(rest & _OFFSET_MASK, due_ms, self._voids(number)))

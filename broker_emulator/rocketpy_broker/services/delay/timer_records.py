@@ -37,7 +37,7 @@ TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS = "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"
 NEVER_WAITED = (1 << 63) - 1
 KEY_JOINT = "+"
 # What tells whether a message is void.
-_NAMES = (TIMER_OUT_MS, REAL_TOPIC, UNIQ_KEY, TIMER_ROLL_TIMES)
+_NAMES = (REAL_TOPIC, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +135,23 @@ def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
     void = np.zeros(len(block), np.bool_)
     if not due.voids:
         return void
-    is_ours = origins_of(block) >= 0
     places = block.header["physical_offset"].tolist()
-    columns = [property_column(block, name) for name in _NAMES]
-    rows = zip(
-        block.header["queue_offset"].tolist(), *(one.to_pylist() for one in columns), strict=True
-    )
-    for row, (offset, out_ms, topic, key, rolled) in enumerate(rows):
-        if out_ms is not None and out_ms.isdecimal():
+    topics, keys, out_ms, rolled = (property_column(block, name) for name in _NAMES)
+    hashes: list[int] = []
+    rows: list[int] = []
+    columns = (one.to_pylist() for one in (out_ms, topics, keys))
+    for row, (time, topic, key) in enumerate(zip(*columns, strict=True)):
+        if time is not None and time.isdecimal():
             names = [_place_key(places[row])]
             if topic is not None and key is not None:
                 names += [cancel_key(topic, key), key]
-            hashes = [key_hash(int(out_ms), name) for name in names]
-            is_rolled = rolled is not None and not is_ours[row]
-            void[row] = any(due.voids.has(each, offset, is_rolled=is_rolled) for each in hashes)
+            hashes += [key_hash(int(time), name) for name in names]
+            rows += [row] * len(names)
+    is_rolled = rolled.is_valid().to_numpy(zero_copy_only=False) & (origins_of(block) < 0)
+    offsets = block.header["queue_offset"].astype(np.int64)
+    of_hash = np.array(rows, np.intp)
+    is_void = due.voids.have(np.array(hashes, np.int64), offsets[of_hash], is_rolled[of_hash])
+    void[of_hash[is_void]] = True
     return void
 
 

@@ -33,7 +33,7 @@ class PendingResets:
         # What the table has, by group.
         self._topics: dict[str, set[str]] = {}
         # Entries that no save has taken are among its changed ones: these may change in place.
-        self._keeper = TextKeeper(encode_queues)
+        self._keeper: TextKeeper[Mapping[int, int]] = TextKeeper(encode_queues)
         # Groups from before the start, and until when their members may come back.
         self._loaded: set[str] = set()
         self._loaded_until_ms = 0.0
@@ -44,14 +44,14 @@ class PendingResets:
 
     # --- In the file ---
 
-    def telling(self) -> Callable[[], TableText[dict[int, int]] | None]:
+    def telling(self) -> Callable[[], TableText[Mapping[int, int]] | None]:
         """Makes of them as they are now what lies in the file of offsets; None for nothing.
 
         Any thread may call it. It copies and encodes no entry that the save before has taken.
         """
         is_any, tell = bool(self._table), self._keeper.telling(self._table)
 
-        def tell_any() -> TableText[dict[int, int]] | None:
+        def tell_any() -> TableText[Mapping[int, int]] | None:
             text = tell()
             return text if is_any else None
 
