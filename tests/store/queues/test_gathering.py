@@ -51,6 +51,9 @@ ROWS = {
     "one": np.array([7]),
     "runs": np.r_[0:30, 40:COUNT],
     "scattered": np.arange(0, COUNT, 2),
+    # As no broker writes them; a store from elsewhere may be wrong.
+    "backwards": np.arange(COUNT)[::-1],
+    "again": np.array([9, 3, 3, 5]),
 }
 
 
@@ -95,7 +98,7 @@ def test_a_record_that_is_another_is_not_given(
     assert gather_written(segment, offsets[rows], sizes[rows]) is None
 
 
-@pytest.mark.parametrize("name", ["together", "one", "runs", "scattered"])
+@pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize(
     "shift", [-BASE - 1, -SEGMENT_BYTES, SEGMENT_BYTES, (1 << 63) - 2 * BASE - 1, -(1 << 63)]
 )
@@ -124,3 +127,10 @@ def test_no_record_is_as_small_as_that(segment: Segment, size: int) -> None:
     offsets, sizes = places(segment)
     sizes[3] = size
     assert gather_written(segment, offsets, sizes) is None
+
+
+def test_n12_a_wrong_unit_that_points_ahead_of_right_ones_ends_no_read(segment: Segment) -> None:
+    """It is found out, and whoever asked looks at the records one by one."""
+    offsets, sizes = places(segment)
+    offsets[0] = BASE + SEGMENT_BYTES - 2 * FIXED_BYTES
+    assert gather_written(segment, offsets[:4], sizes[:4]) is None

@@ -117,12 +117,14 @@ def _gathered(
         begins = starts[np.concatenate(([0], breaks + 1))].tolist()
         stops = ends[np.concatenate((breaks, [len(ends) - 1]))].tolist()
         return [segment.view[begin:stop] for begin, stop in zip(begins, stops, strict=True)]
-    # Element 2i of this array is record i, element 2i + 1 what lies between it and the next.
-    offsets = np.empty(2 * len(starts), np.int64)
-    offsets[0::2], offsets[1::2] = starts, ends
+    # Element 2i + 1 of this array is record i, element 2i what lies between it and the one before.
+    # It has all of the segment, since Arrow looks whether an array's last end is behind its first
+    # begin, and units of a store that is wrong may go back in the log.
+    offsets = np.empty(2 * len(starts) + 2, np.int64)
+    offsets[0], offsets[1:-1:2], offsets[2:-1:2], offsets[-1] = 0, starts, ends, segment.size_bytes
     log = pa.Array.from_buffers(
         pa.large_binary(),
         len(offsets) - 1,
         [None, pa.py_buffer(offsets), pa.py_buffer(segment.view)],
     )
-    return [log.take(pa.array(np.arange(0, len(offsets) - 1, 2))).buffers()[2]]
+    return [log.take(pa.array(np.arange(1, len(offsets) - 1, 2))).buffers()[2]]
