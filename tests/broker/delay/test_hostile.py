@@ -327,3 +327,22 @@ async def test_d04_a_stop_leaves_a_backup_that_says_what_the_file_does(
     config = tmp_path / "config"
     file, backup = config / "delayOffset.json", config / "delayOffset.json.bak"
     assert file.read_bytes() == backup.read_bytes()
+
+
+async def test_n14_messages_that_waited_for_a_deleted_topic_leave_a_line_a_minute(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many queues it had, and however many turns they take."""
+    async with start_broker() as running:
+        await running.create_topic("U", queues=20)
+        await running.create_topic("T")
+        for round_ms in (1_000, 5_000, 70_000):
+            at_ms = running.clock.now_ms() + round_ms
+            for queue_id in range(20):
+                timed = wire_block("U", [b"x"], properties={"TIMER_DELIVER_MS": [str(at_ms)]})
+                answer = await running.append_block("U", queue_id, timed)
+                assert answer.status.code == 0
+        await running.broker.rooms.topics.delete("U")
+        await advance(running, 75_000)
+    told = [record.getMessage() for record in caplog.records if "dropped" in record.message]
+    assert [line.partition(" ")[0] for line in told] == ["1", "40"]

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketpy_broker.clock import give_way
+from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.seldom import Seldom
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -46,11 +47,15 @@ class Releasing:
         topics: TopicConfigManager,
         group_commit: GroupCommit,
         progress: DeliveryProgress,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._topics = topics
         self._group_commit = group_commit
         self._progress = progress
+        # One topic may have waited in many queues, and each turn has some of all.
+        self._seldom = Seldom(clock)
+        self._dropped_count = 0
         # Told of a topic, and the messages for it that waited and were appended now.
         self.on_released: Callable[[str, RecordBlock], None] = lambda *_: None
 
@@ -87,11 +92,7 @@ class Releasing:
         strings_of: Callable[[RecordBlock], pa.BinaryArray],
     ) -> None:
         if not self._topics.exists(queue.topic):
-            logger.warning(
-                "%d waiting messages are dropped: their topic %r has been deleted",
-                len(waiting),
-                queue.topic,
-            )
+            self._drop(queue.topic, len(waiting))
             return
         origins = waiting.header["physical_offset"].astype(np.int64)
         # A topic that was deleted has taken them along, also when there is one of its name again.
@@ -113,6 +114,17 @@ class Releasing:
             logger.critical("%d waiting messages of %s are lost: %s", len(block), queue, error)
         else:
             self.on_released(queue.topic, waiting)
+
+    def _drop(self, topic: str, count: int) -> None:
+        self._dropped_count += count
+        if self._seldom.may_say():
+            logger.warning(
+                "%d waiting messages were dropped since the last such line, as those whose "
+                "topic %r has been deleted",
+                self._dropped_count,
+                topic,
+            )
+            self._dropped_count = 0
 
 
 def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]:

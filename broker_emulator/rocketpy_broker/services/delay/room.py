@@ -49,7 +49,7 @@ def build(
     config, clock, store, lifecycle = ground.config, ground.clock, ground.store, ground.lifecycle
     offsets = DelayOffsetManager(config.config_folder, clock)
     progress = DeliveryProgress(config.config_folder, offsets, store)
-    releasing = Releasing(store, topics, flushing.group_commit, progress)
+    releasing = Releasing(store, topics, flushing.group_commit, progress, clock)
     levels = [
         LevelDelivery(level, delay_ms, store, releasing, progress, holding.tasks, clock)
         for level, delay_ms in enumerate(_delays_ms(config.delay_levels), 1)

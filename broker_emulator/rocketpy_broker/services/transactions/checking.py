@@ -29,6 +29,7 @@ from rocketpy_broker.services.transactions.messages import (
 )
 from rocketpy_broker.services.transactions.progress import TransactionProgress
 from rocketpy_broker.services.transactions.table import TransactionTable
+from rocketpy_broker.services.transactions.telling import Told, TransactionLines
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import AppendResult
 from rocketpy_proto.record import (
@@ -107,13 +108,20 @@ class CheckService:
         """One round over the half messages that are there now. Raises StoreError."""
         await self._group_commit.large_writes.over()
         self._progress.write_ops()
+        told = TransactionLines()
+        try:
+            await self._check_round(told)
+        finally:
+            told.log()
+
+    async def _check_round(self, told: TransactionLines) -> None:
         end = self._store.range_of(HALF_QUEUE).max_offset
         offset = self._table.next_half
         passed = 0
         while offset < end:
             if not self._table.is_over(offset):
                 await self._group_commit.large_writes.over()
-                self._check_or_report(offset)
+                self._check_or_report(offset, told)
                 passed = TURN_OFFSETS
             offset += 1
             passed += 1
@@ -122,20 +130,20 @@ class CheckService:
                 await give_way()
                 offset = max(offset, self._table.next_half)
 
-    def _check_or_report(self, offset: int) -> None:
+    def _check_or_report(self, offset: int, told: TransactionLines) -> None:
         """One message that cannot be asked after holds up no other. Raises StoreError."""
         if self._table.is_over(offset):
             # It has ended while this round waited: a copy would be committed once more.
             return
         try:
-            self._check_at(offset)
+            self._check_at(offset, told)
         except (RecordIllegalError, RecordError) as error:
-            logger.critical("half message %d cannot be asked after: %s", offset, error)
+            told.note(Told.NOT_ASKED, offset, f"{error!s:.200}")
 
-    def _check_at(self, offset: int) -> None:
+    def _check_at(self, offset: int, told: TransactionLines) -> None:
         half = self._messages.half(offset)
         if half is None:
-            logger.critical("half message %d is lost, and its transaction over", offset)
+            told.note(Told.LOST, offset)
             self._end(offset, Operation.DISCARDED)
             return
         if self._table.newest(half.first_offset, offset) > offset:
@@ -144,47 +152,39 @@ class CheckService:
         age_ms = self._clock.now_ms() - half.record.born_timestamp_ms
         if self._messages.is_deleted(half):
             # A copy behind the deletion would be one of a topic that is made again.
-            self._give_up(half, f"its topic {half.real_queue.topic!r:.200} has been deleted")
+            self._give_up(half)
+            told.note(Told.DELETED, half)
         elif half.check_times >= self._times.check_max or age_ms > self._reserved_ms:
-            self._give_up(half, f"it was asked after {half.check_times} times without an answer")
+            self._give_up(half)
+            told.note(Told.UNANSWERED, half, f"after {half.check_times} times")
         elif not 0 <= age_ms <= half.immunity_ms(self._times.timeout_ms):
-            self._copy_and_ask(half)
+            if not self._copy_and_ask(half):
+                told.note(Told.NO_PRODUCER, half)
         elif self._store.range_of(HALF_QUEUE).max_offset - offset > HELD_UP_MAX:
             # It would keep in memory what became of all those behind it.
             copy = self._messages.append_copy(half, is_counted=False)
             self._table.copied(half.first_offset, copy.queue_offset)
             self._end(offset, Operation.COPIED)
 
-    def _give_up(self, half: HalfMessage, reason: str) -> None:
+    def _give_up(self, half: HalfMessage) -> None:
         self._topics.note_own(CHECK_MAX_TIME_CONFIG)
         begin = self._store.positions().log_end
         self._messages.append_discarded(half)
         self._table.finish(half.first_offset, Operation.DISCARDED)
         self._progress.decided(begin, half.record.queue_offset, Operation.DISCARDED)
         self._progress.write_ops()
-        logger.warning(
-            "transaction %r of producer group %r is given up, for %s; its message lies in "
-            "TRANS_CHECK_MAX_TIME_TOPIC",
-            half.transaction_id,
-            half.producer_group,
-            reason,
-        )
 
     def _end(self, offset: int, operation: Operation) -> None:
         self._progress.over(offset, operation)
         self._progress.write_ops()
 
-    def _copy_and_ask(self, half: HalfMessage) -> None:
+    def _copy_and_ask(self, half: HalfMessage) -> bool:
+        """Whether a producer was there."""
         offset = half.record.queue_offset
         copy = self._messages.append_copy(half)
         self._table.copied(half.first_offset, copy.queue_offset)
         self._end(offset, Operation.COPIED)
-        if not self._ask(_check_back(half, copy)):
-            logger.warning(
-                "no producer of group %r listens to be asked after transaction %r",
-                half.producer_group,
-                half.transaction_id,
-            )
+        return self._ask(_check_back(half, copy))
 
 
 def _check_back(half: HalfMessage, copy: AppendResult) -> CheckBack:

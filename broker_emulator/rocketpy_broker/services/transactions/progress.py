@@ -9,7 +9,6 @@ whose op message a crash has taken: an old place costs time only.
 from __future__ import annotations
 
 import itertools
-import logging
 from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -31,11 +30,11 @@ from rocketpy_broker.services.transactions.messages import (
     TransactionMessages,
 )
 from rocketpy_broker.services.transactions.table import TransactionTable
+from rocketpy_broker.services.transactions.telling import Told, TransactionLines
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import decode_record
 
-logger = logging.getLogger(__name__)
 GROUP = "CID_RMQ_SYS_TRANS"
 LOG_OFFSET = "logOffset"
 MARK_BYTES = 64 << 20
@@ -185,13 +184,15 @@ class TransactionProgress:
             begin = self._oldest_open()
             self._file.save({LOG_OFFSET: begin})
         self._marked = min(max(begin, positions.log_begin), positions.log_end)
+        told = TransactionLines()
         for origins in self._store.prepared.committed_from(self._marked):
             for physical_offset in origins.tolist():
-                self._found_final(physical_offset, Operation.COMMIT)
+                self._found_final(physical_offset, Operation.COMMIT, told)
         for data in self._records(CHECK_MAX_TIME_QUEUE, self._first_behind_mark()):
             origin = decode_record(data).record.prepared_transaction_offset
             if origin < 0:
-                self._found_final(~origin, Operation.DISCARDED)
+                self._found_final(~origin, Operation.DISCARDED, told)
+        told.log()
         self._next = _Place(positions.log_end, self._table.next_half, self._table.next_op)
 
     def _found_half(self, half: HalfMessage) -> None:
@@ -241,13 +242,15 @@ class TransactionProgress:
             end = begin
         return end
 
-    def _found_final(self, physical_offset: int, operation: Operation) -> None:
+    def _found_final(
+        self, physical_offset: int, operation: Operation, told: TransactionLines
+    ) -> None:
         half = self._messages.half_at(physical_offset)
         if half is None:
             return
         offset = self._table.newest(half.first_offset, half.record.queue_offset)
         if not self._table.is_over(offset):
-            logger.info("transaction %s had ended before the start", half.transaction_id)
+            told.note(Told.ENDED, half)
             self.decided(self._marked, offset, operation)
             self._table.finish(half.first_offset, operation)
 

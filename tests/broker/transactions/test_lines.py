@@ -1,0 +1,49 @@
+"""What transactions leave in the log, however many there are and whatever they are named.
+
+Row N14.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy_broker.services.transactions import telling
+from tests.broker.conftest import StartBroker
+from tests.broker.transactions.conftest import Producer, prepare, rounds
+
+COUNT = 20
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == telling.__name__]
+
+
+async def test_n14_half_messages_of_a_deleted_topic_leave_one_line(
+    start_broker: StartBroker, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        for number in range(COUNT):
+            await prepare(running, f"a{number}")
+        await running.broker.rooms.operations.admin.delete_topic("T")
+        await rounds(running, 2)
+    [line] = lines(caplog)
+    assert line.startswith(f"{COUNT} transactions are given up")
+    assert "'a0'" in line
+    assert not producer.asked
+
+
+async def test_n14_a_round_without_producers_leaves_one_short_line(
+    start_broker: StartBroker, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Names may have 32 kB, of which each byte takes four in a log."""
+    producer.listens = False
+    async with start_broker() as running:
+        await running.create_topic("T")
+        for _ in range(COUNT):
+            await prepare(running, "\x1f" * 9_000, PGROUP="\x1f" * 9_000)
+        await rounds(running, 16)
+    told = lines(caplog)
+    assert len(told) == 16
+    assert "15 times" in told[-1]
+    assert max(map(len, told)) < 1_000
