@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
+from pyspark_rocketpy.transport.grpc_v1 import appender as appender_module
 from pyspark_rocketpy.transport.grpc_v1.appender import IN_FLIGHT_MAX, Appender, StreamForm
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
 from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
@@ -36,6 +39,7 @@ def send_all(
     *,
     times_max: int = 3,
     send_timeout_ms: int = 10_000,
+    opened: Callable[..., Any] = BrokerClient.append,
 ) -> list[int]:
     """Send a block for each name; the physical offset of each acknowledged one."""
     places: list[int] = []
@@ -45,7 +49,7 @@ def send_all(
     ) -> None:
         places.append(response.physical_offset)
 
-    form = StreamForm(BrokerClient.append, acknowledge)
+    form = StreamForm(opened, acknowledge)
     appender = Appender(config, RetryPolicy(times_max, 100), send_timeout_ms, form)
     with contextlib.closing(appender):
         for name in names:
@@ -136,6 +140,44 @@ def test_a_broker_that_is_gone_is_an_error_after_the_retries(waits_ms: list[int]
         with pytest.raises(ConnectionFailedError, match=f"127.0.0.1:{broker.port}"):
             send_all(config)
     assert waits_ms == [100, 200, 400]
+
+
+class LostCall:
+    """A call that has no answers and no end, whatever becomes of it."""
+
+    def __init__(self) -> None:
+        self._forgotten = threading.Event()
+
+    def __iter__(self) -> LostCall:
+        return self
+
+    def __next__(self) -> broker_pb2.AppendResponse:
+        self._forgotten.wait()
+        raise StopIteration
+
+    def cancel(self) -> bool:
+        """In vain."""
+        return False
+
+    def forget(self) -> None:
+        """Let its thread go, when the test is over."""
+        self._forgotten.set()
+
+
+def test_a_call_that_grpc_has_lost_is_left_behind(
+    waits_ms: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appender_module, "CANCEL_SECONDS_MAX", 0.01)
+    call = LostCall()
+
+    def lose_first(client: BrokerClient, requests: Iterator[broker_pb2.AppendRequest]) -> Any:
+        return client.append(requests) if waits_ms else call
+
+    with ScriptedBroker() as broker:
+        send_all(broker.config, NAMES[:1], send_timeout_ms=50, opened=lose_first)
+        assert broker.bodies() == NAMES[:1]
+    assert waits_ms == [100]
+    call.forget()
 
 
 def test_the_next_endpoint_takes_over(waits_ms: list[int]) -> None:
