@@ -308,10 +308,8 @@ class QueueIdIllegalError(BrokerError):
 
     def __init__(self, topic: str, queue_id: int, queue_nums: int) -> None:
         there = f"not in 0..{queue_nums - 1}" if queue_nums > 0 else "not there: it has no queues"
-        super().__init__(
-            f"queue id {queue_id} of topic {topic!r} is {there}; "
-            "name an existing queue, or add queues to the topic"
-        )
+        way_out = "name an existing queue, or add queues to the topic"
+        super().__init__(f"queue id {queue_id} of topic {topic!r} is {there}; {way_out}")
         self.queue_id = queue_id
 
 

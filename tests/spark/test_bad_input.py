@@ -98,6 +98,8 @@ def test_an_unreachable_broker_is_named_in_time(topic: Topic, collected: Collect
         port = server.getsockname()[1]
     options = {"endpoints": f"127.0.0.1:{port}", "connectTimeoutMs": 500}
     assert f"127.0.0.1:{port}" in failure(lambda: topic.read(**options).collect())
+    # Once with all the patience that is the default is enough: some twenty seconds.
+    options["retryTimesMax"] = 2
     assert f"127.0.0.1:{port}" in failure(lambda: collected.run(topic.stream(**options)))
     frame = topic.spark.createDataFrame([("x",)], "body string")
     text = failure(lambda: topic.write(frame, **options))
