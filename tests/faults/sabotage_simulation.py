@@ -28,8 +28,8 @@ SIMULATION_SABOTAGES = (
     Sabotage(
         "a message that was taken back is not",
         SERVICES + "delay/timer_records.py",
-        "            void[row] = any(",
-        "            void[row] = row < 0 and any(",
+        "    void[of_hash[is_void]] = True\n",
+        "",
         FOUND_LATER,
     ),
     Sabotage(
@@ -49,8 +49,8 @@ SIMULATION_SABOTAGES = (
     Sabotage(
         "a final message without an op message is not looked for",
         SERVICES + "transactions/progress.py",
-        "        if not self._table.is_over(offset):\n            logger.info(",
-        "        if offset < 0:\n            logger.info(",
+        "        if not self._table.is_over(offset):\n            told.note(",
+        "        if offset < 0:\n            told.note(",
         FOUND_LATER,
     ),
     Sabotage(

@@ -87,7 +87,7 @@ WAITING = (
     Sabotage(
         "a start does not look for final messages",
         SERVICES + "transactions/progress.py",
-        "                self._found_final(physical_offset, Operation.COMMIT)\n",
+        "                self._found_final(physical_offset, Operation.COMMIT, told)\n",
         "                pass\n",
         (IN_ENDED + "a_message_whose_op_message_is_lost_is_not_committed_again[ASYNC_FLUSH]",),
     ),
