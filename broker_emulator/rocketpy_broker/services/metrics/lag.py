@@ -18,7 +18,8 @@ from rocketpy_broker.clock import Clock
 from rocketpy_broker.services.metrics.families import SERIES_A_TURN, turn
 from rocketpy_broker.services.metrics.labels import flag, is_system_group
 from rocketpy_broker.services.metrics.pulled_offsets import PulledOffsets
-from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.message_store import MessageStore

@@ -24,16 +24,12 @@ from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.saving import SavePlan
 from rocketpy_broker.services.config_files.table_text import TextKeeper
-from rocketpy_broker.services.offsets.resets import (
-    PendingResets,
-    decode_table,
-    encode_queues,
-)
+from rocketpy_broker.services.offsets.resets import PendingResets
+from rocketpy_broker.services.offsets.table import SEPARATOR, decode_table, encode_queues
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
 logger = logging.getLogger(__name__)
 NOT_COMMITTED = -1
-SEPARATOR = "@"
 DATA_VERSION = "dataVersion"
 TABLE = "offsetTable"
 DERIVED = "groupTopicMap"

@@ -16,12 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rocketpy_broker.clock import Clock
-from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
 from rocketpy_broker.services.config_files.table_text import TableText, TextKeeper
 from rocketpy_broker.services.groups.members import EXPIRY_MS
+from rocketpy_broker.services.offsets.table import SEPARATOR, decode_table, encode_queues
 from rocketpy_broker.store.values import QueueKey, QueueRange
-
-SEPARATOR = "@"
 
 
 class PendingResets:
@@ -136,16 +134,3 @@ class PendingResets:
         if not topics:
             del self._topics[group]
         self.change_count += 1
-
-
-def decode_table(content: object) -> dict[str, dict[int, int]]:
-    """topic@group -> queue id -> offset, as the file has it. Raises ValueError."""
-    return {
-        key: {as_int(queue_id): as_long(offset) for queue_id, offset in entry.items()}
-        for key, entry in ((key, as_object(queues)) for key, queues in as_object(content).items())
-    }
-
-
-def encode_queues(queues: Mapping[int, int]) -> object:
-    """The JSON of one entry."""
-    return {str(queue_id): offset for queue_id, offset in queues.items()}

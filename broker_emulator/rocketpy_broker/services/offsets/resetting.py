@@ -24,8 +24,9 @@ from rocketpy_broker.services.config_files.saving import Saver
 from rocketpy_broker.services.groups.clients import MembersOnlineError
 from rocketpy_broker.services.groups.manager import check_group
 from rocketpy_broker.services.groups.room import Groups
-from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.scanning import SYSTEM_GROUP_PREFIX
+from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey

@@ -15,7 +15,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 from rocketpy_broker.clock import Clock, give_way, sleep
-from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
 logger = logging.getLogger(__name__)

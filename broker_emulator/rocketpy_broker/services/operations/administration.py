@@ -16,7 +16,8 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.flushing.large_writes import LargeWrites
 from rocketpy_broker.services.flushing.store_files import StoreFiles
-from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.services.operations.changing import saving, timing
 from rocketpy_broker.services.operations.pages import Page, first_page, page_count
 from rocketpy_broker.services.pulling.work_time import WorkTime, check_count

@@ -19,8 +19,9 @@ from rocketpy_broker.services.groups.consumers import ConsumerGroup
 from rocketpy_broker.services.groups.manager import PREDEFINED, check_group
 from rocketpy_broker.services.groups.members import GroupKey, Member
 from rocketpy_broker.services.groups.room import Groups
-from rocketpy_broker.services.offsets.committed import SEPARATOR, ConsumerOffsetManager
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.scanning import SYSTEM_GROUP_PREFIX
+from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.services.operations.pages import NAMES_A_TURN, page_behind, page_count
 from rocketpy_broker.services.pulling.work_time import WorkTime
 from rocketpy_broker.services.topics.manager import TopicConfigManager

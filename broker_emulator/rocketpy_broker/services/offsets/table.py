@@ -1,0 +1,25 @@
+"""Tables of offsets, topic@group -> queue id -> offset, as they lie in files. Holds no state.
+
+Source: ConsumerOffsetManager, spec/storage.md section 11.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
+
+SEPARATOR = "@"
+
+
+def decode_table(content: object) -> dict[str, dict[int, int]]:
+    """topic@group -> queue id -> offset, as the file has it. Raises ValueError."""
+    return {
+        key: {as_int(queue_id): as_long(offset) for queue_id, offset in entry.items()}
+        for key, entry in ((key, as_object(queues)) for key, queues in as_object(content).items())
+    }
+
+
+def encode_queues(queues: Mapping[int, int]) -> object:
+    """The JSON of one entry."""
+    return {str(queue_id): offset for queue_id, offset in queues.items()}
