@@ -20,7 +20,7 @@ from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_text import field_text
 from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTable
-from rocketpy_broker.services.config_files.table_text import TableText
+from rocketpy_broker.services.config_files.table_text import TableText, TextKeeper
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -203,8 +203,8 @@ def test_b05_a_save_of_offsets_encodes_those_that_were_committed(
 
     monkeypatch.setattr(offsets._keeper.text, "_encode", encode)
     offsets.commit("g", "T7", 0, 70)
-    offsets.delete_topic("T8")
-    offsets.delete_topic("T9")
+    for topic in ("T8", "T9"):
+        asyncio.run(offsets.delete_topic(topic))
     offsets.commit("g", "T9", 0, 90)
     save_now(offsets)
     assert sorted(encoded) == [70, 90]
@@ -214,3 +214,31 @@ def test_b05_a_save_of_offsets_encodes_those_that_were_committed(
         for number in range(MANY)
         if number != 8
     }
+
+
+class Looked(dict[str, int]):
+    """A table that counts how often it is looked at."""
+
+    count = 0
+
+    def get(self, name: str, default: object = None) -> Any:
+        self.count += 1
+        return super().get(name, default)
+
+
+def test_b09_a_first_save_looks_at_what_has_changed_since_the_start_and_holds_all() -> None:
+    table = Looked({f"e{number}": number for number in range(MANY)})
+    keeper = TextKeeper(lambda number: number)
+    keeper.loaded(table)
+    table["e1"] = -1
+    del table["e2"]
+    keeper.changed(["e1", "e2"])
+    tell = keeper.telling(table)
+    # Of the next save.
+    table["e3"] = -3
+    keeper.changed(["e3"])
+    assert table.count == 2
+    # It holds what there was when it was told.
+    assert json.loads(b"".join(tell().parts())) == {**table, "e3": 3}
+    assert json.loads(b"".join(keeper.telling(table)().parts())) == table
+    assert table.count == 3

@@ -105,12 +105,12 @@ def test_b05_offsets_survive_a_save_that_failed(tmp_path: Path) -> None:
     assert consumers(tmp_path).query("g", "T", 0) == 7
 
 
-def test_b05_a_deleted_topic_or_group_is_forgotten(tmp_path: Path) -> None:
+async def test_b05_a_deleted_topic_or_group_is_forgotten(tmp_path: Path) -> None:
     offsets = consumers(tmp_path)
     for group, topic in itertools.product(("g", "h"), ("T", "U")):
         offsets.commit(group, topic, 0, 1)
-    offsets.delete_topic("T")
-    offsets.delete_group("h")
+    await offsets.delete_topic("T")
+    await offsets.delete_group("h")
     save_now(offsets)
     content = saved(tmp_path / "consumerOffset.json")
     assert content["offsetTable"] == {"U@g": {"0": 1}}

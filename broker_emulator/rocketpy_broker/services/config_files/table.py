@@ -65,7 +65,7 @@ class ConfigTable(Generic[Entry]):
     def take_in(self, entries: Mapping[str, Entry]) -> None:
         """Take in entries that need not be saved: the file has them, or every start makes them."""
         self._entries.update(entries)
-        self._keeper.changed(entries)
+        self._keeper.loaded(entries)
 
     async def change(self, name: str, make: Callable[[Entry | None], Entry | None]) -> None:
         """Let an entry be what `make` makes of it; None stands for no entry. Durable on return.
@@ -90,7 +90,8 @@ class ConfigTable(Generic[Entry]):
 
     def note(self, entries: Mapping[str, Entry]) -> None:
         """Take in entries that may be saved later."""
-        self.take_in(entries)
+        self._entries.update(entries)
+        self._keeper.changed(entries)
         self.version = self.version.next(self._clock.now_ms())
         self._noted_count += 1
 

@@ -92,17 +92,26 @@ class TableText(Generic[Entry]):
 class TextKeeper(Generic[Entry]):
     """Keeps the text of a table that changes, and the names that the text does not have yet.
 
-    Names belong to the loop; `text`, and what `telling` returns, to the save that runs, if any.
+    Names belong to the loop; `text`, what is left of `loaded`, and what `telling` returns, to the
+    save that runs, if any.
     """
 
     def __init__(self, encode: Callable[[Entry], object]) -> None:
         self.text = TableText(encode)
+        self._loaded: dict[str, Entry] = {}
         self._changed: set[str] = set()
         self._telling: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
         """Whether the entry has changed since `telling` was called."""
         return name in self._changed
+
+    def loaded(self, entries: Mapping[str, Entry]) -> None:
+        """The table has these from the start; call it before anything changes.
+
+        Their text is made by the first save, where no name of a large table holds up the loop.
+        """
+        self._loaded.update(entries)
 
     def changed(self, names: Iterable[str]) -> None:
         """The table has other entries of these names now, or none."""
@@ -118,7 +127,8 @@ class TextKeeper(Generic[Entry]):
         changes = {name: entries.get(name) for name in self._telling}
 
         def tell() -> TableText[Entry]:
-            self.text = self.text.with_changes(changes)
+            self.text = self.text.with_changes({**self._loaded, **changes})
+            self._loaded = {}
             self._telling.clear()
             return self.text
 

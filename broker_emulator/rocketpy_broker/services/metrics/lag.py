@@ -19,7 +19,6 @@ from rocketpy_broker.services.metrics.families import SERIES_A_TURN, turn
 from rocketpy_broker.services.metrics.labels import flag, is_system_group
 from rocketpy_broker.services.metrics.pulled_offsets import PulledOffsets
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.message_store import MessageStore
@@ -106,13 +105,12 @@ class GroupLags:
         known, self._stored_ms = self._stored_ms, {}
         pace = _Pace()
         now_ms = self._clock.now_ms()
-        for key in self._committed.entry_keys():
-            topic, _, group = key.rpartition(SEPARATOR)
+        async for topic, group in self._committed.entries():
             config = self._topics.find(topic)
             if config is None:
                 continue
-            lag = await self._lag(key, config, group, known, pace)
-            if not self._is_there(key, config):
+            lag = await self._lag(config, group, known, pace)
+            if not self._is_there(group, config):
                 continue
             labels = (group, topic, flag(is_retry(topic)), flag(self._is_system(topic, group)))
             _add(families, labels, lag, now_ms)
@@ -124,23 +122,26 @@ class GroupLags:
         for family in families:
             yield family
 
-    def _is_there(self, key: str, config: TopicConfig) -> bool:
+    def _is_there(self, group: str, config: TopicConfig) -> bool:
         """Whether topic and progress are there yet: either may be deleted in others' turns."""
         now = self._topics.find(config.topic)
-        return now is not None and now.epoch == config.epoch and self._committed.has(key)
+        return (
+            now is not None
+            and now.epoch == config.epoch
+            and self._committed.has(group, config.topic)
+        )
 
     def _is_system(self, topic: str, group: str) -> bool:
         return self._topics.is_system(topic) or is_system_group(group)
 
     async def _lag(
         self,
-        key: str,
         config: TopicConfig,
         group: str,
         known: dict[Place, int],
         pace: _Pace,
     ) -> Lag:
-        lag, offsets = Lag(), self._committed.offsets_of(key)
+        lag, offsets = Lag(), self._committed.offsets_of(group, config.topic)
         for queue_id in {*range(config.read_queue_nums), *offsets}:
             await pace.queue()
             queue = QueueKey(config.topic, queue_id)

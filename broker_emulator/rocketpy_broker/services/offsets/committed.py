@@ -2,7 +2,8 @@
 
 Offsets are kept in memory and saved every few seconds and at a clean stop; a crash loses the last
 seconds of progress, never a message. A save takes the entries that were changed since the one
-before; a commit that changes one again copies it. A queue that a power cut or an older copy of the
+before; a commit that changes one again copies it. Whatever looks at all entries lets others have
+turns in between, since there may be a million. A queue that a power cut or an older copy of the
 store has shortened gives its offsets again, so a start sets a group back that was beyond its end:
 it would never see what is stored there next. RocketMQ does so with a pull, while the queue is still
 shorter. For Spark the checkpoint is the truth, and this
@@ -14,12 +15,12 @@ Source: ConsumerOffsetManager, spec/storage.md section 11.3; rows B05, C10.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketpy_broker.clock import Clock
+from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.saving import SavePlan
@@ -41,6 +42,8 @@ COMMITTING_MS = 600_000
 COMMITS_PER_VERSION = 500
 # Of more entries that a start sets back is only told how many they are.
 TOLD_MAX = 20
+# Looked at before others have a turn: some ms.
+ENTRIES_A_TURN = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class ConsumerOffsetManager:
         loaded = self._file.load(_Loaded.from_json)
         if loaded is not None:
             self._table, self._version = loaded.table, loaded.version
-            self._keeper.changed(self._table)
+            self._keeper.loaded(self._table)
             self.resets.load(loaded.resets)
 
     def set_back(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
@@ -126,20 +129,34 @@ class ConsumerOffsetManager:
         """The next offset of a queue, or NOT_COMMITTED."""
         return self._table.get(topic + SEPARATOR + group, {}).get(queue_id, NOT_COMMITTED)
 
-    def entry_keys(self) -> list[str]:
-        """topic@group of all entries."""
-        return list(self._table)
+    async def entries(self) -> AsyncIterator[tuple[str, str]]:
+        """Topic and group of each entry that is there when this begins; others have turns.
 
-    def has(self, key: str) -> bool:
+        RocketMQ's of broadcasting groups, which name a client too, are left out.
+        """
+        async for keys in self._keys():
+            for key in keys:
+                topic, *groups = key.split(SEPARATOR)
+                if len(groups) == 1:
+                    yield topic, groups[0]
+
+    async def _keys(self) -> AsyncIterator[list[str]]:
+        keys = list(self._table)
+        for begin in range(0, len(keys), ENTRIES_A_TURN):
+            await give_way()
+            yield keys[begin : begin + ENTRIES_A_TURN]
+
+    def has(self, group: str, topic: str) -> bool:
         """Whether there is such an entry."""
-        return key in self._table
+        return topic + SEPARATOR + group in self._table
 
-    def offsets_of(self, key: str) -> dict[int, int]:
+    def offsets_of(self, group: str, topic: str) -> dict[int, int]:
         """A copy of an entry, by queue id; empty where there is none."""
-        return dict(self._table.get(key, ()))
+        return dict(self._table.get(topic + SEPARATOR + group, ()))
 
-    def is_committing(self, key: str) -> bool:
+    def is_committing(self, group: str, topic: str) -> bool:
         """Whether the group has committed in the topic within the last ten minutes."""
+        key = topic + SEPARATOR + group
         committed_ms = self._committed_ms.get(key)
         if committed_ms is None:
             return False
@@ -148,22 +165,28 @@ class ConsumerOffsetManager:
         del self._committed_ms[key]
         return False
 
-    def delete_if(self, key: str, offsets: Mapping[int, int]) -> bool:
+    def delete_if(self, group: str, topic: str, offsets: Mapping[int, int]) -> bool:
         """Forget an entry if it holds just these offsets; return whether it did."""
+        key = topic + SEPARATOR + group
         is_same = self._table.get(key) == offsets
         if is_same:
             self._delete([key])
         return is_same
 
-    def delete_topic(self, topic: str) -> None:
-        """Forget every group's progress in a topic that is no more."""
+    async def delete_topic(self, topic: str) -> None:
+        """Forget every group's progress in a topic, in which nobody may commit meanwhile."""
         self.resets.forget_topic(topic)
-        self._delete([key for key in self._table if key.rpartition(SEPARATOR)[0] == topic])
+        await self._delete_all(lambda key: key.startswith(topic + SEPARATOR))
 
-    def delete_group(self, group: str) -> None:
-        """Forget the progress of a group that is no more."""
+    async def delete_group(self, group: str) -> None:
+        """Forget the progress of a group; what it commits meanwhile may stay."""
         self.resets.forget_group(group)
-        self._delete([key for key in self._table if key.rpartition(SEPARATOR)[2] == group])
+        await self._delete_all(lambda key: key.endswith(SEPARATOR + group))
+
+    async def _delete_all(self, is_gone: Callable[[str], bool]) -> None:
+        async for keys in self._keys():
+            gone = [key for key in keys if is_gone(key) and key.count(SEPARATOR) == 1]
+            self._delete([key for key in gone if key in self._table])
 
     def _delete(self, keys: list[str]) -> None:
         for key in keys:

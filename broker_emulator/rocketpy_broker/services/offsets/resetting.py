@@ -26,7 +26,6 @@ from rocketpy_broker.services.groups.manager import check_group
 from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.scanning import SYSTEM_GROUP_PREFIX
-from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
@@ -35,8 +34,6 @@ from rocketpy_broker.tasks import TaskScope
 # Searched by time before others have a turn: some ms.
 SEARCHES_A_TURN = 20
 QUEUES_A_TURN = 1_000
-# Looked at for a group that is not configured.
-KEYS_A_TURN = 5_000
 
 
 class ResetTo(Enum):
@@ -128,10 +125,8 @@ class ResetService:
         """Whether the group is configured, or has progress all the same, as from elsewhere."""
         if group in self._groups.configs:
             return True
-        for index, key in enumerate(self._committed.entry_keys()):
-            if index % KEYS_A_TURN == 0:
-                await give_way()
-            if key.rpartition(SEPARATOR)[2] == group:
+        async for _, of_group in self._committed.entries():
+            if of_group == group:
                 return True
         return False
 
@@ -184,6 +179,7 @@ class ResetService:
             part = queues[begin : begin + QUEUES_A_TURN]
             # A topic of this name that was made meanwhile is another one.
             self._topics.check_epoch(request.topic, topic_epoch)
+            self._store.deletions.check(request.topic)
             if self._groups.clients.consumer_group(request.group) is not None:
                 self._committed.resets.set(
                     request.group,

@@ -54,31 +54,29 @@ class OffsetScan:
     async def scan(self) -> list[str]:
         """Forget what nobody needs; return it as topic@group."""
         removed: list[str] = []
-        for key in self._committed.entry_keys():
+        async for topic, group in self._committed.entries():
             await self._step()
-            if self._is_in_use(key):
+            if self._is_in_use(group, topic):
                 continue
-            offsets = self._committed.offsets_of(key)
+            offsets = self._committed.offsets_of(group, topic)
             # Others had their turns meanwhile: a group may be back.
             if (
-                await self._is_over(key, offsets)
-                and not self._is_in_use(key)
-                and self._committed.delete_if(key, offsets)
+                await self._is_over(topic, offsets)
+                and not self._is_in_use(group, topic)
+                and self._committed.delete_if(group, topic, offsets)
             ):
+                key = topic + SEPARATOR + group
                 logger.info("the progress of %s lies below its queues, and is forgotten", key)
                 removed.append(key)
         return removed
 
-    def _is_in_use(self, key: str) -> bool:
-        topic, *groups = key.split(SEPARATOR)
-        # Others are RocketMQ's, for broadcasting groups.
-        if len(groups) != 1 or groups[0].startswith(SYSTEM_GROUP_PREFIX):
+    def _is_in_use(self, group: str, topic: str) -> bool:
+        if group.startswith(SYSTEM_GROUP_PREFIX):
             return True
-        return self._is_subscribed(groups[0], topic) or self._committed.is_committing(key)
+        return self._is_subscribed(group, topic) or self._committed.is_committing(group, topic)
 
-    async def _is_over(self, key: str, offsets: Mapping[int, int]) -> bool:
+    async def _is_over(self, topic: str, offsets: Mapping[int, int]) -> bool:
         """Whether no offset is one to read on from, and some is not in its queue any more."""
-        topic = key.partition(SEPARATOR)[0]
         is_below = False
         for queue_id, offset in offsets.items():
             await self._step()

@@ -175,7 +175,7 @@ class OffsetService:
 
     def check_commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
         """Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
-        QueueIdIllegalError where `commit` would.
+        QueueIdIllegalError, StoreClosedError where `commit` would.
         """
         check_group(group)
         if group.startswith(SYSTEM_GROUP_PREFIX):
@@ -183,6 +183,7 @@ class OffsetService:
         for committed in offsets:
             self._topics.check_readable(*committed.queue)
             self._topics.check_epoch(committed.queue.topic, committed.topic_epoch)
+            self._store.deletions.check(committed.queue.topic)
             if committed.offset < 0:
                 raise ParameterIllegalError("offset", committed.offset, "0 or more")
 
@@ -191,8 +192,8 @@ class OffsetService:
 
         A new group and its retry topic are saved on return, the progress is at the next interval.
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
-        QueueIdIllegalError, SubscriptionGroupNotExistError, ClientsFullError. What does not know
-        of a reset yet does not count.
+        QueueIdIllegalError, SubscriptionGroupNotExistError, ClientsFullError, StoreClosedError for
+        a topic that is being deleted. What does not know of a reset yet does not count.
         """
         self.check_commit(group, offsets)
         is_new = not self.group_exists(group)

@@ -15,11 +15,10 @@ from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.flushing.large_writes import LargeWrites
-from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.services.operations.changing import saving, timing
 from rocketpy_broker.services.operations.pages import Page, first_page, page_count
+from rocketpy_broker.services.operations.topic_contents import TopicContents
 from rocketpy_broker.services.pulling.work_time import WorkTime, check_count
 from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
@@ -31,8 +30,6 @@ from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 
 DISTRIBUTION = "pyspark-rocketpy"
-# Looked at in one turn.
-KEYS_A_TURN = 5_000
 # Queues whose last messages are looked up in one turn: some ms.
 LOOKUPS_A_TURN = 50
 INT_MAX = (1 << 31) - 1
@@ -86,7 +83,7 @@ class AdminService:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        store_files: StoreFiles,
+        contents: TopicContents,
         large_writes: LargeWrites,
         topics: TopicConfigManager,
         consumers: ConsumerOffsetManager,
@@ -96,7 +93,7 @@ class AdminService:
     ) -> None:
         self._config = config
         self._store = store
-        self._store_files = store_files
+        self._contents = contents
         self._large_writes = large_writes
         self._topics = topics
         self._consumers = consumers
@@ -128,10 +125,8 @@ class AdminService:
         await self._large_writes.over()
         self._topics.check_deletable(topic)
         with saving(f"topic {topic!r}"), self._store.deletions.refusing(topic):
-            # The messages go first: a crash in between leaves an empty topic.
-            await self._store_files.delete_topic(topic)
+            await self._contents.remove(topic)
             await self._topics.delete(topic)
-        self._consumers.delete_topic(topic)
         await self._statistics.forget_topic(topic)
 
     def list_topics(
@@ -182,10 +177,7 @@ class AdminService:
         self._topics.get(topic)
         count = page_count(count_max)
         found: list[str] = []
-        for index, key in enumerate(self._consumers.entry_keys()):
-            if index % KEYS_A_TURN == 0:
-                await give_way()
-            of_topic, _, group = key.rpartition(SEPARATOR)
+        async for of_topic, group in self._consumers.entries():
             if of_topic == topic and group > after:
                 found.append(group)
         return first_page(found, count)

@@ -81,7 +81,7 @@ class GroupAdminService:
             if topic in self._topics:
                 await self._admin.delete_topic(topic)
                 gone.append(topic)
-        self._committed.delete_group(group)
+        await self._committed.delete_group(group)
         with _saving(group):
             await self._saver.save()
             if group in self._groups.configs:

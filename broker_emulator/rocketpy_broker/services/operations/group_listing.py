@@ -9,7 +9,7 @@ Source: AdminBrokerProcessor#getConsumeStats, spec/broker_behaviour.md section 9
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from rocketpy_broker.clock import Clock, give_way
@@ -21,8 +21,7 @@ from rocketpy_broker.services.groups.members import GroupKey, Member
 from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.scanning import SYSTEM_GROUP_PREFIX
-from rocketpy_broker.services.offsets.table import SEPARATOR
-from rocketpy_broker.services.operations.pages import NAMES_A_TURN, page_behind, page_count
+from rocketpy_broker.services.operations.pages import page_behind, page_count
 from rocketpy_broker.services.pulling.work_time import WorkTime
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
@@ -124,7 +123,7 @@ class GroupListing:
         count = page_count(count_max)
         work = WorkTime(self._clock)
         names = set(self._groups.configs.names())
-        async for _, group in self._entries():
+        async for _, group in self._committed.entries():
             names.add(group)
         wanted = (name for name in names if include_system or not is_own(name))
         page = await page_behind(wanted, after, count)
@@ -184,19 +183,10 @@ class GroupListing:
                 return ClientPage(found, page.has_more or number < len(page.names))
         return ClientPage(found, page.has_more)
 
-    async def _entries(self) -> AsyncIterator[tuple[str, str]]:
-        """Topic and group of all progress; RocketMQ's of broadcasting groups are left out."""
-        for index, key in enumerate(self._committed.entry_keys()):
-            if index % NAMES_A_TURN == 0:
-                await give_way()
-            topic, *groups = key.split(SEPARATOR)
-            if len(groups) == 1:
-                yield topic, groups[0]
-
     async def _topics_by_group(self, groups: Collection[str]) -> dict[str, list[str]]:
         """The topics in which these groups have progress."""
         found: dict[str, list[str]] = {}
-        async for topic, group in self._entries():
+        async for topic, group in self._committed.entries():
             if group in groups:
                 found.setdefault(group, []).append(topic)
         return found

@@ -16,6 +16,7 @@ from rocketpy_broker.services.operations.cleaning import CleaningService
 from rocketpy_broker.services.operations.group_changes import GroupAdminService
 from rocketpy_broker.services.operations.group_listing import GroupListing
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
+from rocketpy_broker.services.operations.topic_contents import TopicContents
 from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.room import Transactions
@@ -49,9 +50,8 @@ def build(
     cleaning = CleaningService(store, store_files, ground.clock, config)
 
     large_writes = flushing.group_commit.large_writes
-    store_admin = StoreAdminService(
-        store, store_files, large_writes, topics, cleaning, ground.tasks
-    )
+    contents = TopicContents(store_files, offsets.committed, offsets.saver)
+    store_admin = StoreAdminService(store, contents, large_writes, topics, cleaning, ground.tasks)
 
     async def start(scope: TaskScope) -> None:
         store_admin.name_unused_topics()
@@ -62,7 +62,7 @@ def build(
     admin = AdminService(
         config,
         store,
-        store_files,
+        contents,
         large_writes,
         topics,
         committed,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
 from rocketpy_broker.services.flushing.large_writes import LargeWrites
-from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.operations.cleaning import CleaningService
 from rocketpy_broker.services.operations.pages import first_page
+from rocketpy_broker.services.operations.topic_contents import TopicContents
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.statistics import PutTotal, StoreStatistics
@@ -46,14 +46,14 @@ class StoreAdminService:
     def __init__(
         self,
         store: MessageStore,
-        store_files: StoreFiles,
+        contents: TopicContents,
         large_writes: LargeWrites,
         topics: TopicConfigManager,
         cleaning: CleaningService,
         tasks: TaskScope,
     ) -> None:
         self._store = store
-        self._store_files = store_files
+        self._contents = contents
         self._large_writes = large_writes
         self._topics = topics
         self._cleaning = cleaning
@@ -159,7 +159,7 @@ class StoreAdminService:
             await self._large_writes.over()
             try:
                 with self._store.deletions.refusing(topic):
-                    await self._store_files.delete_topic(topic)
+                    await self._contents.remove(topic)
             except OSError as error:
                 raise BrokerError(
                     f"the queues of {topic!r} could not be removed ({error.strerror}); try again"
