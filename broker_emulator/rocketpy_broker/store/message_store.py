@@ -14,8 +14,7 @@ Source: spec/storage.md sections 1, 8, 9 and 10.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
@@ -222,18 +221,10 @@ class MessageStore:
 
         It is stored when it is finished, which whoever appends next makes sure of.
         """
-        with self._counting_failures():
-            return self._begin(queue, block, known)
-
-    def _begin(self, queue: QueueKey, block: RecordBlock, known: Known) -> AppendUnderWay:
-        self.check_writable()
-        self.deletions.check(queue.topic)
-        return self._appending.begin(queue, block, known, self.store_host)
-
-    @contextmanager
-    def _counting_failures(self) -> Iterator[None]:
         try:
-            yield
+            self.check_writable()
+            self.deletions.check(queue.topic)
+            return self._appending.begin(queue, block, known, self.store_host)
         except StoreError:
             self.statistics.put_failed()
             raise

@@ -40,11 +40,13 @@ def number(block: RecordBlock, first: int) -> None:
     """
     if first == KEEP_NUMBERS:
         return
-    header = block.header
-    field = "prepared_transaction_offset"
-    numbers = first + np.arange(len(block)) if first else np.zeros(len(block), np.int64)
-    is_ordinary = header["sys_flag"] & TRANSACTION_MASK == 0
-    header[field] = np.where(is_ordinary, numbers, header[field])
+    field = block.header["prepared_transaction_offset"]
+    numbers = first + np.arange(len(block)) if first else 0
+    transactions = block.header["sys_flag"] & TRANSACTION_MASK
+    if np.count_nonzero(transactions):
+        field[:] = np.where(transactions == 0, numbers, field)
+    else:
+        field[:] = numbers
 
 
 def numbers_of(decision: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:

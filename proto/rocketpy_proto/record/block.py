@@ -32,7 +32,12 @@ from rocketpy_proto.record.layout import (
     RECORD_MAGICS,
 )
 from rocketpy_proto.record.properties_block import Entries, find_entries
-from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6, has_queue_offset
+from rocketpy_proto.record.sys_flag import (
+    BORN_HOST_V6,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    has_queue_offset,
+)
 from rocketpy_proto.record.tags import tags_codes
 
 Buffer = bytes | bytearray | memoryview
@@ -94,7 +99,7 @@ class RecordBlock:
         if sizes is None:
             sizes = scan_sizes(buffer)
         wide = sizes.astype(np.int64)
-        ends = np.cumsum(wide)
+        ends = wide.cumsum()
         positions = ends - wide
         _refuse(wide < FIXED_BYTES, positions, "is smaller than the smallest record")
         total = int(ends[-1]) if len(ends) else 0
@@ -122,7 +127,7 @@ class RecordBlock:
         topic_start = length_start + 1 + is_v2
         _refuse((body_length < 0) | (topic_start + 2 > ends), positions, "body does not fit")
         topic_length = data[length_start].view(np.int8).astype(np.int64)
-        if is_v2.any():
+        if np.count_nonzero(is_v2):
             topic_length = np.where(is_v2, _int16_at(data, length_start), topic_length)
         properties_start = topic_start + topic_length + 2
         _refuse((topic_length < 0) | (properties_start > ends), positions, "topic does not fit")
@@ -161,7 +166,7 @@ class RecordBlock:
     def single_topic(self) -> str | None:
         """The topic, if all records have the same."""
         length = int(self.topic_length[0]) if len(self) else 0
-        if len(self) == 0 or (self.topic_length != length).any():
+        if len(self) == 0 or np.count_nonzero(self.topic_length != length):
             return None
         if length == 0:
             return ""
@@ -201,15 +206,18 @@ class RecordBlock:
         takes another size than the records left room for.
         """
         header = self.header
-        if ((header["sys_flag"] & STORE_HOST_V6 != 0) != store_host.is_v6).any():
+        if np.count_nonzero((header["sys_flag"] & STORE_HOST_V6 != 0) != store_host.is_v6):
             raise UnencodableRecordError(
                 "store host", str(store_host), "is of the other IP version"
             )
         if queue_id is not None:
             header["queue_id"] = queue_id
-        numbered = has_queue_offset(header["sys_flag"])
-        offsets = queue_offset_first + np.cumsum(numbered) - 1
-        header["queue_offset"] = np.where(numbered, offsets, 0)
+        if np.count_nonzero(header["sys_flag"] & TRANSACTION_MASK):
+            numbered = has_queue_offset(header["sys_flag"])
+            offsets = queue_offset_first + numbered.cumsum() - 1
+            header["queue_offset"] = np.where(numbered, offsets, 0)
+        else:
+            header["queue_offset"] = queue_offset_first + np.arange(len(self))
         header["physical_offset"] = physical_offset_first + self.positions
         header["store_timestamp"] = store_timestamp_ms
         header["store_host"] = np.void(store_host.to_bytes())
@@ -224,7 +232,8 @@ def _parts(count: int, rows: int) -> Iterator[slice]:
 
 def _refuse(wrong: Mask, positions: Positions, reason: str) -> None:
     """Raise for the first record that is wrong."""
-    if wrong.any():
+    # Faster than `any` for small blocks: a fifth of a microsecond in place of 0.7.
+    if np.count_nonzero(wrong):
         index = int(np.argmax(wrong))
         raise MalformedRecordError(reason, int(positions[index]), index)
 
@@ -273,7 +282,7 @@ def _gather_headers(
 ) -> NDArray[np.void]:
     """The fixed part of every record, which is known to have FIXED_BYTES at least."""
     sys_flags = _sys_flags(data, positions)
-    if not (sys_flags & (BORN_HOST_V6 | STORE_HOST_V6)).any():
+    if not np.count_nonzero(sys_flags & (BORN_HOST_V6 | STORE_HOST_V6)):
         return _items(data, HEADER_BYTES)[positions].view(HEADER_V4)
     unified = np.zeros(len(positions), HEADER_V6)
     for shape in _shapes(sys_flags):

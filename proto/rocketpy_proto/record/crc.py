@@ -91,5 +91,5 @@ def _ranges(
 
 def _is_even(places: NDArray[np.int64]) -> bool:
     """Whether there are several, all equally far apart."""
-    steps = np.diff(places)
-    return len(steps) > 0 and bool((steps == steps[0]).all())
+    steps = places[1:] - places[:-1]
+    return len(steps) > 0 and not np.count_nonzero(steps != steps[0])

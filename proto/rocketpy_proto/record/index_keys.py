@@ -38,6 +38,7 @@ FEW_RECORDS = 12
 _FEW_BYTES_MAX = 2_048
 _BLANK = ord(KEY_SEPARATOR)
 _WAITING_LENGTHS = sorted({len(name) for name in WAITING_NAMES - {TRAN_MSG}})
+_WAITING_OCTETS = frozenset(name.encode() for name in WAITING_NAMES)
 _LENGTHS_MAX = _WAITING_LENGTHS[-1] + 1
 
 
@@ -127,7 +128,12 @@ def tags_codes_and_index_keys(
 
 
 def _may_wait(entries: Entries) -> bool:
-    """Whether a name is as long as one that lets a message wait; TRAN_MSG is looked at closely."""
+    """Whether a name is as long as one that lets a message wait; TRAN_MSG is looked at closely.
+
+    Where all records have the same names, each is.
+    """
+    if entries.names:
+        return not _WAITING_OCTETS.isdisjoint(entries.names)
     lengths = np.bincount(entries.middle - entries.begin, minlength=_LENGTHS_MAX)
     return bool(lengths[_WAITING_LENGTHS].any()) or len(entries.named(TRAN_MSG)) > 0
 
@@ -209,7 +215,7 @@ def _keys_of(
     record, order = order >> 32, order & 0xFFFFFFFF
     flags = block.header["sys_flag"][part]
     rolled_back = flags & TRANSACTION_MASK == TRANSACTION_ROLLBACK
-    if rolled_back.any():
+    if np.count_nonzero(rolled_back):
         kept = ~rolled_back[record]
         record, order = record[kept], order[kept]
     return IndexKeys(hashes[order], record + part.start)
@@ -220,7 +226,7 @@ def _values(entries: Entries, name: str) -> _Words:
     named = entries.named(name)
     record = entries.record[named]
     again = record[1:] == record[:-1]
-    if again.any():
+    if np.count_nonzero(again):
         named = named[np.append(~again, True)]
         record = entries.record[named]
     return _Words(record, entries.middle[named] + 1, entries.end[named])
@@ -228,10 +234,10 @@ def _values(entries: Entries, name: str) -> _Words:
 
 def _split(entries: Entries, values: _Words, limits: KeyLimits | None) -> _Words:
     """The words of each value: what lies between blanks and is not empty."""
-    blanks = np.flatnonzero(entries.octets == _BLANK)
+    blanks = (entries.octets == _BLANK).nonzero()[0]
     place = np.searchsorted(blanks, values.begin) if len(blanks) else blanks
     per_value = np.searchsorted(blanks, values.end) - place if len(blanks) else blanks
-    if not per_value.any():
+    if not np.count_nonzero(per_value):
         return values
     if limits is not None:
         limits.check(values.record, per_value + 1)

@@ -69,7 +69,7 @@ def java_hash_ranges(
     width = min(int(lengths.max(initial=0)), WINDOW_BYTES_MAX)
     inside = np.minimum(lengths, width)
     windows = _windows(octets, ends, width)
-    if (inside < width).any():
+    if np.count_nonzero(inside < width):
         windows &= _tail_masks(width)[inside].view(np.uint8).reshape(windows.shape)
     powers = _FALLING_POWERS[WINDOW_BYTES_MAX - width :]
     sums = np.einsum("ij,j->i", windows.astype(np.uint32), powers)
@@ -77,7 +77,7 @@ def java_hash_ranges(
     is_other = lengths > width
     if windows.max(initial=0) >= _FIRST_NON_ASCII:
         is_other |= (windows >= _FIRST_NON_ASCII).any(axis=1)
-    others = np.flatnonzero(is_other)
+    others = is_other.nonzero()[0]
     if len(others):
         texts = to_strings(binary_ranges(octets, begins[others], ends[others]))
         hashes[others] = _hash_after(texts, np.broadcast_to(seeds, lengths.shape)[others])

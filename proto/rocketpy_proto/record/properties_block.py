@@ -7,6 +7,7 @@ arrays; names and values become Arrow arrays. Source: spec/storage.md section 3.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,8 @@ from rocketpy_proto.record.ranges import binary_ranges, octets_of, offsets_of, t
 ENTRIES_COMPARED_MAX = 16
 # Names of so many bytes are numbers.
 WORD_BYTES = (4, 8)
+# Records with more entries than this are not looked at for having the same names.
+ALIKE_NAMES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +70,31 @@ def parse_properties(
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Where each entry lies in `octets`: name [begin, middle), value [middle + 1, end)."""
+    """Where each entry lies in `octets`: name [begin, middle), value [middle + 1, end).
+
+    `names`: of each record, in order, where all have the same few; else empty, as of no entries.
+    """
 
     octets: NDArray[np.uint8]
     record: NDArray[np.int64]
     begin: NDArray[np.int64]
     middle: NDArray[np.int64]
     end: NDArray[np.int64]
+    names: tuple[bytes, ...] = ()
 
     def named(self, name: str) -> NDArray[np.int64]:
         """The entries with this name; one of 4 or 8 bytes is compared as one number."""
         octets = name.encode()
-        size = len(octets)
-        word = np.frombuffer(octets, f"{'u' if size in WORD_BYTES else 'S'}{size}")
-        found = np.flatnonzero(self.middle - self.begin == size)
+        if self.names and self.names.count(octets) < 2:
+            first = self.names.index(octets) if octets in self.names else len(self.begin)
+            return np.arange(first, len(self.begin), len(self.names))
+        found: NDArray[np.int64] = (self.middle - self.begin == len(octets)).nonzero()[0]
         if len(found) == 0:
             return found
-        words = np.ndarray((len(self.octets) - size + 1,), word.dtype, self.octets, strides=(1,))
+        words = _words(self.octets, len(octets))
+        word = np.frombuffer(octets, words.dtype)
         # Taking by number is faster than by mask.
-        named: NDArray[np.int64] = found[np.flatnonzero(words[self.begin[found]] == word)]
+        named: NDArray[np.int64] = found[(words[self.begin[found]] == word).nonzero()[0]]
         return named
 
     def values_of(self, name: str, count: int) -> pa.StringArray:
@@ -105,20 +114,50 @@ def find_entries(
     strings = binary_ranges(data, starts, starts + lengths)
     octets, bounds = octets_of(strings), offsets_of(strings).astype(np.int64)
     used = octets[: bounds[-1]]
-    middles = np.flatnonzero(used == NAME_VALUE_SEPARATOR)
-    ends = np.flatnonzero(used == PROPERTY_SEPARATOR)
+    middles = (used == NAME_VALUE_SEPARATOR).nonzero()[0]
+    ends = (used == PROPERTY_SEPARATOR).nonzero()[0]
     after = ends + 1
     per_record: int | NDArray[np.int64] = _equal_count(after, bounds)
     if not per_record:
         ends, after = _with_open_ended(used, bounds, ends)
         per_record = np.diff(np.searchsorted(after, bounds, "right"))
-    record = np.repeat(np.arange(len(starts)), per_record)
+    record = np.arange(len(starts)).repeat(per_record)
     begins = np.concatenate(([0], after[:-1])) if len(ends) else ends
     middles = _first_middles(middles, begins, ends)
     good = (middles > begins) & (middles + 1 < ends)
-    if good.all():
-        return Entries(octets, record, begins, middles, ends)
-    return Entries(octets, record[good], begins[good], middles[good], ends[good])
+    if np.count_nonzero(good) < len(good):
+        return Entries(octets, record[good], begins[good], middles[good], ends[good])
+    names = _same_names(used, begins, middles, per_record) if isinstance(per_record, int) else ()
+    return Entries(octets, record, begins, middles, ends, names)
+
+
+def _words(octets: NDArray[np.uint8], size: int) -> NDArray[Any]:
+    """A view with an item of `size` bytes at every byte, to be compared; a number where it can."""
+    dtype = f"{'u' if size in WORD_BYTES else 'S'}{size}"
+    words: NDArray[Any] = np.ndarray((len(octets) - size + 1,), dtype, octets, strides=(1,))
+    return words
+
+
+def _same_names(
+    octets: NDArray[np.uint8],
+    begins: NDArray[np.int64],
+    middles: NDArray[np.int64],
+    per_record: int,
+) -> tuple[bytes, ...]:
+    """The names of each record's `per_record` entries, where all records have the same few."""
+    if per_record > ALIKE_NAMES_MAX:
+        return ()
+    places = begins.reshape(-1, per_record)
+    lengths = middles.reshape(-1, per_record) - places
+    if np.count_nonzero(lengths != lengths[0]):
+        return ()
+    names = []
+    for column, size in enumerate(lengths[0].tolist()):
+        found = _words(octets, size)[places[:, column]]
+        if np.count_nonzero(found != found[0]):
+            return ()
+        names.append(found[:1].tobytes())
+    return tuple(names)
 
 
 def _equal_count(after: NDArray[np.int64], bounds: NDArray[np.int64]) -> int:
@@ -127,7 +166,7 @@ def _equal_count(after: NDArray[np.int64], bounds: NDArray[np.int64]) -> int:
     `after` are the places behind separators. Messages of one sender mostly are alike.
     """
     count, rest = divmod(len(after), max(len(bounds) - 1, 1))
-    if count == 0 or rest or not (after[count - 1 :: count] == bounds[1:]).all():
+    if count == 0 or rest or np.count_nonzero(after[count - 1 :: count] != bounds[1:]):
         return 0
     return count
 
@@ -156,8 +195,10 @@ def _first_middles(
     middles: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The first name end in each entry; where there is none, something outside of it."""
-    if len(middles) == len(begins) and ((begins <= middles) & (middles < ends)).all():
-        return middles
+    if len(middles) == len(begins):
+        inside = (begins <= middles) & (middles < ends)
+        if np.count_nonzero(inside) == len(inside):
+            return middles
     if len(middles) == 0:
         return np.full(len(begins), -1, np.int64)
     place = np.searchsorted(middles, begins)

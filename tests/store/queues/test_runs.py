@@ -20,6 +20,7 @@ from rocketpy_broker.store.queues.runs import run_starts
 from rocketpy_broker.store.values import QueueKey, QueueRange
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import decode_record
+from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT
 from tests.blocks import WireBlock, wire_block
 from tests.store.conftest import OpenStore, crash
 from tests.store.messages import flush_log, read_all, save_manifest
@@ -54,6 +55,22 @@ def test_s03_each_record_gets_the_next_offset_of_its_own_queue(new_store: OpenSt
         [b"b", b"c", b"e"],
         [b"a", b"f", b"g"],
         [b"d"],
+    ]
+
+
+def test_s03_committed_messages_of_several_queues_are_each_in_their_own_queue(
+    new_store: OpenStore,
+) -> None:
+    store = new_store()
+    store.open()
+    for committed in ([0, 1, 2, 3], [2]):
+        block = block_of((3, [b"a"]), (0, [b"b", b"c"]), (7, [b"d"])).parsed()
+        block.header["sys_flag"][committed] |= TRANSACTION_COMMIT
+        store.append(OWN, block)
+    assert [queue(store, number) for number in (0, 3, 7)] == [
+        [b"b", b"c", b"b", b"c"],
+        [b"a", b"a"],
+        [b"d", b"d"],
     ]
 
 

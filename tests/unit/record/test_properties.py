@@ -18,7 +18,8 @@ from rocketpy_proto.record import (
     property_columns,
     to_record_batch,
 )
-from rocketpy_proto.record.properties_block import ENTRIES_COMPARED_MAX
+from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
+from rocketpy_proto.record.properties_block import ALIKE_NAMES_MAX, ENTRIES_COMPARED_MAX
 
 # Pieces that meet at every kind of seam: names, separators, halves of letters.
 PIECES = st.sampled_from(
@@ -72,3 +73,39 @@ def test_the_last_of_many_duplicates_wins_however_far_apart_they_are(count: int)
     assert_forms_agree(strings)
     block = RecordBlock.parse(b"".join(map(record_with, strings)))
     assert property_column(block, "TAGS").to_pylist() == ["last", "own"]
+
+
+# Of one length, or with what strings of a fixed size lose at their ends; some let a message wait.
+NAMES = st.sampled_from(
+    [b"TAGS", b"KEYS", b"WAIT", b"UNIQ_KEY", b"TRAN_MSG", b"DELAY", b"a", b"a\0", b"a\0b", b"abc"]
+)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=5), NAMES, st.integers(0, 19), st.data())
+@settings(max_examples=300)
+def test_strings_with_the_same_names_but_for_one_are_read_alike_by_both_forms(
+    names: list[bytes], other: bytes, row: int, data: st.DataObject
+) -> None:
+    """More records than are taken one by one; what their names say of them is found as a whole."""
+    column = data.draw(st.integers(0, len(names) - 1))
+    strings = []
+    for number in range(20):
+        of_row = list(names)
+        if number == row:
+            of_row[column] = other
+        strings.append(b"".join(b"%s\x01v%d\x02" % (name, number) for name in of_row))
+    assert_forms_agree(strings)
+    block = RecordBlock.parse(b"".join(map(record_with, strings)))
+    may_wait = not {b"TRAN_MSG", b"DELAY"}.isdisjoint(
+        {*names[:column], *names[column + 1 :], other}
+    )
+    assert tags_codes_and_index_keys(block, "T").may_wait >= may_wait
+
+
+@pytest.mark.parametrize("count", [ALIKE_NAMES_MAX, ALIKE_NAMES_MAX + 1])
+def test_names_are_looked_at_as_a_whole_up_to_so_many_a_record(count: int) -> None:
+    string = b"".join(b"n%d\x01v\x02" % number for number in range(count))
+    assert_forms_agree([string] * 20)
+    block = RecordBlock.parse(record_with(string) * 20)
+    [(_, entries)] = block.entries()
+    assert len(entries.names) == (count if count == ALIKE_NAMES_MAX else 0)

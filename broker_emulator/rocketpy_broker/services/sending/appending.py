@@ -116,6 +116,8 @@ class AppendService:
         PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
         StoreBusyError, HookAbortError; then nothing of the block is stored.
         """
+        if not self._hooks:
+            return self._append(topic, queue_id, records, record_sizes)
         context = SendContext(topic, queue_id, len(record_sizes) // 4, len(records))
         return self.hooked(context, lambda: self._append(topic, queue_id, records, record_sizes))
 
@@ -376,7 +378,7 @@ def checked_block(
         raise RecordIllegalError(
             f"a message body has {longest} bytes, the limit is {body_bytes_max}"
         )
-    if (block.header["sys_flag"] & TRANSACTION_MASK).any():
+    if np.count_nonzero(block.header["sys_flag"] & TRANSACTION_MASK):
         raise RecordIllegalError(
             "the block holds prepared, committed or rolled back records; "
             "send records without transaction bits"

@@ -21,6 +21,7 @@ from rocketpy_broker.store.queues.units import UNIT, Units
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
 from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
+from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
 TOPIC_SCHEMA = pa.schema([pa.field("topic", COLUMN_TYPES["topic"], nullable=False)])
 
@@ -91,8 +92,9 @@ def block_requests(
         DispatchRequest(run.queue, run.queue_offset, units[run.begin : run.end])
         for run in runs[:-1]
     ]
-    listed = has_queue_offset(block.header["sys_flag"])
-    units = units[last.begin :] if listed.all() else units[listed]
+    units, sys_flags = units[last.begin :], block.header["sys_flag"][last.begin :]
+    if np.count_nonzero(sys_flags & TRANSACTION_MASK):
+        units = units[has_queue_offset(sys_flags)]
     keys = found.index_keys
     return [*requests, DispatchRequest(last.queue, last.queue_offset, units, keys, offsets)]
 
