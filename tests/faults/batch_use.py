@@ -40,7 +40,7 @@ from rocketpy_broker.store.appending import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.values import QueueKey
@@ -301,15 +301,15 @@ class Room:
 def limited_room() -> Iterator[Room]:
     """Stores take only as many appends as there is room for."""
     room = Room()
-    begin = MessageStore._begin
+    begin = MessageStore.begin_append
 
     def taken(
-        store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known
+        store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known = NOTHING_KNOWN
     ) -> AppendUnderWay:
         room.take(block)
         return begin(store, queue, block, known)
 
-    with mock.patch.object(MessageStore, "_begin", taken):
+    with mock.patch.object(MessageStore, "begin_append", taken):
         yield room
 
 

@@ -46,8 +46,8 @@ BATCHES = (
     Sabotage(
         "a client's messages may carry numbers",
         STORE + "numbered.py",
-        "np.arange(len(block)) if first else np.zeros(len(block), np.int64)",
-        "np.arange(len(block)) if first else header[field]",
+        "np.arange(len(block)) if first else 0\n",
+        "np.arange(len(block)) if first else field\n",
         (IN_BATCHES + "a_client_cannot_number_its_messages",),
     ),
     Sabotage(
