@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_proto.record import RecordBlock, java_hash, property_column
+from rocketpy_proto.record.arrays import numbers_in, strings_of, truths_in
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS
 
 
@@ -37,8 +38,8 @@ class MessageFilter:
     def select(self, block: RecordBlock) -> RecordBlock:
         """The wanted records of `block`."""
         if self.tags is not None:
-            found = pc.is_in(property_column(block, TAGS), pa.array(self.tags, pa.string()))
-            block = block.filter(found.to_numpy(zero_copy_only=False))
+            found = pc.is_in(property_column(block, TAGS), strings_of(self.tags))
+            block = block.filter(truths_in(found))
         if self.keys is not None:
             block = block.filter(_has_any(property_column(block, KEYS), self.keys))
         return block
@@ -47,7 +48,7 @@ class MessageFilter:
 def _has_any(texts: pa.StringArray, keys: tuple[str, ...]) -> NDArray[np.bool_]:
     """Which texts have one of `keys` among what stands between their blanks."""
     tokens = pc.split_pattern(texts, KEY_SEPARATOR)
-    wanted = pc.is_in(tokens.flatten(), pa.array(keys, pa.string()))
+    wanted = pc.is_in(tokens.flatten(), strings_of(keys))
     found = np.zeros(len(texts), np.bool_)
-    found[pc.list_parent_indices(tokens).filter(wanted).to_numpy()] = True
+    found[numbers_in(pc.list_parent_indices(tokens).filter(wanted))] = True
     return found

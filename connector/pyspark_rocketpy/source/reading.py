@@ -23,6 +23,7 @@ from pyspark_rocketpy.transport.cutting import Piece, cut
 from pyspark_rocketpy.transport.interface import SourceTransport
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, to_record_batches
+from rocketpy_proto.record.arrays import repeated
 
 # Of what is decoded where the records' own columns are not wanted: it tells how many there are.
 _ANY_FIELD = pa.field("queueId", pa.int32())
@@ -85,7 +86,7 @@ class _RangeReader:
 
     def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with what its records do not tell."""
-        broker_name = pa.repeat(self._broker_name, len(batch))
+        broker_name = repeated(self._broker_name, len(batch))
         columns = [
             broker_name if name == BROKER_NAME else batch.column(name)
             for name in self._schema.names

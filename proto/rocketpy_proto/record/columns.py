@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_proto.column_types import COLUMN_TYPES, TIMESTAMP
+from rocketpy_proto.record.arrays import array_of, numbers_in, repeated, strings_of
 from rocketpy_proto.record.block import RecordBlock
 from rocketpy_proto.record.compression import (
     INFLATED_TOGETHER_BYTES_MAX,
@@ -29,6 +30,7 @@ from rocketpy_proto.record.ranges import (
     binary_ranges,
     fixed_width_strings,
     hex_digits,
+    offsets_of,
     to_strings,
 )
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
@@ -106,7 +108,7 @@ class _Decoder:
         block = self._block
         single = block.single_topic()
         if single is not None:
-            return pa.repeat(single, len(block))
+            return repeated(single, len(block))
         ends = block.topic_start + block.topic_length
         return to_strings(binary_ranges(block.data, block.topic_start, ends))
 
@@ -119,13 +121,13 @@ class _Decoder:
         return self._bodies.errors
 
     def number(self, name: str, kind: type[np.integer]) -> pa.Array:
-        return pa.array(self._header[name].astype(kind))
+        return array_of(self._header[name].astype(kind))
 
     def timestamp(self, name: str) -> pa.Array:
         milliseconds = self._header[name].astype(np.int64)
         outside = (milliseconds < TIMES_MS[0]) | (milliseconds >= TIMES_MS[1])
-        mask = outside if outside.any() else None
-        return pa.array(milliseconds * _MICROSECONDS, mask=mask).view(TIMESTAMP)
+        valid = ~outside if outside.any() else None
+        return array_of(milliseconds * _MICROSECONDS, TIMESTAMP, valid)
 
     def named(self, name: str) -> pa.Array:
         return self._properties.column(name)
@@ -148,7 +150,7 @@ class _Decoder:
         v6 = self._is_v6(STORE_HOST_V6)
         if not v6.any():
             return short
-        return pc.if_else(pa.array(v6), _hex_strings(np.hstack((host, offset))), short)
+        return pc.if_else(array_of(v6), _hex_strings(np.hstack((host, offset))), short)
 
     def host(self, name: str, v6_bit: int) -> pa.Array:
         """Hosts repeat, so each distinct one is formatted once; all distinct: 2 us each."""
@@ -160,7 +162,7 @@ class _Decoder:
         )
         encoded = fixed.dictionary_encode()
         texts = [_host_text(value) for value in encoded.dictionary.to_pylist()]
-        return pa.array(texts, pa.string()).take(encoded.indices)
+        return strings_of(texts).take(encoded.indices)
 
     def _host_octets(self, name: str) -> NDArray[np.uint8]:
         hosts = np.ascontiguousarray(self._header[name])
@@ -183,13 +185,15 @@ def _split_keys(keys: pa.Array) -> pa.Array:
     """Tokens between blanks, without empty ones; null where there are no keys."""
     lists = pc.split_pattern(keys, KEY_SEPARATOR)
     tokens = lists.flatten()
-    filled = pc.not_equal(pc.binary_length(tokens), 0)
-    if tokens.null_count == 0 and pc.all(filled).as_py() is not False:
+    filled = np.diff(offsets_of(tokens)) > 0
+    if filled.all():
         return lists
-    parents = pc.list_parent_indices(lists).filter(filled).to_numpy()
+    parents = numbers_in(pc.list_parent_indices(lists))[filled]
     offsets = np.concatenate(([0], np.cumsum(np.bincount(parents, minlength=len(keys)))))
     return pa.ListArray.from_arrays(
-        pa.array(offsets.astype(np.int32)), tokens.filter(filled), mask=keys.is_null()
+        array_of(offsets.astype(np.int32)),
+        tokens.filter(array_of(filled)),
+        mask=keys.is_null(),
     )
 
 

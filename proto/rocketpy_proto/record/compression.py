@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rocketpy_proto.record.arrays import binaries_of, strings_of
 from rocketpy_proto.record.block import RecordBlock
 from rocketpy_proto.record.ranges import binary_ranges
 from rocketpy_proto.record.sys_flag import (
@@ -125,5 +126,5 @@ def _part(
         bodies, reasons = values.to_pylist(), errors.to_pylist()
         for row, (body, reason) in found.items():
             bodies[row - begin], reasons[row - begin] = body, reason
-        values, errors = pa.array(bodies, pa.binary()), pa.array(reasons, pa.string())
+        values, errors = binaries_of(bodies), strings_of(reasons)
     return Bodies(begin, end, values, errors)

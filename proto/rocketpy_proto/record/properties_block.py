@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rocketpy_proto.record.arrays import array_of, numbers_in
 from rocketpy_proto.record.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from rocketpy_proto.record.ranges import binary_ranges, octets_of, offsets_of, to_strings
 
@@ -45,16 +46,16 @@ class BlockProperties:
             return pa.nulls(self.count, pa.string())
         entries = np.flatnonzero(self.codes == code)
         if len(entries) == self.count:
-            return self.values.take(pa.array(entries))
+            return self.values.take(array_of(entries))
         index = np.full(self.count, -1, np.int64)
         index[self.record[entries]] = entries
-        return self.values.take(pa.array(index, mask=index < 0))
+        return self.values.take(array_of(index, valid=index >= 0))
 
     def map_column(self) -> pa.MapArray:
         """Every property of each record."""
         offsets = np.zeros(self.count + 1, np.int32)
         np.cumsum(np.bincount(self.record, minlength=self.count), out=offsets[1:])
-        return pa.MapArray.from_arrays(pa.array(offsets), self.names, self.values)
+        return pa.MapArray.from_arrays(array_of(offsets), self.names, self.values)
 
 
 def parse_properties(
@@ -104,7 +105,7 @@ class Entries:
         # Of several entries of one record the last is assigned last, and so it wins.
         index = np.full(count, -1, np.int64)
         index[self.record[named]] = np.arange(len(named))
-        return values.take(pa.array(index, mask=index < 0))
+        return values.take(array_of(index, valid=index >= 0))
 
 
 def find_entries(
@@ -211,13 +212,13 @@ def _last_ones(
 ) -> BlockProperties:
     """Drop every entry whose name comes again later in its record."""
     dictionary = names.dictionary_encode()
-    codes = dictionary.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    codes = numbers_in(dictionary.indices).astype(np.int32)
     name_code = {name: code for code, name in enumerate(dictionary.dictionary.to_pylist())}
     again = _comes_again(record, codes)
     if again.any():
         kept = np.flatnonzero(~again)
         record, codes = record[kept], codes[kept]
-        names, values = names.take(pa.array(kept)), values.take(pa.array(kept))
+        names, values = names.take(array_of(kept)), values.take(array_of(kept))
     return BlockProperties(count, record, names, values, codes, name_code)
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rocketpy_proto.record.arrays import array_of, binaries_of, strings_of
+
 # Arrow keeps up to so many bytes in the view itself.
 INLINE_BYTES_MAX = 12
 _VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
@@ -23,13 +25,13 @@ def binary_ranges(
     """The ranges as a compact BinaryArray."""
     count = len(starts)
     if count == 0:
-        return pa.array([], pa.binary())
+        return binaries_of([])
     offsets = np.empty(2 * count, np.int32)
     offsets[0::2], offsets[1::2] = starts, ends
     whole = pa.Array.from_buffers(
         pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
-    return whole.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    return whole.take(array_of(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
 
 def binary_views(
@@ -66,7 +68,7 @@ def to_strings(array: pa.BinaryArray) -> pa.StringArray:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
         decoded = [None if v is None else v.decode(errors="replace") for v in array.to_pylist()]
-        return pa.array(decoded, pa.string())
+        return strings_of(decoded)
 
 
 def hex_digits(octets: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -34,12 +34,19 @@ def test_without_isal_a_crc_is_the_same(size: int, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("gap_bytes", [0, 7])
 @pytest.mark.parametrize("is_even", [True, False])
 @pytest.mark.parametrize("rows", [1, 6, 2000])
+@pytest.mark.parametrize("is_small", [True, False])
 def test_crcs_of_ranges_of_any_form(
-    mean_bytes: int, gap_bytes: int, is_even: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+    mean_bytes: int,
+    gap_bytes: int,
+    is_even: bool,
+    rows: int,
+    is_small: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(crc, "ROWS", rows)
     random = np.random.default_rng(mean_bytes)
     count = 13
+    monkeypatch.setattr(crc, "ROWS", rows)
+    monkeypatch.setattr(crc, "OWN_COPIES_MAX", count if is_small else 0)
     lengths = np.full(count, mean_bytes)
     lengths[[0, -1]] += [0, 0] if is_even else [-19, 19]
     ends = np.cumsum(lengths + gap_bytes)

@@ -1,0 +1,78 @@
+"""Arrow arrays of NumPy's and Python's values, and back, without a look for pandas. No state.
+
+`pa.array`, `pa.scalar` and `to_numpy` import pandas for the first value that they meet, to see
+whether it is one of its own: 0.2 s of processor in each new process, more than all else that a task
+imports. Buffers are handed over as they are. What a reading task does goes through here; a test
+counts what it imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def array_of(
+    values: NDArray[Any], kind: pa.DataType | None = None, valid: NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """The numbers or truth values, shared and not copied where they lie together; null where not
+    `valid`.
+
+    `kind` is another type of the same width.
+    """
+    own = values.dtype
+    buffer = _bits(values) if own == np.bool_ else pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(
+        kind or pa.from_numpy_dtype(own),
+        len(values),
+        [None if valid is None else _bits(valid), buffer],
+    )
+
+
+def binaries_of(values: Sequence[bytes | None]) -> pa.BinaryArray:
+    """The byte strings, of which all together are less than 2 GiB; None is null."""
+    filled = [value or b"" for value in values]
+    offsets = np.zeros(len(filled) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, filled), np.int32, len(filled)), out=offsets[1:])
+    valid = np.fromiter((value is not None for value in values), np.bool_, len(filled))
+    buffers = [_bits(valid), pa.py_buffer(offsets), pa.py_buffer(b"".join(filled))]
+    return pa.Array.from_buffers(pa.binary(), len(filled), buffers)
+
+
+def strings_of(texts: Sequence[str | None]) -> pa.StringArray:
+    """The texts; None is null."""
+    return binaries_of([None if text is None else text.encode() for text in texts]).cast(
+        pa.string()
+    )
+
+
+def repeated(text: str, count: int) -> pa.StringArray:
+    """The text `count` times."""
+    return pa.repeat(strings_of([text])[0], count)
+
+
+def numbers_in(array: pa.Array) -> NDArray[Any]:
+    """The numbers of an array without nulls, over its own memory."""
+    kind = np.dtype(array.type.to_pandas_dtype())
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.empty(0, kind)
+    return np.frombuffer(buffer, kind)[array.offset : array.offset + len(array)]
+
+
+def truths_in(array: pa.BooleanArray) -> NDArray[np.bool_]:
+    """The truth values of an array without nulls."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.empty(0, np.bool_)
+    octets = np.frombuffer(buffer, np.uint8)
+    bits = np.unpackbits(octets, count=array.offset + len(array), bitorder="little")
+    return bits[array.offset :].view(np.bool_)
+
+
+def _bits(truths: NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(truths, bitorder="little"))
