@@ -52,7 +52,7 @@ import re, sys
 from pathlib import Path
 from benchmarks.data import sink_rows
 from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import (RetryPolicy)
 from pyspark_rocketpy.transport.writing_values import (BatchName)

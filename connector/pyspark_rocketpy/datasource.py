@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from pyspark_rocketpy.errors import ColumnError, OptionError, RocketpyError, VersionError
+from pyspark_rocketpy.imports import importing_much
 from pyspark_rocketpy.options.specs import FORMAT
 from pyspark_rocketpy.rendering import tells_plainly
 
@@ -55,14 +56,16 @@ class DefaultSource(DataSource):
         Checks the options, so that a wrong one fails at `load()`. Raises OptionError; with a SQL92
         filter, which the broker reads, ConnectionFailedError and BrokerError, too.
         """
-        from pyspark_rocketpy.source.columns import source_schema
+        with importing_much():
+            from pyspark_rocketpy.source.columns import source_schema
 
         return source_schema(self._source_options(is_shared=True).columns)
 
     def _source_options(self, *, is_shared: bool) -> SourceOptions:
         _check_version()
-        from pyspark_rocketpy.options.parsing import SourceOptions
-        from pyspark_rocketpy.source import checks
+        with importing_much():
+            from pyspark_rocketpy.options.parsing import SourceOptions
+            from pyspark_rocketpy.source import checks
 
         options = SourceOptions.parse(self.options, is_shared=is_shared)
         checks.check(options)
@@ -80,8 +83,9 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> RocketpyBatchReader:
         """A batch reader. Raises OptionError, ColumnError."""
         _check_version()
-        from pyspark_rocketpy.source.checks import refuse_stream_options
-        from pyspark_rocketpy.source.readers import RocketpyBatchReader, RocketpyPushDownReader
+        with importing_much():
+            from pyspark_rocketpy.source.checks import refuse_stream_options
+            from pyspark_rocketpy.source.readers import RocketpyBatchReader, RocketpyPushDownReader
 
         refuse_stream_options(self.options)
         options = self._source_options(is_shared=True)
@@ -99,8 +103,9 @@ class DefaultSource(DataSource):
 
     def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         _check_version()
-        from pyspark_rocketpy.source.checks import refuse_batch_options
-        from pyspark_rocketpy.source.readers import RocketpyStreamReader
+        with importing_much():
+            from pyspark_rocketpy.source.checks import refuse_batch_options
+            from pyspark_rocketpy.source.readers import RocketpyStreamReader
 
         refuse_batch_options(self.options)
         options = self._source_options(is_shared=False)
@@ -109,7 +114,8 @@ class DefaultSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> RocketpyWriter:
         """A batch writer. Raises OptionError, ColumnError."""
         _check_version()
-        from pyspark_rocketpy.sink.writers import RocketpyWriter
+        with importing_much():
+            from pyspark_rocketpy.sink.writers import RocketpyWriter
 
         if overwrite:
             raise OptionError('mode "overwrite" is not accepted, a topic only grows; use "append"')
@@ -118,7 +124,8 @@ class DefaultSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketpyStreamWriter:
         """A streaming writer. Raises OptionError, ColumnError."""
         _check_version()
-        from pyspark_rocketpy.sink.writers import RocketpyStreamWriter
+        with importing_much():
+            from pyspark_rocketpy.sink.writers import RocketpyStreamWriter
 
         if overwrite:
             raise OptionError(
@@ -128,9 +135,10 @@ class DefaultSource(DataSource):
 
     def _sink_plan(self, schema: StructType, *, is_shared: bool = False) -> SinkPlan:
         _check_version()
-        from pyspark_rocketpy.options.parsing import SinkOptions
-        from pyspark_rocketpy.sink.columns import SinkColumns
-        from pyspark_rocketpy.sink.writers import SinkPlan
+        with importing_much():
+            from pyspark_rocketpy.options.parsing import SinkOptions
+            from pyspark_rocketpy.sink.columns import SinkColumns
+            from pyspark_rocketpy.sink.writers import SinkPlan
 
         options = SinkOptions.parse(self.options, is_shared=is_shared)
         columns = SinkColumns.check(schema)
@@ -142,7 +150,8 @@ class DefaultSource(DataSource):
 def _source_transport(options: SourceOptions) -> SourceTransport:
     """The way to the broker or cluster that the options name."""
     if options.cluster is not None:
-        from pyspark_rocketpy.transport.remoting.source import RemotingSource
+        with importing_much():
+            from pyspark_rocketpy.transport.remoting.source import RemotingSource
 
         return RemotingSource.of_source(options)
     from pyspark_rocketpy.transport.grpc_v1.source import GrpcSource
@@ -153,10 +162,12 @@ def _source_transport(options: SourceOptions) -> SourceTransport:
 def _sink_transport(options: SinkOptions, *, is_single: bool) -> SinkTransport:
     """The way to the broker or the cluster that the options name, which has been asked once."""
     if options.cluster is None:
-        from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
+        with importing_much():
+            from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 
         return GrpcTransport.of_sink(options)
-    from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
+    with importing_much():
+        from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
 
     return RemotingTransport.of_sink(options).prepared(options.topic, is_single=is_single)
 

@@ -16,7 +16,8 @@ import pytest
 
 from pyspark_rocketpy.errors import CommitError, OtherStoreError
 from pyspark_rocketpy.offsets import QueueRange, store_of
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import forget_client
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy, Subscription
 from pyspark_rocketpy.transport.writing_values import Attempt, BatchJob, BatchName, Block

@@ -17,7 +17,7 @@ from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source.columns import source_schema
 from pyspark_rocketpy.source.planner import TaskPartition
 from pyspark_rocketpy.source.readers import RocketpyStreamReader
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import RetryPolicy, Subscription

@@ -5,7 +5,6 @@ From Spark's Kafka source, Kafka itself, RocketMQ's clients and rocketmq-spark. 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 _ENDPOINTS = "use endpoints, with host:port of a broker"
@@ -89,7 +88,7 @@ def option_hint(name: str, known: Mapping[str, str], habits: Mapping[str, str]) 
         return habits[name]
     if name.startswith("kafka."):
         return _KAFKA
-    near = difflib.get_close_matches(name, known, 1)
+    near = _near(name, known)
     return f"did you mean {known[near[0]]}?" if near else f"known: {', '.join(known.values())}"
 
 
@@ -99,6 +98,14 @@ def column_hint(name: str, known: Iterable[str], habits: Mapping[str, str]) -> s
     meant = habits.get(name.lower())
     if meant is not None:
         return f"use {meant}"
-    near = difflib.get_close_matches(name.lower(), columns, 1, cutoff=0.8)
+    near = _near(name.lower(), columns, 0.8)
     listed = f"the columns are {', '.join(columns.values())}"
     return f"did you mean {columns[near[0]]}? {listed}" if near else listed
+
+
+def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """The known name that is most like another, if there is one."""
+    # Only for who has mistyped something.
+    from difflib import get_close_matches
+
+    return get_close_matches(name, known, 1, cutoff)

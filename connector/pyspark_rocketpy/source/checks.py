@@ -6,11 +6,14 @@ A broker is asked for an SQL92 expression alone: it is the one to read it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source import allocation, boundaries
-from pyspark_rocketpy.transport.interface import OffsetQueries
+
+if TYPE_CHECKING:
+    from pyspark_rocketpy.transport.interface import OffsetQueries
 
 REPORTING_OPTION = "commitOffsets"
 BATCH_OPTIONS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_rocketpy.errors import RocketpyError
+from pyspark_rocketpy.imports import importing_much
 from pyspark_rocketpy.offsets import (
     Bounds,
     Epochs,
@@ -29,8 +30,10 @@ from pyspark_rocketpy.source import allocation, boundaries, brokers, losses, pos
 from pyspark_rocketpy.source.boundaries import Boundary
 from pyspark_rocketpy.source.columns import BROKER_NAME, arrow_schema
 from pyspark_rocketpy.source.planning import TaskPlan, TaskRules, plan_tasks, ranges_between
-from pyspark_rocketpy.transport.interface import OffsetQueries, SourceTransport
 from pyspark_rocketpy.transport.values import PullOptions, Subscription
+
+if TYPE_CHECKING:
+    from pyspark_rocketpy.transport.interface import OffsetQueries, SourceTransport
 
 logger = logging.getLogger(__name__)
 
@@ -170,9 +173,10 @@ class Planner:
         """The messages of one task; Spark gives None for a batch without partitions."""
         if not isinstance(partition, TaskPartition):
             return iter(())
-        # Decoding takes the start of a process longest, and is for tasks alone.
-        from pyspark_rocketpy.source.message_filter import MessageFilter
-        from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
+        # Decoding takes long to import, and is for tasks alone.
+        with importing_much():
+            from pyspark_rocketpy.source.message_filter import MessageFilter
+            from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
 
         options = self._options
         wanted = MessageFilter(self.tags, options.keys, options.expression)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -40,8 +40,9 @@ from pyspark_rocketpy.rendering import tells_plainly
 from pyspark_rocketpy.source import boundaries, brokers, losses, positions
 from pyspark_rocketpy.source.admission import Admission
 from pyspark_rocketpy.source.planner import Planner
-from pyspark_rocketpy.source.pushdown import Narrowing
-from pyspark_rocketpy.transport.interface import SourceTransport
+
+if TYPE_CHECKING:
+    from pyspark_rocketpy.transport.interface import SourceTransport
 
 logger = logging.getLogger(__name__)
 PlannedPartition = InputPartition | None
@@ -56,6 +57,9 @@ class RocketpyBatchReader(DataSourceReader):
     def __init__(
         self, options: SourceOptions, schema: StructType, transport: SourceTransport
     ) -> None:
+        # Streams take no filters.
+        from pyspark_rocketpy.source.pushdown import Narrowing
+
         self._options = options
         self._planner = Planner(options, schema, transport)
         self._narrowing = Narrowing()
@@ -89,7 +93,7 @@ class RocketpyPushDownReader(RocketpyBatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Use what narrows the batch; all filters are given back for Spark to evaluate."""
-        self._narrowing = Narrowing.of(filters)
+        self._narrowing = self._narrowing.of(filters)
         self._planner.tags = self._narrowing.tags_of(self._options.tags)
         return filters
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,12 @@ from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.columns import BROKER_NAME
 from pyspark_rocketpy.source.message_filter import MessageFilter
 from pyspark_rocketpy.transport.cutting import Piece, cut
-from pyspark_rocketpy.transport.interface import SourceTransport
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, to_record_batches
 from rocketpy_proto.record.arrays import repeated
+
+if TYPE_CHECKING:
+    from pyspark_rocketpy.transport.interface import SourceTransport
 
 # Of what is decoded where the records' own columns are not wanted: it tells how many there are.
 _ANY_FIELD = pa.field("queueId", pa.int32())

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import forget_client
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.values import RetryPolicy
 from rocketpy_broker.response_code import ResponseCode

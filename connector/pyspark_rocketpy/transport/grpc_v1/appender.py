@@ -17,13 +17,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import grpc
 
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.transport.grpc_v1.client import (
-    AnswerT,
-    BrokerClient,
-    ClientConfig,
-    check,
-    client_for,
-)
+from pyspark_rocketpy.transport.grpc_v1.client import AnswerT, BrokerClient, check, client_for
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, retries_for
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS
 from pyspark_rocketpy.transport.values import RetryPolicy

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import CommitError, ConnectionFailedError
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import retried
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.writing_values import (

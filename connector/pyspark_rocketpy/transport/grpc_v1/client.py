@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import grpc
@@ -21,20 +22,21 @@ from pyspark_rocketpy.errors import (
     ConnectionFailedError,
     OtherStoreError,
 )
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import BrokerLimits
-from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
     broker_pb2,
     broker_pb2_grpc,
     common_pb2,
-    retry_pb2,
-    retry_pb2_grpc,
 )
 
 if TYPE_CHECKING:
     from grpc import _CallIterator
+
+    from rocketpy_proto.pull_wire import PullResponseParts
+    from rocketpy_proto.rocketpy.v1 import retry_pb2
 
     PullCall: TypeAlias = _CallIterator[PullResponseParts]
     AppendCall: TypeAlias = _CallIterator[broker_pb2.AppendResponse]
@@ -101,17 +103,6 @@ _CHANNEL_OPTIONS = [
 
 
 @dataclass(frozen=True, slots=True)
-class ClientConfig:
-    """Whom to ask, and how patiently; times in ms."""
-
-    endpoints: tuple[str, ...]
-    connect_timeout_ms: int
-    pull_timeout_ms: int = 30_000
-    # Bytes of one pull that may have come before they are asked for.
-    prefetch_bytes_max: int = 96 << 10
-
-
-@dataclass(frozen=True, slots=True)
 class _Connection:
     """An endpoint that has answered."""
 
@@ -134,13 +125,18 @@ class BrokerClient:
         self._channel = connection.channel
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
-        self._retry = retry_pb2_grpc.RetryStub(self._channel)
-        # Not the stub's, because its responses would be copied once more.
-        self._pull = self._channel.unary_stream(
+
+    @cached_property
+    def _pull(self) -> Callable[..., PullCall]:
+        """Not the stub's, because its responses would be copied once more."""
+        from rocketpy_proto.pull_wire import deserialize
+
+        pull: Callable[..., PullCall] = self._channel.unary_stream(
             PULL_METHOD,
             request_serializer=broker_pb2.PullRequest.SerializeToString,
             response_deserializer=deserialize,
         )
+        return pull
 
     def _connect(self) -> _Connection:
         """Ask each endpoint in turn. Raises ConnectionFailedError."""
@@ -205,8 +201,7 @@ class BrokerClient:
     def pull(self, request: broker_pb2.PullRequest) -> PullCall:
         """One Pull call; its transport faults are for the caller to map with `failed`."""
         timeout = self._config.pull_timeout_ms / 1000
-        call: PullCall = self._pull(request, timeout=timeout, wait_for_ready=True)
-        return call
+        return self._pull(request, timeout=timeout, wait_for_ready=True)
 
     def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
         """One Append stream, without a deadline of its own: each answer is waited for with one."""
@@ -244,8 +239,10 @@ class BrokerClient:
         self, request: retry_pb2.SendBackRequest, timeout_ms: int
     ) -> retry_pb2.SendBackResponse:
         """Send messages back, once. Raises ConnectionFailedError, BrokerError."""
+        from rocketpy_proto.rocketpy.v1.retry_pb2_grpc import RetryStub
+
         response: retry_pb2.SendBackResponse = self._answer_of(
-            self._retry.SendBack, request, timeout_ms
+            RetryStub(self._channel).SendBack, request, timeout_ms
         )
         return response
 

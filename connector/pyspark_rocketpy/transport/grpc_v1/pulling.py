@@ -24,10 +24,10 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
     SQL92,
     TOPIC_NOT_EXIST,
     BrokerClient,
-    ClientConfig,
     check,
     client_for,
 )
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, retries_for
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy

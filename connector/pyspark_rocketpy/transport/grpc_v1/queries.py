@@ -30,11 +30,11 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
     TOPIC_NOT_EXIST,
     AnswerT,
     BrokerClient,
-    ClientConfig,
     check,
     client_for,
     forget_client,
 )
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
 from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, retries_for
 from pyspark_rocketpy.transport.sharing import Measured, shares

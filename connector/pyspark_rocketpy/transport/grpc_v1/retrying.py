@@ -7,12 +7,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from pyspark_rocketpy.errors import OtherStoreError
-from pyspark_rocketpy.transport.grpc_v1.client import (
-    BrokerClient,
-    ClientConfig,
-    client_for,
-    forget_client,
-)
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, client_for, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, Retries
 from pyspark_rocketpy.transport.values import RetryPolicy
 

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, check, client_for
+from pyspark_rocketpy.transport.grpc_v1.client import check, client_for
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import RetryPolicy

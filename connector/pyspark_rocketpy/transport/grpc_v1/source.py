@@ -1,6 +1,7 @@
 """`GrpcSource`: the source's way to a rocketpy broker. Holds no state.
 
-Apart from the sink's, since planners and reading tasks are new processes that never write.
+Apart from the sink's, since planners and reading tasks are new processes that never write. gRPC is
+imported at the first call: not every process that has a source makes one.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
-from pyspark_rocketpy.transport.grpc_v1.pulling import RangePuller
-from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
+from pyspark_rocketpy.imports import importing_much
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark_rocketpy.offsets import QueueRange
     from pyspark_rocketpy.options.parsing import SourceOptions
     from pyspark_rocketpy.transport.cutting import Piece
+    from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,12 @@ class GrpcSource:
 
     def offset_queries(self) -> GrpcOffsetQueries:
         """See SourceTransport."""
+        with importing_much():
+            from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
         return GrpcOffsetQueries(self.client, self.retries)
 
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
         """See SourceTransport."""
+        with importing_much():
+            from pyspark_rocketpy.transport.grpc_v1.pulling import RangePuller
         return RangePuller(self.client, self.retries, options, part).pieces()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pyspark_rocketpy.options.parsing import SinkOptions
 from pyspark_rocketpy.options.retrying import RetryOptions
 from pyspark_rocketpy.transport.grpc_v1.batches import BatchCommitter, job_of, joined
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, client_for
+from pyspark_rocketpy.transport.grpc_v1.client import client_for
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.sending_back import BackSender
 from pyspark_rocketpy.transport.grpc_v1.source import GrpcSource
 from pyspark_rocketpy.transport.grpc_v1.writing import GrpcBlockWriter, GrpcStagingWriter

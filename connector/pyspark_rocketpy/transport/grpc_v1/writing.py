@@ -16,7 +16,8 @@ from functools import cached_property
 from pyspark_rocketpy.errors import CommitError
 from pyspark_rocketpy.transport.grpc_v1.appender import Appender, StreamForm
 from pyspark_rocketpy.transport.grpc_v1.batches import job_of, part_of
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import retried
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.writing_values import SIZE_BYTES, Attempt, Block, WriteQueues

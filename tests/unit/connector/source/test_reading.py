@@ -17,7 +17,8 @@ from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, Offset
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.message_filter import MessageFilter
 from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import forget_client
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.pulling import PULL_RETRY_IMMEDIATELY
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy

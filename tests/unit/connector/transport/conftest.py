@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import forget_client
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import RetryPolicy
 from rocketpy_broker import LocalBroker

@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 import grpc
 
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import forget_client
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import grpc
 import numpy as np
 
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import forget_client
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from rocketpy_proto.record import Host, RecordBlock
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,

@@ -12,7 +12,8 @@ import pytest
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.grpc_v1 import appender as appender_module
 from pyspark_rocketpy.transport.grpc_v1.appender import IN_FLIGHT_MAX, Appender, StreamForm
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy
 from rocketpy_proto.rocketpy.v1 import broker_pb2

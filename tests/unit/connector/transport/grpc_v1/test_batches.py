@@ -21,7 +21,7 @@ from pyspark_rocketpy.transport.grpc_v1.batches import (
     joined,
     part_of,
 )
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.writing_values import (
     Attempt,

@@ -11,7 +11,8 @@ import pytest
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import QueueBounds
-from pyspark_rocketpy.transport.grpc_v1.client import LASTING_FAULTS, BrokerClient, ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.client import LASTING_FAULTS, BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import PAUSE_MS_MAX, GrpcOffsetQueries
 from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy, Subscription

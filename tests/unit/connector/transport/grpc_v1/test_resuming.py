@@ -15,7 +15,8 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy

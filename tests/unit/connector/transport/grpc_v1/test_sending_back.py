@@ -11,7 +11,8 @@ import pytest
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import forget_client
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.writing_values import MessageToSendBack, SentBack

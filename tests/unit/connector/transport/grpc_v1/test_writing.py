@@ -11,7 +11,7 @@ import pytest
 from pyspark_rocketpy.errors import BrokerError, CommitError
 from pyspark_rocketpy.transport.grpc_v1.appender import IN_FLIGHT_MAX
 from pyspark_rocketpy.transport.grpc_v1.batches import job_of
-from pyspark_rocketpy.transport.grpc_v1.client import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.writing import GrpcBlockWriter, GrpcStagingWriter
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.writing_values import Attempt, BatchJob, BatchName, Block
