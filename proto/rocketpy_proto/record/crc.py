@@ -8,6 +8,7 @@ it comes with the broker and is used wherever it is installed.
 from __future__ import annotations
 
 import io
+import sys
 import zlib
 from collections.abc import Callable, Iterable
 
@@ -30,7 +31,8 @@ ROW_BYTES_MIN = 300
 # records is taken in 30 % faster than in one go.
 ROWS = 2000
 # For the first objects that Arrow makes it imports pandas, 0.2 s of processor in a new process: as
-# much as they save with 10 million bodies. Blocks of up to so many ranges do without.
+# much as they save with 10 million bodies. Where pandas is not there yet, as it is in a broker,
+# blocks of up to so many ranges do without.
 OWN_COPIES_MAX = ROWS
 # Up to so many, setting up whole columns costs more than it saves: ten times one of them.
 FEW_RANGES = 12
@@ -73,9 +75,10 @@ def body_crcs(
         places = zip(starts.tolist(), ends.tolist(), strict=True)
         return np.array([body_crc(data_view[begin:end]) for begin, end in places], np.int32)
     crcs = np.empty(count, np.int64)
+    is_small = count <= OWN_COPIES_MAX and "pandas" not in sys.modules
     for begin in range(0, count, ROWS):
         part = slice(begin, begin + ROWS)
-        ranges = _ranges(data, starts[part], ends[part], is_small=count <= OWN_COPIES_MAX)
+        ranges = _ranges(data, starts[part], ends[part], is_small=is_small)
         crcs[part] = np.fromiter(map(_crc32, ranges), np.int64, len(starts[part]))
     return (crcs & CRC_MASK).astype(np.int32)
 

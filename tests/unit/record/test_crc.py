@@ -47,6 +47,7 @@ def test_crcs_of_ranges_of_any_form(
     count = 13
     monkeypatch.setattr(crc, "ROWS", rows)
     monkeypatch.setattr(crc, "OWN_COPIES_MAX", count if is_small else 0)
+    monkeypatch.delitem(sys.modules, "pandas", raising=False)
     lengths = np.full(count, mean_bytes)
     lengths[[0, -1]] += [0, 0] if is_even else [-19, 19]
     ends = np.cumsum(lengths + gap_bytes)
