@@ -50,5 +50,5 @@ def _has_any(texts: pa.StringArray, keys: tuple[str, ...]) -> NDArray[np.bool_]:
     tokens = pc.split_pattern(texts, KEY_SEPARATOR)
     wanted = pc.is_in(tokens.flatten(), strings_of(keys))
     found = np.zeros(len(texts), np.bool_)
-    found[numbers_in(pc.list_parent_indices(tokens).filter(wanted))] = True
+    found[numbers_in(pc.list_parent_indices(tokens).filter(wanted), np.int64)] = True
     return found

@@ -9,11 +9,13 @@ counts what it imports.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+Number = TypeVar("Number", bound=np.number)
 
 
 def array_of(
@@ -55,9 +57,9 @@ def repeated(text: str, count: int) -> pa.StringArray:
     return pa.repeat(strings_of([text])[0], count)
 
 
-def numbers_in(array: pa.Array) -> NDArray[Any]:
-    """The numbers of an array without nulls, over its own memory."""
-    kind = np.dtype(array.type.to_pandas_dtype())
+def numbers_in(array: pa.Array, kind: type[Number]) -> NDArray[Number]:
+    """The numbers of an array of that kind without nulls, over its own memory."""
+    assert array.type == pa.from_numpy_dtype(kind)
     buffer = array.buffers()[1]
     if buffer is None:
         return np.empty(0, kind)

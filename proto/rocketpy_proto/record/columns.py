@@ -188,7 +188,7 @@ def _split_keys(keys: pa.Array) -> pa.Array:
     filled = np.diff(offsets_of(tokens)) > 0
     if filled.all():
         return lists
-    parents = numbers_in(pc.list_parent_indices(lists))[filled]
+    parents = numbers_in(pc.list_parent_indices(lists), np.int64)[filled]
     offsets = np.concatenate(([0], np.cumsum(np.bincount(parents, minlength=len(keys)))))
     return pa.ListArray.from_arrays(
         array_of(offsets.astype(np.int32)),

@@ -212,7 +212,7 @@ def _last_ones(
 ) -> BlockProperties:
     """Drop every entry whose name comes again later in its record."""
     dictionary = names.dictionary_encode()
-    codes = numbers_in(dictionary.indices).astype(np.int32)
+    codes = numbers_in(dictionary.indices, np.int32)
     name_code = {name: code for code, name in enumerate(dictionary.dictionary.to_pylist())}
     again = _comes_again(record, codes)
     if again.any():

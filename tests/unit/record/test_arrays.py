@@ -63,7 +63,7 @@ def test_numbers_there_and_back(numbers: list[int], begin: int, step: int) -> No
     values = np.array(numbers, np.int64)[::step]
     array = array_of(values)
     assert array.equals(pa.array(values))
-    assert numbers_in(array[begin:]).tolist() == values[begin:].tolist()
+    assert numbers_in(array[begin:], np.int64).tolist() == values[begin:].tolist()
 
 
 @given(st.lists(st.booleans()), st.integers(0, 20))
@@ -102,5 +102,5 @@ def test_a_text_is_repeated(count: int) -> None:
 
 def test_no_array_without_memory_is_read_as_one_with() -> None:
     nothing = pa.Array.from_buffers(pa.int32(), 0, [None, None])
-    assert numbers_in(nothing).tolist() == []
+    assert numbers_in(nothing, np.int32).tolist() == []
     assert truths_in(pa.Array.from_buffers(pa.bool_(), 0, [None, None])).tolist() == []
