@@ -283,11 +283,8 @@ class OffsetNotFoundError(BrokerError):
 class MessageNotExistError(BrokerError):
     """No message has that id, or not any more."""
 
-    def __init__(self, message_id: str) -> None:
-        super().__init__(
-            f"no message has the id {message_id!r:.200}; it may be cleaned, or be of another "
-            "broker; a msgId is found by a query of its topic"
-        )
+    def __init__(self, message_id: str, reason: str) -> None:
+        super().__init__(f"no message here has the id {message_id!r:.200}: {reason}")
         self.message_id = message_id
 
 

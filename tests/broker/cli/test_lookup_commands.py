@@ -7,6 +7,7 @@ import json
 import pytest
 
 from rocketpy_broker import LocalBroker, Message
+from rocketpy_proto.record import Host, encode_offset_message_id
 from tests.broker.cli.shell import run
 
 
@@ -100,3 +101,18 @@ def test_a_message_of_another_topic_is_told_as_such(
     words = ["message", "view", messages[0].offset_msg_id, "--topic", "cli-wrong"]
     done = run(rocketpy_broker, *words)
     assert (done.exit_code, f"is in topic {messages[0].topic}" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("command", ["view", "resend"])
+def test_a_message_of_another_broker_is_never_shown_as_one_of_this(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, messages: list[Message], command: str
+) -> None:
+    other = Host.parse("10.0.0.5:10911")
+    msg_id = encode_offset_message_id(other, messages[0].commit_log_offset)
+    for words in ([], ["--topic", rocketpy_topic]):
+        done = run(rocketpy_broker, "message", command, msg_id, *words)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "is of the broker at 10.0.0.5:10911" in done.stderr
+    assert len(rocketpy_broker.messages(rocketpy_topic)) == 3
+    lower = run(rocketpy_broker, "message", "view", messages[0].offset_msg_id.lower(), "--json")
+    assert json.loads(lower.stdout)["body"] == "a"

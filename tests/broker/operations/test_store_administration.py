@@ -31,6 +31,10 @@ def records_of(response: admin_pb2.MessagesResponse) -> list[Record]:
     return records
 
 
+# At 127.0.0.1:1, where no broker is.
+OTHER_ID = "7F00000100000001{:016X}"
+
+
 async def filled(running: RunningBroker) -> None:
     await running.create_topic("T")
     block = wire_block("T", [b"0", b"1", b"2"], keys=KEYS, properties={"UNIQ_KEY": UNIQUE})
@@ -102,16 +106,18 @@ async def test_s05_a_message_is_found_by_its_offset_message_id(start_broker: Sta
 
 
 @pytest.mark.parametrize(
-    ("message_id", "code"),
+    ("message_id", "code", "said"),
     [
-        ("no id", ResponseCode.INVALID_PARAMETER),
-        ("7F00", ResponseCode.INVALID_PARAMETER),
-        (encode_offset_message_id(Host.parse("127.0.0.1:1"), 1), ResponseCode.SYSTEM_ERROR),
-        (encode_offset_message_id(Host.parse("127.0.0.1:1"), 1 << 40), ResponseCode.SYSTEM_ERROR),
+        ("no id", ResponseCode.INVALID_PARAMETER, "accepted is 32 or 56 hexadecimal digits"),
+        ("7F00", ResponseCode.INVALID_PARAMETER, "accepted is 32 or 56 hexadecimal digits"),
+        (OTHER_ID.format(1), ResponseCode.SYSTEM_ERROR, "it names the broker at 127.0.0.1:1;"),
+        (OTHER_ID.format(1 << 40), ResponseCode.SYSTEM_ERROR, "the broker at 127.0.0.1:1;"),
+        # A msgId's address is followed by the sender's process, and not by a port.
+        ("7F0000010E4B18B4AAC20E2A3C0D0000", ResponseCode.SYSTEM_ERROR, "it may be a msgId"),
     ],
 )
 async def test_s05_an_id_of_no_message_is_refused(
-    start_broker: StartBroker, message_id: str, code: int
+    start_broker: StartBroker, message_id: str, code: int, said: str
 ) -> None:
     async with start_broker() as running:
         await filled(running)
@@ -119,6 +125,23 @@ async def test_s05_an_id_of_no_message_is_refused(
         response = await running.admin.ViewMessage(request)
         assert response.status.code == code
         assert message_id in response.status.remark
+        assert said in response.status.remark
+
+
+async def test_s05_the_id_of_another_brokers_message_is_refused_by_its_address(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await filled(running)
+        [record] = records_of(await query(running, key="c"))
+        other = Host.parse("10.0.0.5:10911")
+        message_id = encode_offset_message_id(other, record.physical_offset)
+        request = admin_pb2.ViewMessageRequest(offset_msg_id=message_id)
+        response = await running.admin.ViewMessage(request)
+        assert response.status.code == ResponseCode.SYSTEM_ERROR
+        assert f"is of the broker at {other}" in response.status.remark
+        assert f"was stored at {record.store_host}" in response.status.remark
+        assert response.records == b""
 
 
 async def test_s13_puts_and_gets_are_counted(start_broker: StartBroker) -> None:

@@ -19,7 +19,8 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.statistics import PutTotal, StoreStatistics
 from rocketpy_broker.tasks import TaskScope
-from rocketpy_proto.record import decode_offset_message_id
+from rocketpy_proto.record import Host, decode_offset_message_id, decode_record
+from rocketpy_proto.record.hosts import PORT_MAX
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 
 logger = logging.getLogger(__name__)
@@ -92,15 +93,22 @@ class StoreAdminService:
         return found
 
     def view_message(self, offset_msg_id: str) -> memoryview:
-        """The record with that id. Raises ParameterIllegalError, MessageNotExistError."""
+        """The record with that id; RocketMQ looks at its offset alone, for the caller has come by
+        its address.
+
+        Raises ParameterIllegalError, MessageNotExistError.
+        """
         try:
-            _, physical_offset = decode_offset_message_id(offset_msg_id)
+            host, physical_offset = decode_offset_message_id(offset_msg_id)
         except ValueError as error:
             accepted = "32 or 56 hexadecimal digits"
             raise ParameterIllegalError("offset_msg_id", offset_msg_id, accepted) from error
         found = self._store.messages.at(physical_offset)
         if found is None:
-            raise MessageNotExistError(offset_msg_id)
+            raise MessageNotExistError(offset_msg_id, _why_nothing(host))
+        stored_at = decode_record(found).record.store_host
+        if stored_at != host:
+            raise MessageNotExistError(offset_msg_id, _why_nothing(host, stored_at))
         return found
 
     def statistics(self) -> StoreStatistics:
@@ -165,3 +173,15 @@ class StoreAdminService:
                     f"the queues of {topic!r} could not be removed ({error.strerror}); try again"
                 ) from error
         return unused
+
+
+def _why_nothing(host: Host, stored_at: Host | None = None) -> str:
+    """Of an id with this address; `stored_at` is where the message that lies at its place was."""
+    if not 0 < host.port <= PORT_MAX:
+        return "it may be a msgId, which a query of its topic finds"
+    if stored_at is not None:
+        return (
+            f"it is of the broker at {host}, and the message at its place here was stored at "
+            f"{stored_at}; ask the other broker"
+        )
+    return f"it names the broker at {host}; the message may be cleaned, or be of another broker"
