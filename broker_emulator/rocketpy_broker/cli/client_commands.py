@@ -12,6 +12,7 @@ from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.group_admin import Membership, list_memberships
 from rocketpy_broker.client.groups import Client, list_clients
+from rocketpy_broker.spoken import time_of_ms
 
 CONSUMER, PRODUCER = "consumer", "producer"
 client_app = typer.Typer(help="Show clients.", no_args_is_help=True, rich_markup_mode=None)
@@ -43,7 +44,7 @@ def list_of_groups(
             nonlocal count
             for each in found:
                 count += 1
-                time = output.time_of_ms(each.last_update_ms)
+                time = time_of_ms(each.last_update_ms)
                 yield each.group, _role(each), each.client_id, each.address, time
 
         output.print_table(("group", "role", "client", "address", "last heartbeat"), rows())
@@ -76,5 +77,5 @@ def _json(membership: Membership) -> dict[str, object]:
         "role": _role(membership),
         "clientId": membership.client_id,
         "address": membership.address,
-        "lastUpdateTimestamp": output.time_of_ms(membership.last_update_ms),
+        "lastUpdateTimestamp": time_of_ms(membership.last_update_ms),
     }

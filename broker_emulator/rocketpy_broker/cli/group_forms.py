@@ -9,6 +9,7 @@ import typer
 from rocketpy_broker.cli import output
 from rocketpy_broker.client.group_admin import GroupDetails, GroupSummary, GroupTopic
 from rocketpy_broker.client.groups import Connections
+from rocketpy_broker.spoken import time_of_ms
 
 GroupTopics = Sequence[GroupTopic]
 
@@ -42,7 +43,7 @@ def details_json(
             {
                 "clientId": each.client_id,
                 "address": each.address,
-                "lastUpdateTimestamp": output.time_of_ms(each.last_update_ms),
+                "lastUpdateTimestamp": time_of_ms(each.last_update_ms),
             }
             for each in members.consumers
         ],
@@ -93,7 +94,7 @@ def show_details(details: GroupDetails, members: Connections, topics: GroupTopic
         output.print_table(
             ("client", "address", "last heartbeat"),
             [
-                (each.client_id, each.address, output.time_of_ms(each.last_update_ms))
+                (each.client_id, each.address, time_of_ms(each.last_update_ms))
                 for each in members.consumers
             ],
         )

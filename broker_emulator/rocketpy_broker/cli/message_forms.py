@@ -13,9 +13,9 @@ from rocketpy_broker.cli.output import (
     Cell,
     printable,
     shortened,
-    time_text,
 )
 from rocketpy_broker.client.messages import Message, SentMessage
+from rocketpy_broker.spoken import time_text
 
 BASE64_MARK = "base64:"
 # Of each text in a line of many messages.

@@ -11,7 +11,6 @@ import select
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timedelta, timezone
 from itertools import chain
 from typing import Annotated
 
@@ -119,16 +118,6 @@ def shortened(text: str, characters_max: int) -> str:
     if len(text) <= characters_max:
         return text
     return f"{text[:characters_max]}… ({len(text)} characters)"
-
-
-def time_text(time: datetime) -> str:
-    """A time in UTC, to the millisecond."""
-    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
-
-
-def time_of_ms(time_ms: int) -> str:
-    """The same of ms since 1970."""
-    return time_text(datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=time_ms))
 
 
 def _cell(cell: Cell, *, groups_digits: bool) -> str:

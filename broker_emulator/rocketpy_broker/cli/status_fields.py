@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocketpy_broker.cli import output
 from rocketpy_broker.client.group_admin import camel
 from rocketpy_broker.client.statistics import Statistic
+from rocketpy_broker.spoken import time_of_ms
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 Info = admin_pb2.GetBrokerInfoResponse
@@ -76,7 +76,7 @@ def _of_counters(counters: Counters) -> dict[str, object]:
 
 def _of_work(status: Status) -> dict[str, object]:
     return {
-        "startTime": output.time_of_ms(status.start_timestamp_ms),
+        "startTime": time_of_ms(status.start_timestamp_ms),
         "uptimeSeconds": status.uptime_ms // 1000,
         "topics": status.topic_count,
         "queues": status.queue_count,

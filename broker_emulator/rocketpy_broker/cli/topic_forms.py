@@ -9,6 +9,7 @@ import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.client import topics
+from rocketpy_broker.spoken import time_of_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def description_json(found: Description) -> dict[str, object]:
                 "messages": queue.message_count,
                 "lastStoreTimestamp": None
                 if queue.last_store_ms is None
-                else output.time_of_ms(queue.last_store_ms),
+                else time_of_ms(queue.last_store_ms),
             }
             for queue in found.queues
         ],
@@ -67,9 +68,7 @@ def show_description(found: Description) -> None:
                 queue.min_offset,
                 queue.max_offset,
                 queue.message_count,
-                output.ABSENT
-                if queue.last_store_ms is None
-                else output.time_of_ms(queue.last_store_ms),
+                output.ABSENT if queue.last_store_ms is None else time_of_ms(queue.last_store_ms),
             )
             for queue in found.queues
         ],

@@ -16,6 +16,7 @@ from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.client import transactions
 from rocketpy_broker.client.errors import MessageIllegalError
 from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.spoken import time_text
 
 transaction_app = typer.Typer(
     help="Send messages in transactions, and end them.", no_args_is_help=True, rich_markup_mode=None
@@ -64,7 +65,7 @@ def list_open(
                     "producerGroup": one.transaction.producer_group,
                     "topic": one.topic,
                     "queueId": one.queue_id,
-                    "bornTimestamp": output.time_text(one.born_timestamp),
+                    "bornTimestamp": time_text(one.born_timestamp),
                     "checkTimes": one.check_times,
                 }
             )
@@ -77,7 +78,7 @@ def list_open(
                 one.transaction.producer_group,
                 one.topic,
                 one.queue_id,
-                output.time_text(one.born_timestamp),
+                time_text(one.born_timestamp),
                 one.check_times,
             ]
             for one in found

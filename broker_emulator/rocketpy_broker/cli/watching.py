@@ -18,6 +18,7 @@ from rich.live import Live
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import leave_pipe
 from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.spoken import time_of_ms
 
 SECONDS_DEFAULT, SECONDS_MIN, SECONDS_MAX = 2.0, 0.1, 86_400.0
 
@@ -57,7 +58,7 @@ def watch(look: Callable[[], Frame], seconds: float, *, as_json: bool) -> None:
         _watch_in_place(look, seconds)
     while True:
         frame = look()
-        time = output.time_of_ms(SystemClock().now_ms())
+        time = time_of_ms(SystemClock().now_ms())
         if as_json:
             for each in frame.objects:
                 output.print_json({"time": time, **each})
@@ -75,7 +76,7 @@ def _watch_in_place(look: Callable[[], Frame], seconds: float) -> None:
         while True:
             frame = look()
             table = output.table_of(frame.columns, frame.rows)
-            time = output.time_of_ms(SystemClock().now_ms())
+            time = time_of_ms(SystemClock().now_ms())
             table.caption = " · ".join([time, *map(output.printable, frame.notes)])
             live.update(table, refresh=True)
             if output.is_abandoned(seconds * 1000):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from rocketpy_broker.cli.output import time_text
+from rocketpy_broker.spoken import time_text
 from tests.broker.cli.shell import run
 from tests.broker.test_local_client import commit
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.cli.output import time_of_ms
 from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.spoken import time_of_ms
 from tests.broker.cli.shell import run
 
 
@@ -32,7 +32,10 @@ def test_d02_a_message_is_sent_to_come_later(
         (["--deliver-at", "tomorrow"], "'tomorrow' is no time; write it like"),
         (["--deliver-at", "2026-05-01T08:00:00"], "has no time zone"),
         (["--delay-level=-1"], "Invalid value for '--delay-level'"),
-        (["--deliver-at", "2200-01-01T00:00:00Z"], "accepted are up to 259200000 ms"),
+        (
+            ["--deliver-at", "2200-01-01T00:00:00Z"],
+            "at 2200-01-01T00:00:00.000Z, accepted is up to 3 days from now",
+        ),
     ],
 )
 def test_d02_a_delay_that_cannot_be_is_refused(

@@ -8,6 +8,7 @@ import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.spoken import time_of_ms
 from tests.blocks import wire_block
 from tests.broker.conftest import StartBroker
 from tests.broker.delay.test_levels import advance, bodies, visible
@@ -42,13 +43,13 @@ async def test_d02_no_more_wait_than_may_and_the_figures_are_named(
             {"timer_delay_ms_max": 1_000},
             {"TIMER_DELAY_MS": "1001"},
             ResponseCode.MESSAGE_ILLEGAL,
-            "1001 ms from now; accepted are up to 1000 ms",
+            "accepted is up to 1 second from now",
         ),
         (
             {},
             {"TIMER_DELIVER_MS": str(NOW_MS + THREE_DAYS_MS + 1)},
             ResponseCode.MESSAGE_ILLEGAL,
-            f"accepted are up to {THREE_DAYS_MS} ms",
+            f"at {time_of_ms(NOW_MS + THREE_DAYS_MS + 1)}, accepted is up to 3 days from now",
         ),
         (
             {},
@@ -60,7 +61,7 @@ async def test_d02_no_more_wait_than_may_and_the_figures_are_named(
             {},
             {"TIMER_DELIVER_MS": str(NOW_MS), "TIMER_DEL_UNIQKEY": "T+K"},
             ResponseCode.MESSAGE_ILLEGAL,
-            f"cancels one that was due at {NOW_MS}",
+            f"cancels one that was due at {time_of_ms(NOW_MS)}",
         ),
     ],
 )

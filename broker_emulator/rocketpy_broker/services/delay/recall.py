@@ -18,6 +18,7 @@ from rocketpy_broker.services.delay.scheduling import TIMER_DEL_UNIQKEY, Schedul
 from rocketpy_broker.services.delay.timer_records import cancel_key
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.spoken import duration_of_ms, time_of_ms
 from rocketpy_broker.store.blocks import tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
@@ -87,10 +88,13 @@ class RecallService:
                 f"{self._config.broker_name!r}"
             )
         left_ms = handle.deliver_ms - self._clock.now_ms()
-        if not 0 < left_ms < self._config.timer_delay_ms_max:
+        due, delay_ms_max = time_of_ms(handle.deliver_ms), self._config.timer_delay_ms_max
+        if left_ms <= 0:
+            raise RecallIllegalError(f"its message was due at {due}; it may have been delivered")
+        if left_ms >= delay_ms_max:
             raise RecallIllegalError(
-                f"its message is due in {left_ms} ms, which is not between 0 and "
-                f"{self._config.timer_delay_ms_max}; it may have been delivered"
+                f"its message is due at {due}, and none may wait longer than "
+                f"{duration_of_ms(delay_ms_max)}"
             )
         return handle
 

@@ -22,6 +22,7 @@ from rocketpy_broker.errors import (
     TimerFullError,
     TimerNotEnabledError,
 )
+from rocketpy_broker.spoken import duration_of_ms, time_of_ms
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
@@ -120,16 +121,16 @@ class Scheduling:
         delay_ms_max = self._timer.delay_ms_max
         if latest_ms - now_ms > delay_ms_max and not is_accepted:
             raise RecordIllegalError(
-                f"a message is to be delivered at {latest_ms}, which is {latest_ms - now_ms} ms "
-                f"from now; accepted are up to {delay_ms_max} ms"
+                f"a message is to be delivered at {time_of_ms(latest_ms)}, accepted is up to "
+                f"{duration_of_ms(delay_ms_max)} from now (--timer-delay-max-hours of the broker)"
             )
         if latest_ms <= now_ms:
             if not _cancels(block):
                 return queue, block
             if not is_accepted:
                 raise RecordIllegalError(
-                    f"a message cancels one that was due at {latest_ms}, which is over; nothing "
-                    "was stored"
+                    f"a message cancels one that was due at {time_of_ms(latest_ms)}, which is "
+                    "over; nothing was stored"
                 )
         self._check_room(len(block))
         rest_ms = deliver_ms % PRECISION_MS

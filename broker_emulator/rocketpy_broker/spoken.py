@@ -1,0 +1,30 @@
+"""Times and durations as people read them, in errors and on terminals. Holds no state."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+
+
+def time_text(time: datetime) -> str:
+    """A time in UTC, to the millisecond."""
+    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def time_of_ms(time_ms: int) -> str:
+    """The same of ms since 1970; what no calendar holds stays a number."""
+    try:
+        return time_text(EPOCH + timedelta(milliseconds=time_ms))
+    except OverflowError:
+        return f"{time_ms} ms since 1970"
+
+
+def duration_of_ms(duration_ms: int) -> str:
+    """In the largest unit of which it is a whole number."""
+    for name, unit_ms in _UNITS:
+        count, rest_ms = divmod(duration_ms, unit_ms)
+        if count and not rest_ms:
+            return f"{count} {name}{'' if count == 1 else 's'}"
+    return f"{duration_ms} ms"
