@@ -27,7 +27,7 @@ from rocketpy_broker.client.sending import MessageSender
 from rocketpy_broker.client.statistics import Statistic, list_statistics
 from rocketpy_broker.client.topics import Topic
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.local_messages import BYTES, Body, outgoing
+from rocketpy_broker.local_messages import BYTES, Body, check_delay, outgoing
 from rocketpy_broker.local_process import (
     START_SECONDS_MAX,
     BrokerProcess,
@@ -304,6 +304,7 @@ class LocalBroker:
         beginning with queue 0. They come when `delay_level` is over (1 is 1 s, 18 is 2 h), or at
         `deliver_at`, which has a time zone. All bodies are checked before the first is sent.
         """
+        check_delay(delay_level, deliver_at)
         # A mapping's items are its keys, which nobody means.
         is_single = isinstance(body, str | BYTES | Mapping) or not isinstance(body, Iterable)
         bodies = [body] if is_single else body

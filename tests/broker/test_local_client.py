@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import grpc
@@ -11,6 +11,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError, Message
 from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.topics import topic_exists
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
@@ -171,6 +172,17 @@ def test_flush_is_taken_as_text(broker: LocalBroker) -> None:
         ({"body": "a", "keys": [1]}, r"keys is \[1\]"),
         ({"body": "a", "properties": {"p": 1}}, "property 'p' is 1"),
         ({"body": "a", "properties": ["p"]}, "properties is"),
+        (
+            {"body": "a", "properties": {"DELAY": "3"}},
+            "'DELAY' is not sent as a property; use delay",
+        ),
+        ({"body": "a", "properties": {"TIMER_DELIVER_MS": "1"}}, "use deliver_at"),
+        ({"body": "a", "properties": {"TIMER_DELAY_MS": "1"}}, "use deliver_at"),
+        ({"body": "a", "properties": {"TIMER_DELAY_SEC": "1"}}, "use deliver_at"),
+        ({"body": "a", "properties": {"TRAN_MSG": "true"}}, "use `rocketpy transaction send`"),
+        ({"body": "a", "delay_level": "3"}, "delay_level is '3', accepted is an int"),
+        ({"body": "a", "deliver_at": "2026-05-01"}, "deliver_at is '2026-05-01', accepted is a da"),
+        ({"body": "a", "queue_id": "0"}, "queue_id is '0', accepted is an int"),
         ({"body": "a", "queue_id": 8}, "queue id 8"),
         ({"body": "a", "topic": "Nowhere"}, "'Nowhere' does not exist"),
     ],
@@ -181,6 +193,23 @@ def test_what_cannot_be_sent_is_refused_and_nothing_is_sent(
     with pytest.raises(LocalBrokerError, match=said):
         rocketpy_broker.send(**{"topic": rocketpy_topic, **words})  # type: ignore[arg-type]
     assert rocketpy_broker.messages(rocketpy_topic) == []
+
+
+def test_what_has_waited_is_sent_again_at_once(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str
+) -> None:
+    """Its properties tell of it, and are no wish to wait."""
+    rocketpy_broker.send(rocketpy_topic, "level", delay_level=1)
+    due = datetime.now(timezone.utc) + timedelta(seconds=1)
+    rocketpy_broker.send(rocketpy_topic, "time", deliver_at=due)
+    come: list[Message] = []
+    with BrokerConnection(rocketpy_broker.endpoint) as connection:
+        reader = TopicReader(connection, rocketpy_topic)
+        while len(come) < 2:
+            come += reader.next_messages(wait_ms_max=5_000)
+    for message in come:
+        rocketpy_broker.send(rocketpy_topic, message.body, properties=message.properties)
+    assert len(rocketpy_broker.messages(rocketpy_topic)) == 4
 
 
 def test_an_unknown_topic_is_named(rocketpy_broker: LocalBroker) -> None:
