@@ -302,7 +302,8 @@ class LocalBroker:
 
         Texts are sent in UTF-8. Without `queue_id` messages are spread over the queues in turn,
         beginning with queue 0. They come when `delay_level` is over (1 is 1 s, 18 is 2 h), or at
-        `deliver_at`, which has a time zone. All bodies are checked before the first is sent.
+        `deliver_at`, which has a time zone; no property lets them wait. All bodies are checked
+        before the first is sent.
         """
         check_delay(delay_level, deliver_at)
         # A mapping's items are its keys, which nobody means.
