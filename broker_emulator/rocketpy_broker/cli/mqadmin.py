@@ -17,6 +17,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from rocketpy_broker.cli.mqadmin_others import OTHERS
+
 Words = list[str]
 Translation = Callable[[str], Words]
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -210,6 +212,7 @@ VERBS: Mapping[str, Verb] = {
     "cleanUnusedTopic": Verb(["clean"], BROKER, also=["--unused-topics"]),
     "cleanExpiredCQ": Verb(["clean"], BROKER),
 }
+_NAMES = {name.lower(): name for name in (*VERBS, *OTHERS)}
 
 
 def translated(name: str, words: Sequence[str]) -> Words:
@@ -254,10 +257,13 @@ class WithMqadminNames(TyperGroup):
 
     # Typer has brought click's classes along since 0.20, and is click's before.
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """One of mqadmin's names is ours then."""
-        if args[0] in VERBS:
+        """One of mqadmin's names is ours then; mqadmin ignores their case."""
+        name = _NAMES.get(args[0].lower(), "")
+        if name in VERBS:
             try:
-                args = translated(args[0], args[1:])
+                args = translated(name, args[1:])
             except NoTranslationError as error:
-                raise typer.BadParameter(f"{args[0]}: {error}", ctx) from error
+                raise typer.BadParameter(f"{name}: {error}", ctx) from error
+        elif name:
+            ctx.fail(f"{name} has no counterpart{OTHERS[name]}")
         return super().resolve_command(ctx, args)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.cli.mqadmin import VERBS, NoTranslationError, translated
+from rocketpy_broker.cli.mqadmin_others import NEAREST, OTHERS
 from tests.broker.cli.shell import run
 
 
@@ -108,6 +109,44 @@ def test_what_has_no_counterpart_is_refused_by_name(line: str, said: str) -> Non
     done = CliRunner().invoke(app, line.split())
     assert done.exit_code == 2
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("topicRoute -n h:1 -t T", "the nearest is `rocketpy topic describe`"),
+        ("topicroute", "topicRoute has no counterpart; the nearest is `rocketpy topic describe`"),
+        ("updateTopicPerm -t T -p 4", "the nearest is `rocketpy topic update --perm`"),
+        ("skipAccumulatedMessage -g G -t T", "the nearest is `rocketpy group reset --to latest`"),
+        ("haStatus -b h:1", "haStatus has no counterpart: this broker has no replicas"),
+        ("queryMsgTraceById -i A", "this broker has no traces"),
+        ("listUser", "this broker has no users and access lists"),
+        ("noSuchVerb", "No such command 'noSuchVerb'"),
+    ],
+)
+def test_other_names_of_mqadmin_s_are_answered_with_the_nearest(line: str, said: str) -> None:
+    done = CliRunner().invoke(app, line.split(), env={"COLUMNS": "200"})
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_the_nearest_are_commands_with_such_options() -> None:
+    assert OTHERS.keys().isdisjoint(VERBS)
+    for command in NEAREST.values():
+        words = command.split()
+        options = [word for word in words if word.startswith("--")]
+        plain = [word for word in words if not word.startswith("--")]
+        verb = plain[:2] if plain[0] not in {"stats", "lag", "clean"} else plain[:1]
+        shown = CliRunner().invoke(app, [*verb, "--help"], env={"COLUMNS": "80"})
+        assert shown.exit_code == 0, command
+        assert [each for each in options if each not in shown.output] == []
+
+
+def test_names_ignore_case_as_mqadmin_s_do(rocketpy_broker: LocalBroker) -> None:
+    done = CliRunner().invoke(app, ["TOPICLIST", "-n", rocketpy_broker.endpoint])
+    assert done.exit_code == 0
+    refused = CliRunner().invoke(app, ["topiclist", "-c"])
+    assert "topicList: -c means nothing" in refused.stderr
 
 
 @pytest.mark.parametrize("name", VERBS)
