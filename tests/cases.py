@@ -16,17 +16,26 @@ _BEGIN = "cases of tests: "
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write for each test the commands that run a case of it."""
-    found: dict[str, set[str]] = {}
+    """Write for each test the command that runs each of its cases."""
+    found: dict[str, list[str]] = {}
     for item in session.items:
         marks = {mark.name for mark in item.iter_markers()}.intersection(ALONE)
         name = getattr(item, "originalname", item.name)
-        found.setdefault(name, set()).add(min(marks, default="test"))
-    sys.stdout.write(_BEGIN + json.dumps({name: sorted(found[name]) for name in found}) + "\n")
+        found.setdefault(name, []).append(min(marks, default="test"))
+    sys.stdout.write(_BEGIN + json.dumps(found) + "\n")
 
 
 def commands_of(paths: Iterable[Path]) -> dict[str, list[str]]:
     """Of each test in these files, the make targets that run a case of it."""
+    return {name: sorted(set(commands)) for name, commands in _collected(paths).items()}
+
+
+def counts_of(paths: Iterable[Path]) -> dict[str, int]:
+    """Of each test in these files, how many cases it has."""
+    return {name: len(commands) for name, commands in _collected(paths).items()}
+
+
+def _collected(paths: Iterable[Path]) -> dict[str, list[str]]:
     options = ["-p", "tests.cases", "-p", "no:cacheprovider", "--collect-only", "-q"]
     command = [sys.executable, "-m", "pytest", *options, *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -137,7 +137,7 @@ def test_s7_a_batch_that_another_job_has_committed_is_no_error_and_not_its_own()
     assert other == CommittedBatch(7, False, 4, 4)
 
 
-def test_s8_an_older_batch_is_told_the_last_one() -> None:
+def test_s8_of_an_older_batch_nothing_is_sent() -> None:
     with ScriptedBroker() as broker:
         broker.last["writer"] = Response(batch_id=9, record_count=5, record_count_decided=5)
         assert committer(broker).commit(request()) == CommittedBatch(9, False, 5, 5)

@@ -1,0 +1,90 @@
+"""What docs/guarantees.md says of how often a fault was tried is what the tests do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cases import counts_of
+from tests.documents import TOP
+from tests.faults import (
+    test_f01_kill,
+    test_f02_power_cut,
+    test_f04_torn_pages,
+    test_f05_bit_flips,
+    test_f06_derived_files,
+    test_f07_full_disk,
+    test_f08_failing_calls,
+    test_f10_killed_recovery,
+    test_f12_two_brokers,
+    test_f15_reader_while_cleaning,
+    test_m01_model,
+    test_m02_simulation,
+    test_t01_transactions,
+    test_x01_sabotage,
+)
+
+GUARANTEES = TOP / "docs" / "guarantees.md"
+KILLS = test_f01_kill.KILLS_QUICK + test_f01_kill.BROKER_KILLS_QUICK
+KILLS_TORTURE = test_f01_kill.KILLS_TORTURE + test_f01_kill.BROKER_KILLS_TORTURE
+COMBINATIONS = 2 * (len(test_f06_derived_files.WAYS) + 1) << len(test_f06_derived_files.KINDS)
+# By how a row begins: what it says of the fault, or how often it was tried.
+SAID = {
+    "store or broker killed": f"| {KILLS} ({KILLS_TORTURE:,}) |",
+    "power cut of a real": (
+        f"| {test_f02_power_cut.CUTS_QUICK} ({test_f02_power_cut.CUTS_TORTURE:,}) |"
+    ),
+    "pages of 512 B": (
+        f"| {test_f04_torn_pages.HYBRIDS_QUICK} ({test_f04_torn_pages.HYBRIDS_TORTURE:,}) |"
+    ),
+    "every bit": f"; {test_f05_bit_flips.RANDOM_FLIPS_QUICK:,} (100,000) |",
+    "queues, index": f"| {COMBINATIONS} + {test_f06_derived_files.CHANCES_QUICK} |",
+    "recovery killed": (
+        f" + {test_f10_killed_recovery.KILLS_QUICK} ({test_f10_killed_recovery.KILLS_TORTURE:,}) |"
+    ),
+    "reading while": (
+        f"| {test_f15_reader_while_cleaning.ROUNDS_QUICK:,} rounds "
+        f"({test_f15_reader_while_cleaning.ROUNDS_TORTURE:,}) |"
+    ),
+    "full disk": (
+        f"| {test_f07_full_disk.ROUNDS_QUICK} rounds ({test_f07_full_disk.ROUNDS_TORTURE}) |"
+    ),
+    "the n-th system call": (
+        f"each of {len(test_f08_failing_calls.CALLS)} calls "
+        f"with {len(test_f08_failing_calls.ERRORS)} errors |"
+    ),
+    # The run that is in brackets was a shorter one than `make torture` has.
+    "anything of all this": (
+        f"| {test_m01_model.EXAMPLES_QUICK} runs of {test_m01_model.STEPS_QUICK} steps ("
+    ),
+    "transactions: the broker killed": (
+        f"each of {len(test_t01_transactions.PLACES)} steps of prepare, decide, re-put, op mark, "
+        f"check-back | {test_t01_transactions.KILLS_QUICK} kills each |"
+    ),
+    "delays, transactions": f"| {test_m02_simulation.SEEDS_QUICK} runs of an hour or more |",
+    "two brokers": (
+        f"| {test_f12_two_brokers.RACES_QUICK} races ({test_f12_two_brokers.RACES_TORTURE}) |"
+    ),
+    "faults planted": f"| {len(test_x01_sabotage.SABOTAGES)} |",
+}
+
+
+def row(begin: str) -> str:
+    lines = GUARANTEES.read_text(encoding="utf-8").splitlines()
+    [found] = [line for line in lines if line.startswith(f"| {begin}")]
+    return found
+
+
+@pytest.mark.parametrize("begin", SAID)
+def test_a_fault_was_tried_as_often_as_the_table_says(begin: str) -> None:
+    assert SAID[begin] in row(begin)
+
+
+def test_a_directory_changed_hands_as_often_as_the_table_says() -> None:
+    def cases(folder: str) -> int:
+        counts = counts_of(sorted(Path(TOP / "tests", folder).glob("test_*.py")))
+        return sum(counts[name] for name in counts if name.startswith("test_f16"))
+
+    said = f"| {cases('interop')} cases (`make interop`), {cases('store/recovery')} by files alone"
+    assert said in row("the directory changes hands")
