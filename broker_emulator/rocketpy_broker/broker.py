@@ -18,7 +18,7 @@ from rocketpy_broker.believed_clock import BelievedClock
 from rocketpy_broker.clock import Clock, SystemClock, sleep
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.ground import Ground
-from rocketpy_broker.server.exposure import check_host
+from rocketpy_broker.server.exposure import check_host, check_port
 from rocketpy_broker.server.grpc_server import Door, GrpcServer
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServices
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServices
@@ -235,6 +235,7 @@ class Broker:
         ExposedHostError.
         """
         check_host(self._config)
+        check_port(self._config)
         # pyarrow imports pandas for the first value that it makes: no call is to wait for that.
         pa.array([0])
         recovery = self.store.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.server.exposure import ExposedHostError, check_host
+from rocketpy_broker.server.exposure import (
+    ExposedHostError,
+    PortInUseError,
+    check_host,
+    check_port,
+)
 from tests.broker.conftest import StartBroker
 
 COMMAND = [sys.executable, "-m", "rocketpy_broker", "broker", "--port", "0"]
@@ -55,6 +61,36 @@ async def test_b12_nothing_is_opened_before_that(start_broker: StartBroker, tmp_
     assert is_empty(tmp_path)
     async with start_broker(host="0.0.0.0", insecure=True) as running:
         assert running.ready.host == "0.0.0.0"
+
+
+def test_a_port_that_is_taken_is_told_in_one_line_before_anything_is_opened(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [*COMMAND[:-1], str(port), "--data", str(tmp_path / "store")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    told = f"rocketpy broker: cannot listen on 127.0.0.1:{port} (Address already in use); another"
+    assert done.stderr.startswith(told)
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "store" / "commitlog").exists()
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"), [("192.0.2.77", "Cannot assign"), ("nowhere.invalid", "not known")]
+)
+def test_an_address_that_is_not_this_machine_s_is_told(host: str, reason: str) -> None:
+    with pytest.raises(PortInUseError, match="--host names another address") as refused:
+        check_port(BrokerConfig(Path(), host=host, port=8081))
+    assert refused.value.remark.startswith(f"cannot listen on {host}:8081 (")
+    assert reason in refused.value.remark
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", ""])
+def test_a_free_port_is_no_fault(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    check_port(BrokerConfig(Path(), host=host, port=port))
+    check_port(BrokerConfig(Path(), host=host, port=0))
 
 
 def test_b12_the_command_says_how_to_consent(tmp_path: Path) -> None:

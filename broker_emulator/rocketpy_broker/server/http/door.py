@@ -86,7 +86,7 @@ class HttpDoor:
             )
         except OSError as error:
             await self._runner.cleanup()
-            raise PortInUseError(self._host, self._port, "--http-port") from error
+            raise PortInUseError(self._host, self._port, "--http-port", error) from error
         scope.start(self._close_old())
         port: int = self._server.sockets[0].getsockname()[1]
         return port
