@@ -13,6 +13,7 @@ only after the write has succeeded, so a failed append is simply written over by
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,15 +94,27 @@ class CommitLog:
                 f"a block of {length} bytes does not fit a commit log segment of "
                 f"{self.files.segment_bytes} bytes; send smaller blocks"
             )
-        segment = self.files.grow(self.end)
+        segment = self._grown(self.end)
         left = segment.end - self.end
         if needed > left:
-            following = self.files.grow(segment.end)
+            following = self._grown(segment.end)
             segment.write(self.end - segment.base, memoryview(encode_blank(left)))
             self.end = following.base
             segment = following
         self.checksums.of(segment).reserve(count)
         return self.end
+
+    def _grown(self, end: int) -> Segment:
+        """The segment from `end` on. A disk may have room for a block, and none for a segment."""
+        try:
+            return self.files.grow(end)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            takes = f"the next file takes {self.files.segment_bytes} bytes at once"
+            way_out = "a new store may have smaller ones, by --commit-log-segment-bytes"
+            reason = f"{error.strerror}: {takes}; make room, or {way_out}"
+            raise OSError(error.errno, reason) from error
 
     def append(self, block: RecordBlock) -> None:
         """Write `block` at the end, which `prepare` has made ready. Raises OSError, as `write`."""

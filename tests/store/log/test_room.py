@@ -1,0 +1,40 @@
+"""The log's files on a disk that has no room for them."""
+
+from __future__ import annotations
+
+import errno
+from typing import NoReturn
+
+import pytest
+
+from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.store.log.segment import Segment
+from tests.store.conftest import SEGMENT_BYTES, OpenStore
+from tests.store.messages import numbered, put, read_all
+
+
+def no_space(*_: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def broken(*_: object) -> NoReturn:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_f07_a_disk_without_room_for_the_next_file_of_the_log_is_told_its_size(
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Much may be free: a file of the log is allocated at once."""
+    store = new_store()
+    store.open()
+    said = rf"next file takes {SEGMENT_BYTES} bytes at once; .*--commit-log-segment-bytes"
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "create", no_space)
+        with pytest.raises(StoreClosedError, match=said):
+            put(store, numbered(1))
+        patch.setattr(Segment, "create", broken)
+        with pytest.raises(StoreClosedError) as refused:
+            put(store, numbered(1))
+    assert "at once" not in refused.value.remark
+    put(store, numbered(1))
+    assert read_all(store) == numbered(1)
