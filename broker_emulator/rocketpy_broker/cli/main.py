@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from io import TextIOWrapper
 from typing import NoReturn
 
@@ -18,7 +20,8 @@ EXIT_INTERRUPTED = 130
 def main() -> None:
     """Run the command line, or say what to install."""
     try:
-        from rocketpy_broker.cli.commands import app
+        with _interrupts_end_at_once():
+            from rocketpy_broker.cli.commands import app
     except ModuleNotFoundError as error:
         sys.exit(
             f"rocketpy: the module {error.name!r} is missing; "
@@ -31,11 +34,27 @@ def main() -> None:
         if end.code == EXIT_INTERRUPTED:
             leave_at_once()
         raise
+    except KeyboardInterrupt:
+        # Before a command began.
+        leave_at_once()
     except UnicodeEncodeError:
         sys.exit("rocketpy: an argument is no valid UTF-8")
     except OSError as error:
         # Not /dev/full's own words alone: they would not say whose.
         sys.exit(f"rocketpy: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def _interrupts_end_at_once() -> Iterator[None]:
+    """Imports take most of a command's time, and an interrupt would leave them by a long trace."""
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_usual:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if is_usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def leave_at_once() -> NoReturn:

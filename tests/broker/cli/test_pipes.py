@@ -119,6 +119,25 @@ def test_follow_shows_what_comes_until_it_is_interrupted(
     assert (tail.returncode, rest, errors) == (130, "", "")
 
 
+def test_an_interrupt_while_the_command_is_imported_ends_it_without_a_trace(
+    tmp_path: Path,
+) -> None:
+    """The module that is met last stands for all that are imported before a command runs."""
+    (tmp_path / "grpc.py").write_text("print('importing', flush=True)\ninput()\n")
+    command = [*ROCKETPY, "topic", "list"]
+    names = environment(PYTHONPATH=str(tmp_path))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=names
+    ) as importing:
+        assert importing.stdout is not None
+        assert importing.stdout.readline() == "importing\n"
+        importing.send_signal(signal.SIGINT)
+        _, errors = importing.communicate(timeout=60)
+    # A shell tells it as 130.
+    assert (importing.returncode, errors) == (-signal.SIGINT, "")
+
+
 def test_a_broker_that_goes_away_ends_follow_with_its_name() -> None:
     with LocalBroker() as broker:
         broker.create_topic("T")
