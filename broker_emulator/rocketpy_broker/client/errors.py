@@ -32,7 +32,10 @@ class CallFailedError(ClientError):
     """The call itself failed: an answer that is too large, or another service at the endpoint."""
 
     def __init__(self, endpoint: str, fault: str, details: str) -> None:
-        super().__init__(f"the call to {endpoint} failed ({fault}: {details})")
+        reason = f"the call to {endpoint} failed ({fault}: {details})"
+        if fault == "UNIMPLEMENTED":
+            reason = f"{endpoint} answers, but is no rocketpy broker ({details})"
+        super().__init__(reason)
         self.endpoint = endpoint
 
 
