@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rocketpy_broker.cli.broker_client import EXIT_REFUSED
+from rocketpy_broker.cli.main import EXIT_INTERRUPTED
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it is done.")]
 
@@ -19,6 +20,12 @@ def confirm(question: str, *, yes: bool) -> None:
     """Ask on a terminal; end where the answer is no. Nothing was changed then."""
     if yes or not sys.stdin.isatty():
         return
-    if not typer.confirm(question, err=True):
+    try:
+        code = 0 if typer.confirm(question, err=True) else EXIT_REFUSED
+    except typer.Abort:
+        # Ctrl-C, or the end of the input.
+        typer.echo(err=True)
+        code = EXIT_INTERRUPTED
+    if code:
         typer.echo("rocketpy: nothing was changed", err=True)
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(code)

@@ -179,6 +179,8 @@ def test_a_terminal_is_asked_before_something_goes(
     code, shown = on_a_terminal(rocketpy_broker, *words, answer="n\n")
     assert (code, "nothing was changed" in shown) == (1, True)
     assert rocketpy_broker.lag(rocketpy_topic, group).total == 2
+    code, shown = on_a_terminal(rocketpy_broker, *words, answer="\x04")
+    assert (code, "rocketpy: nothing was changed" in shown) == (130, True)
     code, shown = on_a_terminal(rocketpy_broker, *words, answer="y\n")
     assert (code, "old offset" in shown) == (0, True)
     assert rocketpy_broker.lag(rocketpy_topic, group).total == 0
