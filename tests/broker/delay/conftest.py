@@ -12,6 +12,7 @@ import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
 from tests.broker.conftest import RunningBroker, StartBroker
+from tests.copies import copy_running_store
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def start_crashed(start_broker: StartBroker, tmp_path: Path) -> StartBroker:
         kept = tmp_path.with_name(tmp_path.name + "-killed")
         async with start_broker(flush, **settings) as running:
             yield running
-            shutil.copytree(tmp_path, kept, ignore=shutil.ignore_patterns("*.tmp"))
+            copy_running_store(tmp_path, kept)
         shutil.rmtree(tmp_path)
         kept.rename(tmp_path)
         assert (tmp_path / "abort").exists()

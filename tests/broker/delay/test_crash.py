@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.errors import StoreBusyError
-from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
@@ -17,7 +16,7 @@ from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.record import RecordBlock
 from tests.broker.conftest import StartBroker, until
-from tests.broker.delay.test_levels import advance, bodies, send, visible
+from tests.broker.delay.test_levels import advance, bodies, save_progress, send, visible
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
 
@@ -146,7 +145,7 @@ async def test_d04_a_save_between_two_queues_of_one_turn_doubles_nothing(
             await advance(running, 5_200)
             await until(lambda: visible(running, queue_id=3) == 1)
             flush_now(running.broker.store)
-            save_now(running.broker.rooms.delay.progress)
+            await save_progress(running)
     async with start_broker(flush) as running:
         running.clock.advance(10_000)
         await until(lambda: visible(running, queue_id=2) == 1)

@@ -11,7 +11,6 @@ from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.flushing.group_commit import flush_now
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType
@@ -22,7 +21,15 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.blocks import WireBlock, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_crash import refusing
-from tests.broker.delay.test_levels import SECOND_MS, advance, bodies, send, turns, visible
+from tests.broker.delay.test_levels import (
+    SECOND_MS,
+    advance,
+    bodies,
+    save_progress,
+    send,
+    turns,
+    visible,
+)
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
 
@@ -57,7 +64,7 @@ async def test_d04_a_save_of_another_level_after_a_crash_hides_no_delivery(
             await until(lambda: visible(running, queue_id=3) == 1)
             assert visible(running) == 1
             flush_now(running.broker.store)
-            save_now(running.broker.rooms.delay.progress)
+            await save_progress(running)
     async with start_broker(flush) as running:
         running.clock.advance(10_000)
         await until(lambda: visible(running, queue_id=2) == 1)
@@ -82,7 +89,7 @@ async def test_d04_a_clock_behind_after_a_crash_and_a_save_of_another_level(
         await until(lambda: visible(running, queue_id=3) == 1)
         assert visible(running) == 1
         flush_now(running.broker.store)
-        save_now(running.broker.rooms.delay.progress)
+        await save_progress(running)
     async with start_broker(flush) as running:
         await advance(running, 10_000)
         assert visible(running) == 1
@@ -201,7 +208,7 @@ async def test_d04_timer_messages_stay_delivered_after_a_start_with_a_clock_behi
         await advance(running, 1_500)
         await until(lambda: visible(running, queue_id=2) == 1)
         flush_now(running.broker.store)
-        save_now(running.broker.rooms.delay.progress)
+        await save_progress(running)
     async with start_broker(flush) as running:
         await advance(running, 10_000)
         assert visible(running) == 1
@@ -298,12 +305,11 @@ async def test_d04_a_start_from_the_backup_of_progress_delivers_nothing_again(
     begin_ms = ManualClock().now_ms()
     async with start_broker() as running:
         await running.create_topic("T")
-        progress = running.broker.rooms.delay.progress
         for body in (b"a", b"b", b"c"):
             await send(running, 1, body)
             await advance(running, 1_200)
             flush_now(running.broker.store)
-            save_now(progress)
+            await save_progress(running)
         assert visible(running) == 3
         kept = (tmp_path / "config" / "delayOffset.json.bak").read_bytes()
         log = (tmp_path / "config" / "deliveryLog.json").read_bytes()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.values import QueueKey
@@ -42,6 +43,12 @@ async def advance(running: RunningBroker, ms: int) -> None:
 async def turns(count: int = 40) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+async def save_progress(running: RunningBroker) -> None:
+    """As the broker does, behind a save that is under way: two at once would share one `.tmp`."""
+    tables = {table.name: table for table in running.broker._lifecycle.tables}
+    await tables[DeliveryProgress.__name__].save()
 
 
 async def bodies(running: RunningBroker, topic: str = "T", queue_id: int = 1) -> list[bytes]:

@@ -11,7 +11,6 @@ import pytest
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import ConfigFileError
-from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.delay import handover
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.flushing.group_commit import flush_now
@@ -23,7 +22,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_crash import refusing
-from tests.broker.delay.test_levels import advance, bodies, visible
+from tests.broker.delay.test_levels import advance, bodies, save_progress, visible
 from tests.broker.delay.test_times import NOW_MS, properties_of, send_at
 from tests.broker.transactions.conftest import COMMIT, end, prepare
 
@@ -242,7 +241,7 @@ async def test_d04_what_is_due_before_others_that_have_gone_outlives_a_kill(
         await send_at(running, [NOW_MS + 3_000], b"behind a clock that was set back")
         await advance(running, 100)
         flush_now(running.broker.store)
-        save_now(running.broker.rooms.delay.progress)
+        await save_progress(running)
     async with start_broker(clock=ManualClock(NOW_MS + 100)) as running:
         await advance(running, 6_000)
         await until(lambda: visible(running) == 2)
