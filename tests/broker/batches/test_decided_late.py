@@ -9,12 +9,20 @@ from rocketpy_proto.record.properties import DELAY
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.blocks import wire_block
 from tests.broker.batches.writer import Job, Task, bodies, hindered
-from tests.broker.conftest import StartBroker, until
+from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_levels import advance
 
 COMMITTED = broker_pb2.COMMITTED
 NOW_MS = ManualClock().now_ms()
 HOUR_MS = 3_600_000
+
+
+async def far_ahead(running: RunningBroker) -> Job:
+    """A batch that is staged: its message comes just within the limit of times."""
+    await running.create_topic("T")
+    job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + 71 * HOUR_MS)})
+    await job.stage((0, [b"in time"]))
+    return job
 
 
 async def test_s10_a_cancel_that_has_come_too_late_holds_no_batch_up(
@@ -74,9 +82,7 @@ async def test_s10_a_time_that_a_clock_set_back_puts_too_far_ahead_holds_no_batc
     start_broker: StartBroker,
 ) -> None:
     async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + 71 * HOUR_MS)})
-        await job.stage((0, [b"in time"]))
+        job = await far_ahead(running)
         running.clock.jump(-2 * HOUR_MS)
         assert (await hindered(job)).hindrance == ""
         assert (await job.query()).outcome == COMMITTED
@@ -89,9 +95,7 @@ async def test_s10_a_time_beyond_the_limit_of_the_next_start_holds_no_batch_up(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + 71 * HOUR_MS)})
-        await job.stage((0, [b"in time"]))
+        job = await far_ahead(running)
     async with start_broker(timer_delay_ms_max=HOUR_MS) as running:
         job.running = running
         assert (await hindered(job)).hindrance == ""

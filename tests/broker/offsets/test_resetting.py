@@ -42,6 +42,13 @@ async def fill(running: RunningBroker) -> None:
     assert await commit(running, "g", ("T", 0, 2)) == 0
 
 
+async def overrule(running: RunningBroker) -> None:
+    """Group g, which has a member, is set to 1 of queue 0 all the same."""
+    await fill(running)
+    await heartbeat(running, "c1", consumer("g", "T"))
+    assert places(await reset(running, offset=1, queue_id=0, force=True)) == [(0, 2, 1)]
+
+
 NOW_MS = 1_700_000_000_000
 
 
@@ -138,9 +145,7 @@ async def test_members_that_are_overruled_hear_of_it_with_their_next_pull(
 ) -> None:
     """What they commit until then is their old place, and so is what that pull commits."""
     async with start_broker() as running:
-        await fill(running)
-        await heartbeat(running, "c1", consumer("g", "T"))
-        assert places(await reset(running, offset=1, queue_id=0, force=True)) == [(0, 2, 1)]
+        await overrule(running)
         assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
         assert await committed(running, "g", "T") == [1, -1]
         pull = {"topic": "T", "queue_id": 0, "consumer_group": "g", "commit_offset": 3}
@@ -157,9 +162,7 @@ async def test_members_that_are_overruled_hear_of_it_with_their_next_pull(
 
 async def test_who_pulls_from_the_new_place_is_not_moved(start_broker: StartBroker) -> None:
     async with start_broker() as running:
-        await fill(running)
-        await heartbeat(running, "c1", consumer("g", "T"))
-        await reset(running, offset=1, queue_id=0, force=True)
+        await overrule(running)
         [found] = await running.pull(topic="T", queue_id=0, consumer_group="g", offset=1)
         assert (found.status.code, found.next_offset) == (ResponseCode.SUCCESS, 3)
         [plain] = await running.pull(topic="T", queue_id=0, offset=2)
@@ -170,9 +173,7 @@ async def test_a_group_whose_members_have_gone_asks_for_its_place(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker() as running:
-        await fill(running)
-        await heartbeat(running, "c1", consumer("g", "T"))
-        await reset(running, offset=1, queue_id=0, force=True)
+        await overrule(running)
         await unregister(running, "c1")
         assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
         assert await committed(running, "g", "T") == [3, -1]
@@ -182,9 +183,7 @@ async def test_a_group_whose_members_have_gone_asks_for_its_place(
 
 async def test_a_topic_that_is_made_again_knows_of_no_reset(start_broker: StartBroker) -> None:
     async with start_broker() as running:
-        await fill(running)
-        await heartbeat(running, "c1", consumer("g", "T"))
-        await reset(running, offset=1, queue_id=0, force=True)
+        await overrule(running)
         resets = running.broker.rooms.offsets.committed.resets
         assert resets
         await running.broker.rooms.operations.admin.delete_topic("T")
@@ -225,9 +224,7 @@ async def test_c10_members_that_outlive_the_broker_hear_of_a_reset_all_the_same(
     """Their late commit is their old place, and would undo what was answered as done."""
     starting = start_crashed if is_killed else start_broker
     async with starting(FlushDiskType.ASYNC_FLUSH) as running:
-        await fill(running)
-        await heartbeat(running, "c1", consumer("g", "T"))
-        assert places(await reset(running, offset=1, queue_id=0, force=True)) == [(0, 2, 1)]
+        await overrule(running)
     async with start_broker() as running:
         assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
         assert await committed(running, "g", "T") == [1, -1]
@@ -249,9 +246,7 @@ async def test_c10_a_group_that_does_not_come_back_keeps_no_reset(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker() as running:
-        await fill(running)
-        await heartbeat(running, "c1", consumer("g", "T"))
-        await reset(running, offset=1, queue_id=0, force=True)
+        await overrule(running)
     async with start_broker() as running:
         running.clock.advance(EXPIRY_MS)
         assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
@@ -262,9 +257,7 @@ async def test_c10_a_reset_of_a_queue_that_is_shorter_now_ends_where_it_does(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     async with start_broker() as running:
-        await fill(running)
-        await heartbeat(running, "c1", consumer("g", "T"))
-        await reset(running, offset=1, queue_id=0, force=True)
+        await overrule(running)
     path = tmp_path / "config" / "consumerOffset.json"
     content = json.loads(path.read_text())
     content["rocketpyResets"]["T@g"]["0"] = 9
