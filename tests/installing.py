@@ -81,7 +81,8 @@ def required(library: Distribution, extras: set[str]) -> dict[str, Distribution]
 
 def link_files(library: Distribution, site_packages: Path) -> None:
     for file in library.files or []:
-        if ".." not in file.parts and "__pycache__" not in file.parts:
+        # Also what pip has compiled: else each process compiles all that it imports.
+        if ".." not in file.parts:
             link = site_packages / file
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(Path(str(file.locate())))

@@ -75,8 +75,7 @@ def fill(site_packages: Path) -> None:
 
 
 def _is_needed(file: PackagePath) -> bool:
-    """Whether it is a module, or lies beside modules; pip has made the commands."""
+    """Whether it is a module, compiled or not, or lies beside them; pip has made the commands."""
     if file.parts[:3] == ("..",) * 3:
         return file.parts[3] in SHARED
-    is_module = not file.parts[0].endswith(".dist-info") and "__pycache__" not in file.parts
-    return is_module and ".." not in file.parts
+    return not file.parts[0].endswith(".dist-info") and ".." not in file.parts
