@@ -7,6 +7,7 @@ line and answers with its exit code. The program ends with its input.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -24,10 +25,16 @@ LIBRARIES = (
     "grpc_health.v1.health_pb2_grpc",
     "grpc_reflection.v1alpha.reflection",
     "hypothesis.strategies",
+    "isal.isal_zlib",
+    "lark",
     "numpy",
+    # PyArrow asks it about each list that it is given.
+    "pandas",
     "pyarrow.compute",
     "pytest_asyncio",
+    "pytest_timeout",
     "typer",
+    "xdist.plugin",
 )
 OPTIONS = (
     *("-q", "-rf", "--tb=no"),
@@ -79,6 +86,8 @@ def serve() -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
     assert not [name for name in sys.modules if name.startswith("rocketpy")]
+    # Each run ends with garbage collections, which need not visit what the libraries hold.
+    gc.freeze()
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import compileall
 import importlib.util
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -71,9 +72,11 @@ def planted(path: Path, sabotage: Sabotage) -> str:
 
 
 def plant(packages: Path, sabotage: Sabotage) -> None:
-    """Change the text in place."""
+    """Change the text; what it was before may be linked from elsewhere."""
     path = packages / sabotage.path
-    path.write_text(planted(path, sabotage), encoding="utf-8")
+    text = planted(path, sabotage)
+    path.unlink()
+    path.write_text(text, encoding="utf-8")
     # A compiled file goes by the second and the size of its source, and both may be the same.
     Path(importlib.util.cache_from_source(str(path))).unlink()
 
@@ -99,7 +102,7 @@ def test_x1_a_planted_fault_is_noticed(
     forked_pytest: ForkedPytest, packages: Path, tmp_path: Path, sabotage: Sabotage
 ) -> None:
     copy = tmp_path / "packages"
-    shutil.copytree(packages, copy)
+    shutil.copytree(packages, copy, copy_function=os.link)
     plant(copy, sabotage)
     outcome = forked_pytest.run(sabotage.noticed_by, copy, tmp_path, FAULTY_SECONDS_MAX)
     assert outcome.exit_code == TESTS_FAILED, outcome.output
