@@ -36,6 +36,8 @@ export PYSPARK_PYTHON := $(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(BIN)/python
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME
 unexport PYSPARK_SUBMIT_ARGS PYSPARK_DRIVER_PYTHON_OPTS
+# Tests start hundreds of Pythons: each would compile our packages, and pytest each test, anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
