@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +28,8 @@ DISK_USED = 0.5
 NAME_LENGTH_MAX = 100
 
 TOP = Path(__file__).parent.parent
+# Fixtures that a process makes once.
+COSTLY = {"spark", "wheel"}
 SPARK_FOLDER = Path(__file__).parent / "spark"
 
 
@@ -35,18 +39,30 @@ def pytest_configure(config: pytest.Config) -> None:
     hangs.pytest_configure(config)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
     """Mark what lies in `tests/spark`, so that `-m 'not spark'` is the quick round.
 
-    Tests that share one Spark session stay in one of the processes that `make test` shares them
-    out to: xdist looks at the groups in this hook, too, and has to find them.
+    Tests that share one Spark session, or the wheel and what it is installed into, stay in one of
+    the processes that `make test` shares them out to: xdist looks at the groups in this hook, too,
+    and has to find them.
     """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        for group in COSTLY.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(group))
         if SPARK_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.spark)
+    yield
+    if hasattr(config, "workerinput"):
+        # Behind their random order: a long test that begins last lets the other processes wait.
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays: else each garbage collection of thousands of tests visits it."""
+    gc.freeze()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

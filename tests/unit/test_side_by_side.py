@@ -29,12 +29,22 @@ def test_group(number: int) -> None:
 @pytest.mark.parametrize("number", range(8))
 def test_session(spark: None, number: int) -> None:
     Path(f"session-{os.getpid()}").touch()
+
+LONG = pytest.param("long", marks=pytest.mark.slow)
+
+@pytest.mark.parametrize("word", ["quick", LONG] * 8, ids=range(10, 26))
+def test_order(word: str) -> None:
+    with Path(f"order-{os.getpid()}").open("a") as order:
+        order.write(word + "\\n")
 """
 OURS = "from tests.conftest import pytest_collection_modifyitems\n"
 
 
-def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
-    """Else there would be as many Spark sessions and images as processes, and nobody told."""
+def test_tests_of_a_group_run_in_one_process_and_long_ones_first(tmp_path: Path) -> None:
+    """Else there would be as many Spark sessions and images as processes, and nobody told.
+
+    And a long test that begins last would run alone.
+    """
     (tmp_path / "test_group.py").write_text(PROGRAM, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(OURS, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "--numprocesses=2", "--dist=loadgroup"]
@@ -43,9 +53,12 @@ def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
-    assert "16 passed" in done.stdout
+    assert "32 passed" in done.stdout
     assert len(list(tmp_path.glob("group-*"))) == 1
     assert len(list(tmp_path.glob("session-*"))) == 1
+    orders = [path.read_text("utf-8").split() for path in tmp_path.glob("order-*")]
+    assert sum(map(len, orders)) == 16
+    assert all(order == sorted(order) for order in orders)
 
 
 def test_programs_start_beside_busy_calls() -> None:
