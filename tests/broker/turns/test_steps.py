@@ -11,6 +11,7 @@ import pytest
 from rocketpy_broker.services.delay import timer
 from rocketpy_broker.services.delay.pending import Due, PendingMessages
 from rocketpy_broker.services.delay.scheduling import Scheduling
+from rocketpy_broker.services.filters.service import Sql92Filter
 from rocketpy_broker.services.retry import service
 from rocketpy_broker.store.message_store import MessageStore
 from tests.broker.conftest import RunningBroker, StartBroker, until
@@ -96,6 +97,22 @@ async def test_b09_r01_messages_that_are_tried_one_by_one_leave_turns_to_others(
         )
         assert [bool(each.status.code) for each in answer.messages] == [True] + [False] * 20
     assert len(set(steps.passes)) == len(steps.passes) == 20
+
+
+async def test_b09_c08_pulls_that_one_message_wakes_look_at_it_one_after_the_other(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, steps = 20, Steps(monkeypatch)
+    async with start_broker() as running:
+        await running.create_topic("T")
+        fields = {"expression_type": "SQL92", "expression": "a = 1 OR TRUE", "wait_ms_max": 30_000}
+        pulls = [running.pull(topic="T", queue_id=0, offset=0, **fields) for _ in range(count)]
+        answers = asyncio.gather(*pulls)
+        await running.held(count)
+        steps.note(Sql92Filter, "matches")
+        found = await steps.during(asyncio.gather(answers, running.append("T", 0, b"1")))
+        assert [each[0].next_offset for each in found[0]] == [1] * count
+    assert len(set(steps.passes)) == len(steps.passes) == count
 
 
 async def overdue(running: RunningBroker, count: int) -> None:

@@ -4,6 +4,8 @@ Prior art: RocketMQ's PullRequestHoldService, which looks at every held request 
 and on each notification. Chosen here: those that wait per queue, and per topic for who waits for
 many queues, woken in the order they came by the dispatch of a unit, by a change of the topics, or
 by the clock. Who is woken is told what has changed, so that looking again costs that and no more.
+Thousands may wait for one queue, or until one moment, and each costs a read and an answer: a few go
+on at once, and a few more with each pass of the loop, so that others are looked after in between.
 Left out on purpose: any polling. With short polling, as RocketMQ without long polling, nothing that
 arrives wakes a call; it is held for a fixed time at most.
 Lives in memory only; after a crash clients ask again. Row C08.
@@ -12,7 +14,7 @@ Lives in memory only; after a crash clients ask again. Row C08.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -21,6 +23,8 @@ from rocketpy_broker.clock import Clock, resolve, sleep
 from rocketpy_broker.store.values import QueueKey
 
 Key = TypeVar("Key")
+# Calls that go on in one pass of the loop; each may have some MiB to read.
+LET_GO_A_PASS = 10
 
 # In the order they came: which call is answered first does not depend on where objects lie.
 Watches: TypeAlias = "dict[Watch, None]"
@@ -46,6 +50,10 @@ class HeldCalls:
         self._by_topic: defaultdict[str, Watches] = defaultdict(dict)
         self._by_table: Watches = {}
         self._stopping = False
+        # What calls wait for that may go on, where too many may at once.
+        self._leaving: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        # How many more may go on in this pass of the loop.
+        self._room = LET_GO_A_PASS
 
     def __len__(self) -> int:
         return len(self._watches)
@@ -101,12 +109,34 @@ class HeldCalls:
         left_ms = deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0 or self._stopping:
             return False
-        timer = self._clock.call_later(left_ms, lambda: resolve(future))
+        timer = self._clock.call_later(left_ms, lambda: self.let_go(future))
         try:
             await future
         finally:
             timer.cancel()
+            self._leaving.pop(future, None)
         return True
+
+    def let_go(self, future: asyncio.Future[None]) -> None:
+        """Let the call that waits for `future` go on, behind those that were let go before it."""
+        if self._stopping:
+            resolve(future)
+            return
+        if self._room == LET_GO_A_PASS:
+            asyncio.get_running_loop().call_soon(self._next_pass)
+        if self._room and not self._leaving:
+            self._room -= 1
+            resolve(future)
+        else:
+            self._leaving[future] = None
+
+    def _next_pass(self) -> None:
+        self._room = LET_GO_A_PASS
+        while self._leaving and self._room:
+            self._room -= 1
+            resolve(self._leaving.popitem(last=False)[0])
+        if self._room < LET_GO_A_PASS:
+            asyncio.get_running_loop().call_soon(self._next_pass)
 
     async def rest(self, until_ms: float) -> None:
         """Wait until a time that is no more than milliseconds away, if it is still to come."""
@@ -189,7 +219,7 @@ class Watch:
     def let_go(self) -> None:
         """End a wait."""
         if self._waiting is not None:
-            resolve(self._waiting)
+            self._held.let_go(self._waiting)
 
 
 def _drop(watches: dict[Key, Watches], key: Key, watch: Watch) -> None:

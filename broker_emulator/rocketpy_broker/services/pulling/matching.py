@@ -1,7 +1,8 @@
-"""Reading what an expression matches: a step is many small reads, with a turn for others between.
+"""Reading what an expression matches: a step is many small reads, each of which waits for its turn.
 
 One read evaluates the expression for so many records, and so many bytes, that it takes a few
-milliseconds whatever they are. A step ends when it has looked at as many units as a step by tags,
+milliseconds whatever they are: the first one waits, too, for thousands of pulls may be woken by one
+message. A step ends when it has looked at as many units as a step by tags,
 when its response is nearly full, and at the end of the queue or of the range. What is no record
 ends it as well, and is told by the next step. Holds no state. Row C04.
 """
@@ -43,6 +44,7 @@ class MatchingReader:
         """
         step_end = min(offset_end, offset + candidates.SCAN_UNITS_MAX)
         reading = _reading(limits, sql92)
+        await give_way()
         result = self._store.get_message(queue, offset, step_end, reading)
         while result.status in _LOOKED_AT and not _is_full(result, limits, reading):
             if result.next_offset >= min(step_end, result.max_offset):
