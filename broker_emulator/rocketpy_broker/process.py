@@ -13,7 +13,11 @@ KEPT_BYTES = 32 << 20
 # A thread that wants to go on, such as the event loop's, waits so long for one that computes.
 SWITCH_INTERVAL_SECONDS = 0.0005
 # How many new objects bring a collection about, how many of those one of what they left, and so on.
-THRESHOLDS, START_THRESHOLDS = gc.get_threshold(), (50_000, 10, 1_000_000)
+# By THRESHOLDS a full one comes for each 25,000 objects that stay, and visits these: some 10 ms.
+THRESHOLDS, START_THRESHOLDS = (700, 5, 5), (50_000, 10, 1_000_000)
+# After so many full collections, it is looked at how many objects are passed over by them.
+LOOK_EACH, PASSED_OVER_MORE = 1_000, 1_000_000
+FULL = 2
 # How the first line of output begins, once clients may come.
 READY_PREFIX = "rocketpy broker ready on "
 
@@ -69,3 +73,35 @@ def leave_start_uncollected() -> None:
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+    gc.callbacks.append(Survivors(gc.get_freeze_count()))
+
+
+class Survivors:
+    """Lets garbage collections also pass over what has survived a full one.
+
+    A held call is a hundred objects, a registered client ten: ten thousand calls of one client made
+    each full collection take half a second. What they hold is freed when it is given up, in its
+    turn; only what is then held by a cycle stays. Once that may be much all of it is visited again.
+    """
+
+    def __init__(self, passed_over: int) -> None:
+        # How many objects are passed over, when that was looked at last.
+        self._passed_over = passed_over
+        self._collections = 0
+        self._is_thorough = False
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        """A collection begins, or is over."""
+        if phase != "stop" or info["generation"] < FULL:
+            return
+        gc.freeze()
+        self._collections += 1
+        if self._is_thorough:
+            self._is_thorough, self._passed_over = False, gc.get_freeze_count()
+        elif self._collections % LOOK_EACH == 0 and self._are_many():
+            # The next one visits them.
+            self._is_thorough = True
+            gc.unfreeze()
+
+    def _are_many(self) -> bool:
+        return gc.get_freeze_count() > 2 * self._passed_over + PASSED_OVER_MORE
