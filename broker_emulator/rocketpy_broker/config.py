@@ -20,7 +20,8 @@ class ClientLimits:
     """Bounds of what clients register, in one request and all together; sizes in bytes.
 
     A client id in a group is one registration. Subscriptions count with their texts, and notices
-    with the records that they carry. `groups_max` is for consumer groups that come to be by their
+    with the records that they carry. A client leaves its groups in one step, so it has
+    `groups_per_client_max` at most. `groups_max` is for consumer groups that come to be by their
     first use. A request of `request_bytes_max` takes 8 ms to decode, however many parts it has.
     """
 
@@ -34,6 +35,7 @@ class ClientLimits:
     members_per_group_max: int = 10_000
     clients_max: int = 100_000
     registrations_max: int = 200_000
+    groups_per_client_max: int = 1_000
     subscription_bytes_max: int = 64 * MIB
     queues_per_lock_max: int = 1_000
     locks_max: int = 200_000

@@ -178,6 +178,17 @@ async def test_g01_only_so_many_registrations_are_taken(start_broker: StartBroke
         assert (await heartbeat(running, "c2", consumer("g"))).code == 0
 
 
+async def test_n12_g01_only_so_many_groups_have_one_client(start_broker: StartBroker) -> None:
+    """When it goes, it leaves all of them in one step."""
+    async with start_broker(limits=limits(groups_per_client_max=3)) as running:
+        assert (await heartbeat(running, "c1", consumer("g"), producers=["g"])).code == 0
+        said = "number of groups of client 'c1' would be more than 3; unregister it"
+        await refused(running, "c1", consumer("h"), consumer("i"), said=said)
+        assert await members(running, "g") == ["c1"]
+        assert (await heartbeat(running, "c1", consumer("g"), consumer("h"))).code == 0
+        assert (await heartbeat(running, "c2", consumer("i"))).code == 0
+
+
 async def test_g01_only_so_many_clients_are_in_one_group(start_broker: StartBroker) -> None:
     async with start_broker(limits=limits(members_per_group_max=2)) as running:
         for client_id in ("c1", "c2", "c1"):

@@ -216,7 +216,7 @@ class ClientService:
         for registration in registrations:
             self._left(registration, is_told=True)
             client_id = registration.client_id
-            if not self._members.groups_of(client_id):
+            if not self._members.is_registered(client_id):
                 reason = f"client {client_id!r} sent no heartbeat for {EXPIRY_MS // 1000} seconds"
                 self._streams.expel(client_id, f"{reason}; send one and open another stream")
 

@@ -83,6 +83,10 @@ class MemberTable:
         """How many clients are in any group."""
         return len(self._groups_of)
 
+    def is_registered(self, client_id: str) -> bool:
+        """Whether a client is in any group."""
+        return client_id in self._groups_of
+
     def counts(self, role: Role) -> list[tuple[str, int]]:
         """Groups with clients of that role, and how many they have."""
         return [
@@ -109,6 +113,10 @@ class MemberTable:
         new = [group for group in groups if group not in known]
         if not known and new and self.client_count >= limits.clients_max:
             raise ClientsFullError("the number of clients", limits.clients_max, _TRY_LATER)
+        if len(known) + len(new) > limits.groups_per_client_max:
+            name = f"the number of groups of client {client_id!r}"
+            way_out = "unregister it from groups that are not needed, or use several client ids"
+            raise ClientsFullError(name, limits.groups_per_client_max, way_out)
         if len(self._by_age) + len(new) > limits.registrations_max:
             raise ClientsFullError(
                 "the number of registrations", limits.registrations_max, _TRY_LATER
