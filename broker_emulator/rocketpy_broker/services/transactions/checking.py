@@ -108,6 +108,8 @@ class CheckService:
         """One round over the half messages that are there now. Raises StoreError."""
         await self._group_commit.large_writes.over()
         self._progress.write_ops()
+        while self._table.advance():
+            await give_way()
         told = TransactionLines()
         try:
             await self._check_round(told)

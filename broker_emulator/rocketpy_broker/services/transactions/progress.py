@@ -132,12 +132,17 @@ class TransactionProgress:
 
     def close(self) -> None:
         """Save all at a clean stop, when the log is on disk. Blocks. Raises OSError."""
+        self._pass_over()
         self.settle()
         self.settle()
         plan = self._save_plan(self._mark())
         plan.run()
         plan.saved()
         save_now(self._committed)
+
+    def _pass_over(self) -> None:
+        while self._table.advance():
+            pass
 
     def _save_plan(self, mark: int) -> SavePlan:
         def saved() -> None:
@@ -171,6 +176,7 @@ class TransactionProgress:
         self._table.begin(first_half, self._begin(OP_QUEUE))
         for data in self._records(OP_QUEUE, self._table.next_op):
             self._table.note(OpMessage.of(decode_record(data).record))
+        self._pass_over()
         copies: dict[Hashable, list[int]] = {}
         for data in self._records(HALF_QUEUE, first_half):
             half = HalfMessage.of(data)

@@ -2,7 +2,8 @@
 
 A half message has ended when an op message tells so. `next_half` is the first one that has not:
 what lies below it is over, and is kept in memory only for calls that come late or twice, the newest
-RECENT_MAX of them. Lives in memory; a start reads it from the half and op topics.
+RECENT_MAX of them. When the oldest one ends late, `next_half` goes on in steps: very many may be
+over behind it. Lives in memory; a start reads it from the half and op topics.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections import OrderedDict, deque
 from rocketpy_broker.services.transactions.messages import Operation, OpMessage
 
 RECENT_MAX = 100_000
+# Passed over in one step: about a millisecond.
+PASSED_A_STEP = 5_000
 
 
 class TransactionTable:
@@ -47,7 +50,7 @@ class TransactionTable:
         if op.offsets:
             self._written.update(offset for offset in op.offsets if offset >= self.next_half)
             self._ops.append((op.queue_offset, max(op.offsets)))
-        self._advance()
+        self.advance()
 
     def operation(self, first_offset: int, queue_offset: int) -> Operation | None:
         """What has become of a transaction, of which one half message lies at `queue_offset`.
@@ -81,12 +84,21 @@ class TransactionTable:
             if len(self._copied) > RECENT_MAX:
                 self._copied.popitem(last=False)
 
-    def _advance(self) -> None:
-        while self.next_half in self._written:
+    def advance(self) -> bool:
+        """Pass over what is over, a step of it; return whether there is more."""
+        for _ in range(PASSED_A_STEP):
+            if self.next_half not in self._written:
+                break
             self._written.discard(self.next_half)
             self._recent[self.next_half] = self._ended.pop(self.next_half)
             self.next_half += 1
             if len(self._recent) > RECENT_MAX:
                 self._recent.popitem(last=False)
-        while self._ops and self._ops[0][1] < self.next_half:
+        for _ in range(PASSED_A_STEP):
+            if not self._is_op_over():
+                break
             self.next_op = self._ops.popleft()[0] + 1
+        return self.next_half in self._written or self._is_op_over()
+
+    def _is_op_over(self) -> bool:
+        return bool(self._ops) and self._ops[0][1] < self.next_half
