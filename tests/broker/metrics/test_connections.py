@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 
 import pytest
 
@@ -74,8 +75,8 @@ async def pass_seconds(running: RunningBroker, seconds: int) -> None:
 
 @pytest.fixture
 def large_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def text(_service: MetricsService) -> bytes:
-        return LARGE
+    async def text(_service: MetricsService) -> Sequence[bytes]:
+        return [LARGE]
 
     monkeypatch.setattr(MetricsService, "text", text)
 
@@ -235,9 +236,9 @@ async def test_a_page_that_takes_long_to_make_may_be_read_as_long_as_another(
 ) -> None:
     is_made = asyncio.Event()
 
-    async def text(_service: MetricsService) -> bytes:
+    async def text(_service: MetricsService) -> Sequence[bytes]:
         await is_made.wait()
-        return LARGE
+        return [LARGE]
 
     monkeypatch.setattr(MetricsService, "text", text)
     async with start_broker(http_port=0) as running:

@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.services.metrics import clients, lag, traffic
+from rocketpy_broker.services.metrics import service as service_module
 from rocketpy_broker.services.metrics.service import KEPT_MS_MIN, KEPT_TIMES, MetricsService
 from tests.broker.conftest import StartBroker
 from tests.broker.metrics.scraping import get, parsed
@@ -61,6 +62,42 @@ async def test_s13_large_families_are_made_in_small_parts_and_are_whole_in_the_t
         assert lines == [*range(lines[0], lines[-1] + 1)]
 
 
+async def test_n12_of_very_many_lags_some_are_told_and_the_others_counted(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a million groups in topics a page had 557 MiB."""
+    async with start_broker(http_port=0) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"1", b"2")
+        for number in range(MANY):
+            await commit(running, f"g{number}", number % 2)
+        metrics = running.broker.rooms.metrics
+        assert metrics is not None
+        source = next(each for each in metrics.service._sources if isinstance(each, lag.GroupLags))
+        monkeypatch.setattr(source, "_lags_max", FEW)
+        monkeypatch.setattr(lag, "PLACES_KEPT_MAX", 1)
+        page = parsed((await get(running, "/metrics"))[1])
+        assert len(source._stored_ms) == 1
+    assert len(page.samples["rocketmq_consumer_lag_messages"]) == FEW
+    assert page.value("rocketpy_untold_consumer_lags") == MANY - FEW
+
+
+async def test_a_page_is_handed_out_in_pieces_and_is_whole() -> None:
+    clock = ManualClock()
+    sources = [SlowSource(clock, takes_ms=1) for _ in range(3)]
+    service = MetricsService(CollectorRegistry(), sources, {}, clock)
+    try:
+        whole = await service.text()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(service_module, "PIECE_BYTES", 1)
+            clock.advance(2_000)
+            pieces = await service.text()
+    finally:
+        service.close()
+    assert len(whole) == 1 < len(pieces)
+    assert b"slow 2.0" in b"".join(pieces)
+
+
 class SlowSource:
     """Takes time, and may fail in the end."""
 
@@ -90,6 +127,6 @@ async def test_a_snapshot_that_failed_is_not_tried_again_sooner_than_one_that_di
         assert source.asked == 1
         source.error = None
         clock.advance(500 * KEPT_TIMES + 1)
-        assert b"slow 2.0" in await service.text()
+        assert b"slow 2.0" in b"".join(await service.text())
     finally:
         service.close()

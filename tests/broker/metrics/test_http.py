@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
@@ -145,7 +146,7 @@ async def test_many_who_ask_at_once_share_one_snapshot(
     taken = 0
     take = MetricsService._taken
 
-    async def counted(service: MetricsService) -> bytes:
+    async def counted(service: MetricsService) -> Sequence[bytes]:
         nonlocal taken
         taken += 1
         return await take(service)

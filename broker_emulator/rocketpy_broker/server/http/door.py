@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -43,15 +43,15 @@ PATHS = "this broker answers GET /metrics and GET /healthz\n"
 class HttpDoor:
     """Serves HTTP from the running event loop.
 
-    `metrics` gives the text of all metrics. `refusal` says why the store takes no messages, and is
-    empty while it does.
+    `metrics` gives the text of all metrics, in pieces. `refusal` says why the store takes no
+    messages, and is empty while it does.
     """
 
     def __init__(
         self,
         host: str,
         port: int,
-        metrics: Callable[[], Awaitable[bytes]],
+        metrics: Callable[[], Awaitable[Sequence[bytes]]],
         refusal: Callable[[], str],
         clock: Clock,
     ) -> None:
@@ -141,16 +141,17 @@ class HttpDoor:
             self.connections.ends(request.protocol)
 
     async def _get_metrics(self, request: web.Request) -> web.StreamResponse:
-        page = memoryview(await self._metrics())
+        page = await self._metrics()
         self.connections.replies(request.protocol)
         response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE})
-        response.content_length = len(page)
+        response.content_length = sum(map(len, page))
         # The client may have gone; nobody is to be told of that.
         with contextlib.suppress(ConnectionError):
             await response.prepare(request)
-            for begin in range(0, len(page) if request.method == "GET" else 0, CHUNK_BYTES):
-                await next_turn("http")
-                await response.write(page[begin : begin + CHUNK_BYTES])
+            for piece in page if request.method == "GET" else ():
+                for begin in range(0, len(piece), CHUNK_BYTES):
+                    await next_turn("http")
+                    await response.write(memoryview(piece)[begin : begin + CHUNK_BYTES])
         return response
 
     async def _get_health(self, _request: web.Request) -> web.Response:

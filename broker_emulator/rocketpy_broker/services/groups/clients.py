@@ -120,9 +120,9 @@ class ClientService:
         self.consumers = ConsumerGroups(members, limits)
         self.producers = ProducerGroups(members)
 
-    def counts(self, role: Role) -> list[tuple[str, int]]:
-        """Groups that have clients of that role, and how many."""
-        return self._members.counts(role)
+    def registration_count(self, role: Role) -> int:
+        """How many clients all groups of a role have together."""
+        return self._members.registration_count(role)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> None:
         """Let the client be in all of these groups for the next 120 seconds.

@@ -112,6 +112,10 @@ class ConsumerGroups:
         """The group; None where it has no clients."""
         return self._groups.get(group)
 
+    def names(self) -> list[str]:
+        """The groups that have clients, in no order."""
+        return list(self._groups)
+
     def is_subscribed(self, group: str, topic: str) -> bool:
         """Whether a client of the group is there, and the group subscribes to the topic."""
         found = self._groups.get(group)

@@ -74,6 +74,7 @@ class MemberTable:
         self._groups: dict[GroupKey, OrderedDict[str, Member]] = {}
         self._groups_of: dict[str, dict[GroupKey, None]] = {}
         self._by_age: OrderedDict[Registration, Member] = OrderedDict()
+        self._counts = dict.fromkeys(Role, 0)
 
     def __len__(self) -> int:
         return len(self._by_age)
@@ -87,13 +88,9 @@ class MemberTable:
         """Whether a client is in any group."""
         return client_id in self._groups_of
 
-    def counts(self, role: Role) -> list[tuple[str, int]]:
-        """Groups with clients of that role, and how many they have."""
-        return [
-            (group.name, len(members))
-            for group, members in self._groups.items()
-            if group.role is role
-        ]
+    def registration_count(self, role: Role) -> int:
+        """How many clients the groups of a role have in all; one of several groups counts often."""
+        return self._counts[role]
 
     def client_ids(self) -> list[str]:
         """Who is in any group, in no order."""
@@ -142,12 +139,14 @@ class MemberTable:
         self._by_age[registration] = member
         self._groups.setdefault(group, OrderedDict())[client_id] = member
         self._groups_of.setdefault(client_id, {})[group] = None
+        self._counts[group.role] += 1
         return True
 
     def remove(self, group: GroupKey, client_id: str) -> bool:
         """Let the client leave the group; return whether it was in it."""
         if self._by_age.pop(Registration(group, client_id), None) is None:
             return False
+        self._counts[group.role] -= 1
         members, groups = self._groups[group], self._groups_of[client_id]
         del members[client_id], groups[group]
         if not members:

@@ -39,27 +39,28 @@ class ClientState:
             "Consumer groups, with the broker's own.",
             len(self._groups.configs),
         )
-        producers = sum(count for _, count in self._groups.clients.counts(Role.PRODUCER))
         yield gauge(
             "rocketmq_producer_connections",
             "Clients in producer groups.",
-            producers,
+            self._groups.clients.registration_count(Role.PRODUCER),
             {"protocol_type": PROTOCOL},
         )
-        counts = self._groups.clients.counts(Role.CONSUMER)
-        for begin in range(0, max(len(counts), 1), SERIES_A_TURN):
+        names = self._groups.clients.consumers.names()
+        for begin in range(0, max(len(names), 1), SERIES_A_TURN):
             await turn()
-            yield self._consumers(counts[begin : begin + SERIES_A_TURN])
+            yield self._consumers(names[begin : begin + SERIES_A_TURN])
 
-    def _consumers(self, counts: Sequence[tuple[str, int]]) -> Metric:
+    def _consumers(self, names: Sequence[str]) -> Metric:
         family = GaugeMetricFamily(
             "rocketmq_consumer_connections",
             "Clients in a consumer group.",
             labels=["consumer_group", "consume_mode", "protocol_type", "is_system"],
         )
-        for name, count in counts:
-            group = self._groups.clients.consumers.get(name)
+        clients = self._groups.clients
+        for name in names:
+            group = clients.consumer_group(name)
             if group is not None:
-                mode = MODES[group.latest.consume_type]
-                family.add_metric((name, mode, PROTOCOL, flag(is_system_group(name))), count)
+                labels = (name, MODES[group.latest.consume_type], PROTOCOL)
+                count = clients.member_count(name)
+                family.add_metric((*labels, flag(is_system_group(name))), count)
         return family

@@ -2,7 +2,8 @@
 
 A message is behind as long as its group has not committed it. When it was stored is read from the
 log, once for each offset that a group stands at, and READS_MAX times at most for one snapshot: of
-groups beyond it, only messages are told. What was read lives in memory.
+groups beyond it, only messages are told. LAGS_MAX groups in topics are told of, and how many others
+there are. What was read lives in memory, up to PLACES_KEPT_MAX.
 Source: spec/broker_behaviour.md section 9.6.
 """
 
@@ -15,7 +16,7 @@ from typing import TypeAlias
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from rocketpy_broker.clock import Clock
-from rocketpy_broker.services.metrics.families import SERIES_A_TURN, turn
+from rocketpy_broker.services.metrics.families import SERIES_A_TURN, gauge, turn
 from rocketpy_broker.services.metrics.labels import flag, is_system_group
 from rocketpy_broker.services.metrics.pulled_offsets import PulledOffsets
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
@@ -28,6 +29,9 @@ LABELS = ("consumer_group", "topic", "is_retry", "is_system")
 # A read takes 30 microseconds of a log in memory, and some milliseconds of one on disk.
 READS_MAX = 20_000
 READS_A_TURN = 8
+# Of five series each, which take half a kilobyte of a page.
+LAGS_MAX = 50_000
+PLACES_KEPT_MAX = 40_000
 QUEUES_A_TURN = 200
 # A queue, the epoch of its topic, and an offset: a topic that is made again has other messages.
 Place: TypeAlias = tuple[QueueKey, int, int]
@@ -89,6 +93,7 @@ class GroupLags:
         pulled: PulledOffsets,
         clock: Clock,
         reads_max: int = READS_MAX,
+        lags_max: int = LAGS_MAX,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -96,16 +101,21 @@ class GroupLags:
         self._pulled = pulled
         self._clock = clock
         self._reads_max = reads_max
+        self._lags_max = lags_max
         # When messages at these places were stored; those of the last snapshot.
         self._stored_ms: dict[Place, int] = {}
 
     async def families(self) -> AsyncGenerator[Metric, None]:
-        """RocketMQ's five gauges; others have turns in between."""
+        """RocketMQ's five gauges, and one of ours; others have turns in between."""
         families, count = _families(), 0
         known, self._stored_ms = self._stored_ms, {}
         pace = _Pace()
         now_ms = self._clock.now_ms()
+        told = 0
         async for topic, group in self._committed.entries():
+            if told == self._lags_max:
+                break
+            told += 1
             config = self._topics.find(topic)
             if config is None:
                 continue
@@ -121,6 +131,8 @@ class GroupLags:
                 families = _families()
         for family in families:
             yield family
+        untold = max(self._committed.entry_count - told, 0)
+        yield gauge("rocketpy_untold_consumer_lags", "Groups in topics without their lag.", untold)
 
     def _is_there(self, group: str, config: TopicConfig) -> bool:
         """Whether topic and progress are there yet: either may be deleted in others' turns."""
@@ -142,7 +154,7 @@ class GroupLags:
         pace: _Pace,
     ) -> Lag:
         lag, offsets = Lag(), self._committed.offsets_of(group, config.topic)
-        for queue_id in {*range(config.read_queue_nums), *offsets}:
+        for queue_id in {*range(config.readable_queues), *offsets}:
             await pace.queue()
             queue = QueueKey(config.topic, queue_id)
             found = self._store.range_of(queue)
@@ -174,7 +186,7 @@ class GroupLags:
             if stretch is not None and stretch.begin == offset:
                 physical_offset = int(stretch.physical_offsets[0])
                 stored_ms = self._store.messages.store_timestamp_ms(physical_offset)
-        if stored_ms is not None:
+        if stored_ms is not None and len(self._stored_ms) < PLACES_KEPT_MAX:
             self._stored_ms[place] = stored_ms
         return stored_ms
 

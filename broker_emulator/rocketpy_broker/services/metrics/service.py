@@ -1,9 +1,10 @@
-"""All metrics of a broker as one text, in Prometheus's format.
+"""All metrics of a broker as a text, in Prometheus's format.
 
 A snapshot is taken in turns with everybody else's work, and written as text by a thread. Who asks
 while one is taken gets it, too, and so does who asks again soon: within a second, or within nine
 times as long as it took. One that failed is not tried again sooner. So all who look take a tenth of
-the broker's time at most. Lives in memory.
+the broker's time at most. It stays in pieces: to copy tens of megabytes takes long.
+Lives in memory.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -24,6 +26,8 @@ from rocketpy_broker.services.metrics.labels import labelled
 
 KEPT_MS_MIN = 1_000
 KEPT_TIMES = 9
+PIECE_BYTES = 65_536
+T = TypeVar("T")
 
 
 class _Given(Collector):
@@ -57,7 +61,7 @@ class MetricsService:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
         self._turn = asyncio.Lock()
-        self._kept: bytes | Exception = b""
+        self._kept: Sequence[bytes] | Exception = ()
         self._trace: TracebackType | None = None
         self._kept_until_ms = float("-inf")
 
@@ -69,8 +73,8 @@ class MetricsService:
         """End the thread."""
         self._thread.shutdown(wait=True)
 
-    async def text(self) -> bytes:
-        """A snapshot, new or kept. Raises what a source does."""
+    async def text(self) -> Sequence[bytes]:
+        """A snapshot in pieces, new or kept. Raises what a source does."""
         async with self._turn:
             begin_ms = self._clock.monotonic_ms()
             if begin_ms >= self._kept_until_ms:
@@ -86,7 +90,7 @@ class MetricsService:
                 raise self._kept.with_traceback(self._trace)
             return self._kept
 
-    async def _taken(self) -> bytes:
+    async def _taken(self) -> Sequence[bytes]:
         """A new snapshot."""
         watched = [gauge(name, text, value()) for name, text, value in self._gauges]
         # By the name of a family, which may come in parts.
@@ -101,12 +105,12 @@ class MetricsService:
             await self._in_thread(lambda: _text(self._events.collect(), self._node_labels)),
             await self._in_thread(lambda: _text(self._process.collect(), {})),
         ]
-        return b"".join(part for parts in texts.values() for part in parts)
+        return await self._in_thread(lambda: list(_pieces(texts)))
 
     async def _written(self, families: Iterable[Metric]) -> bytes:
         return await self._in_thread(lambda: _text(families, self._node_labels))
 
-    async def _in_thread(self, work: Callable[[], bytes]) -> bytes:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
@@ -114,6 +118,20 @@ def _text(families: Iterable[Metric], labels: dict[str, str]) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(families, labels))
     return generate_latest(registry)
+
+
+def _pieces(texts: dict[str, list[bytes]]) -> Iterator[bytes]:
+    """All parts in their order, joined to pieces that can be handed to the system at a time."""
+    piece, size = [], 0
+    for name in list(texts):
+        # Taken out, so that a large page is not there twice.
+        for part in texts.pop(name):
+            piece.append(part)
+            size += len(part)
+            if size >= PIECE_BYTES:
+                yield b"".join(piece)
+                piece, size = [], 0
+    yield b"".join(piece)
 
 
 def _without_head(text: bytes) -> bytes:
