@@ -181,6 +181,23 @@ async def test_g01_a_full_disk_keeps_no_client_out_and_the_next_heartbeat_makes_
         assert topic_entry(tmp_path, "%RETRY%g") is not None
 
 
+async def test_n12_g01_a_full_disk_is_told_once_a_minute_however_many_heartbeats_come(
+    start_broker: StartBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker() as running:
+        for name in ("topics", "subscriptionGroup"):
+            (tmp_path / "config" / f"{name}.json.tmp").mkdir(parents=True)
+        for minute in (1, 2):
+            for number in range(5):
+                assert (await heartbeat(running, "c1", consumer(f"g{number}", "T"))).code == 0
+                assert (await heartbeat(running, "c1", consumer(f"h{minute}{number}"))).code == 0
+            for words in ("retry topics could not be made yet", "new groups could not be saved"):
+                assert caplog.text.count(words) == minute
+            running.clock.advance(60_000)
+        for name in ("topics", "subscriptionGroup"):
+            (tmp_path / "config" / f"{name}.json.tmp").rmdir()
+
+
 async def test_g01_retry_topics_are_listed_with_the_brokers_own(
     start_broker: StartBroker,
 ) -> None:

@@ -41,7 +41,7 @@ class Room:
         self.locks = QueueLocks(self.clock, limits)
         self.clients = ClientService(
             SubscriptionGroupManager(folder, self.clock),
-            RetryTopics(TopicConfigManager(folder, self.clock, "c", "b")),
+            RetryTopics(TopicConfigManager(folder, self.clock, "c", "b"), self.clock),
             self.members,
             self.streams,
             self.announcer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,18 @@ async def test_b06_a_query_that_was_stopped_goes_on_where_it_was(
         for _ in range(3):
             await advance(running, INTERVAL_MS)
         assert await committed(running, "query") == minimum + 1
+
+
+async def test_n12_b06_a_scan_leaves_one_line_however_much_is_forgotten(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for number in range(50):
+        desk.commit(f"g{number}", "T", {0: 4})
+    desk.bounds("T", (5, 9))
+    assert len(await scanned(desk)) == 50
+    [record] = caplog.records
+    assert "50 groups in topics" in record.getMessage()
+    assert "T@g0" in record.getMessage()
+    assert await scanned(desk) == []
+    assert len(caplog.records) == 1

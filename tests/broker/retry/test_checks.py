@@ -121,6 +121,21 @@ async def test_r01_dead_letters_without_a_topic_are_told_and_retries_go_on(
         assert (again.status.code, again.to) == (0, RETRY)
 
 
+async def test_n12_r01_a_topic_that_cannot_be_made_is_logged_once_a_minute(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        offset = await send(running)
+        await outcome(running, offset)
+        monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
+        for minute in (1, 2):
+            for _ in range(5):
+                await answered(running, Meant(offset, -1))
+            assert caplog.text.count("could not be made") == minute
+            running.clock.advance(60_000)
+
+
 async def full_disk(*_given: object) -> None:
     raise OSError(28, "No space left on device")
 

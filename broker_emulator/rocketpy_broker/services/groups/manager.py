@@ -25,6 +25,7 @@ from rocketpy_broker.errors import (
     PermissionDeniedError,
     SubscriptionGroupNotExistError,
 )
+from rocketpy_broker.seldom import Seldom
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_object
@@ -92,6 +93,7 @@ class SubscriptionGroupManager:
         self._file = ConfigFile(folder / "subscriptionGroup.json", (DATA_VERSION, TABLE, FORBIDDEN))
         self._auto_create = auto_create_subscription_group
         self._groups_max = groups_max
+        self._seldom = Seldom(clock)
         self._table = ConfigTable(self._file, clock, TABLE, SubscriptionGroupConfig.to_json)
         self._table.on_change = self._on_change
         self._table.others_of = self._others_of
@@ -165,7 +167,8 @@ class SubscriptionGroupManager:
         try:
             await self.saver.save()
         except OSError as error:
-            logger.warning("new groups could not be saved yet: %s", error)
+            if self._seldom.may_say():
+                logger.warning("new groups could not be saved yet: %s", error)
 
     def names(self) -> Collection[str]:
         """The names of all groups."""

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rocketpy_broker.clock import Clock
+from rocketpy_broker.seldom import Seldom
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.topics.config import READ_WRITE, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -44,8 +46,9 @@ class RetryTopic:
 class RetryTopics:
     """Makes retry topics."""
 
-    def __init__(self, topics: TopicConfigManager) -> None:
+    def __init__(self, topics: TopicConfigManager, clock: Clock) -> None:
         self._topics = topics
+        self._seldom = Seldom(clock)
 
     def is_ordered(self, subscribed: Sequence[str]) -> bool:
         """Whether one of these topics is an ordered one."""
@@ -59,7 +62,8 @@ class RetryTopics:
         try:
             await self._topics.make_retry_topics(due)
         except OSError as error:
-            logger.warning("retry topics could not be made yet: %s", error)
+            if self._seldom.may_say():
+                logger.warning("retry topics could not be made yet: %s", error)
 
     def _is_due(self, wanted: RetryTopic) -> bool:
         topic = retry_topic(wanted.group.group)

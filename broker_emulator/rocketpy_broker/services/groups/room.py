@@ -36,7 +36,7 @@ def build(ground: Ground, topics: TopicConfigManager) -> Groups:
         auto_create_subscription_group=ground.config.auto_create_subscription_group,
         groups_max=limits.groups_max,
     )
-    retry_topics = RetryTopics(topics)
+    retry_topics = RetryTopics(topics, clock)
     members = MemberTable(clock, limits)
     streams = NoticeStreams(limits)
     announcer = Announcer(members, streams)

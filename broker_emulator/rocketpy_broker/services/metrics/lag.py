@@ -111,10 +111,11 @@ class GroupLags:
         known, self._stored_ms = self._stored_ms, {}
         pace = _Pace()
         now_ms = self._clock.now_ms()
-        told = 0
+        told = untold = 0
         async for topic, group in self._committed.entries():
             if told == self._lags_max:
-                break
+                untold += 1
+                continue
             told += 1
             config = self._topics.find(topic)
             if config is None:
@@ -131,7 +132,6 @@ class GroupLags:
                 families = _families()
         for family in families:
             yield family
-        untold = max(self._committed.entry_count - told, 0)
         yield gauge("rocketpy_untold_consumer_lags", "Groups in topics without their lag.", untold)
 
     def _is_there(self, group: str, config: TopicConfig) -> bool:

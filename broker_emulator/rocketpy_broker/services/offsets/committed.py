@@ -146,11 +146,6 @@ class ConsumerOffsetManager:
             await give_way()
             yield keys[begin : begin + ENTRIES_A_TURN]
 
-    @property
-    def entry_count(self) -> int:
-        """How many entries there are."""
-        return len(self._table)
-
     def has(self, group: str, topic: str) -> bool:
         """Whether there is such an entry."""
         return topic + SEPARATOR + group in self._table

@@ -65,9 +65,14 @@ class OffsetScan:
                 and not self._is_in_use(group, topic)
                 and self._committed.delete_if(group, topic, offsets)
             ):
-                key = topic + SEPARATOR + group
-                logger.info("the progress of %s lies below its queues, and is forgotten", key)
-                removed.append(key)
+                removed.append(topic + SEPARATOR + group)
+        if removed:
+            logger.info(
+                "the progress of %d groups in topics lies below its queues, and is forgotten; "
+                "the first: %s",
+                len(removed),
+                removed[0],
+            )
         return removed
 
     def _is_in_use(self, group: str, topic: str) -> bool:

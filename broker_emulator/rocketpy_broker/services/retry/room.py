@@ -32,7 +32,7 @@ def build(
     appends: AppendService,
 ) -> Retry:
     """Retries of one broker."""
-    targets = RetryTargets(topics, groups.configs, groups.retry_topics)
+    targets = RetryTargets(topics, groups.configs, groups.retry_topics, ground.clock)
     send_backs = SendBackService(
         ground.store, targets, appends, scheduling, flushing.group_commit, ground.clock
     )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 
+from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import PermissionDeniedError, SendBackError
+from rocketpy_broker.seldom import Seldom
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
@@ -28,10 +30,12 @@ class RetryTargets:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         retry_topics: RetryTopics,
+        clock: Clock,
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._retry_topics = retry_topics
+        self._seldom = Seldom(clock)
 
     async def group(self, name: str) -> SubscriptionGroupConfig:
         """The group, made by this use if that is allowed.
@@ -68,7 +72,7 @@ class RetryTargets:
         try:
             await self._topics.add_queues(topic.topic, nums)
         except OSError as error:
-            logger.warning("topic %r could not be changed: %s", topic.topic, error)
+            self._tell(topic.topic, "changed", error)
             raise _not_made(topic.topic) from error
 
     async def sent_to(self, group: SubscriptionGroupConfig) -> None:
@@ -92,8 +96,12 @@ class RetryTargets:
         try:
             await self._topics.make_retry_topics([TopicConfig(topic, 1, 1, int(READ_WRITE))])
         except OSError as error:
-            logger.warning("topic %r could not be made: %s", topic, error)
+            self._tell(topic, "made", error)
             raise _not_made(topic) from error
+
+    def _tell(self, topic: str, what: str, error: OSError) -> None:
+        if self._seldom.may_say():
+            logger.warning("topic %r could not be %s: %s", topic, what, error)
 
 
 def _not_made(topic: str) -> SendBackError:
