@@ -11,12 +11,13 @@ import pytest
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.store.cleaning import HOUR_MS, CleanDecision, Cleaner, CleanPolicy, used_ratio
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
 from tests.store.conftest import OpenStore, crash
 from tests.store.messages import (
     NO_END,
     OTHER,
     QUEUE,
+    delete_topic,
     flush_log,
     numbered,
     put,
@@ -198,3 +199,27 @@ def test_s10_what_is_not_on_disk_yet_stays(new_store: OpenStore, clock: ManualCl
     put_all(store, numbered(300))
     aged(store, clock, 4)
     assert clean(store, clock) == 0
+
+
+def test_n12_s10_marks_of_deleted_topics_go_with_the_last_of_their_records(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    """Topics that are made and deleted again and again leave no more than the log has of them."""
+    store = new_store()
+    store.open()
+    for number in range(3):
+        put(store, [b"1"], QueueKey(f"gone{number}", 0))
+        delete_topic(store, f"gone{number}")
+        store.dispatch()
+    marks = store._parts.queues._deleted.marks
+    assert [*marks] == ["gone0", "gone1", "gone2"]
+    while store.positions().log_begin < marks["gone2"]:
+        put_all(store, numbered(200))
+        flush_log(store)
+        remove_oldest_segment(store)
+    # It could not be removed, say; the next start does it by the mark.
+    (tmp_path / "consumequeue" / "gone1").mkdir()
+    put(store, [b"2"], OTHER)
+    delete_topic(store, OTHER.topic)
+    kept = store._parts.queues._deleted.marks
+    assert kept == {"gone1": marks["gone1"], OTHER.topic: store.positions().log_end}

@@ -269,7 +269,7 @@ def test_a_topic_that_cannot_be_marked_as_deleted_keeps_its_messages(
     store.open()
     put(store, numbered(3))
 
-    def full(_deleted: DeletedTopics, _topic: str, _log_end: int) -> None:
+    def full(_deleted: DeletedTopics, _topic: str, _log_end: int, _over: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:

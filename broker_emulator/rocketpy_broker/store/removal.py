@@ -102,7 +102,7 @@ class TopicDeletions:
 
         Raises OSError; then nothing has changed.
         """
-        self._queues.mark_deleted(topic, self._log.end)
+        self._queues.mark_deleted(topic, self._log.begin, self._log.end)
 
     def remove_files(self, topic: str) -> None:
         """Remove the files of a topic that is forgotten. Blocks. Raises OSError."""

@@ -3,13 +3,14 @@
 Maps: the name of a deleted topic to the log's end at that moment. Records of that topic below the
 mark belong to the deleted topic: recovery must not bring them back into a topic that was created
 again under the same name, whose offsets begin at 0. Checksummed by a CRC of its content; a crash
-leaves the old or the new content, or the old one as `.bak`. RocketMQ keeps no such marks.
+leaves the old or the new content, or the old one as `.bak`. A mark goes when the log has no record
+below it any more. RocketMQ keeps no such marks.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,13 @@ class DeletedTopics:
         """Physical offset below which records of `topic` are deleted ones; -1 for none."""
         return self._marks.get(topic, -1)
 
-    def mark(self, topic: str, log_end: int) -> None:
-        """From now on the topic's records below `log_end` are deleted. Raises OSError."""
-        self._save({**self._marks, topic: log_end})
+    def mark(self, topic: str, log_end: int, over: Collection[str] = ()) -> None:
+        """From now on the topic's records below `log_end` are deleted. Raises OSError.
+
+        Marks of topics that are `over` go.
+        """
+        kept = {name: mark for name, mark in self._marks.items() if name not in over}
+        self._save({**kept, topic: log_end})
 
     def cut(self, log_end: int) -> None:
         """Let no mark lie behind the log's end, as after a power cut. Raises OSError.

@@ -138,9 +138,18 @@ class ConsumeQueueTable:
         """Physical offset below which records of `topic` are deleted ones; -1 for none."""
         return self._deleted.below(topic)
 
-    def mark_deleted(self, topic: str, log_end: int) -> None:
-        """Records of the topic below `log_end` are deleted ones. Blocks. Raises OSError."""
-        self._deleted.mark(topic, log_end)
+    def mark_deleted(self, topic: str, log_begin: int, log_end: int) -> None:
+        """Records of the topic below `log_end` are deleted ones. Blocks. Raises OSError.
+
+        Marks below the log's begin are forgotten, else they would become more for ever; but not of
+        a topic that has a folder, which may be one that could not be removed.
+        """
+        over = {
+            name
+            for name, mark in self._deleted.marks.items()
+            if mark <= log_begin and not (self._folder / name).exists()
+        }
+        self._deleted.mark(topic, log_end, over)
 
     def forget_topic(self, topic: str) -> None:
         """Let a topic that is marked have no queues."""
