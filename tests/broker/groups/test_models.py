@@ -22,7 +22,7 @@ from rocketpy_broker.store.values import QueueKey
 EXAMPLES = 200
 STEPS = 60
 LOCKS_MAX = 8
-CLIENTS_MAX, REGISTRATIONS_MAX, MEMBERS_MAX = 4, 9, 3
+CLIENTS_MAX, REGISTRATIONS_MAX, MEMBERS_MAX, GROUPS_MAX = 4, 9, 3, 3
 QUEUES = [QueueKey("T", queue_id) for queue_id in range(4)] + [QueueKey("U", 0)]
 
 groups = st.sampled_from(["g", "h"])
@@ -131,6 +131,7 @@ class MembersAndList(RuleBasedStateMachine):
             clients_max=CLIENTS_MAX,
             registrations_max=REGISTRATIONS_MAX,
             members_per_group_max=MEMBERS_MAX,
+            groups_per_client_max=GROUPS_MAX,
         )
         self.table = MemberTable(self.clock, limits)
         self.joined: list[Joined] = []
@@ -138,10 +139,12 @@ class MembersAndList(RuleBasedStateMachine):
 
     def has_room(self, client_id: str, new: list[GroupKey]) -> bool:
         ids = {each.client_id for each in self.joined}
+        mine = sum(each.client_id == client_id for each in self.joined)
         sizes = [sum(each.group == group for each in self.joined) for group in new]
         return (
             len(ids | {client_id}) <= CLIENTS_MAX
             and len(self.joined) + len(new) <= REGISTRATIONS_MAX
+            and mine + len(new) <= GROUPS_MAX
             and all(size < MEMBERS_MAX for size in sizes)
         )
 
@@ -206,6 +209,8 @@ class MembersAndList(RuleBasedStateMachine):
             by_group.setdefault(each.group, {})[each.client_id] = entry
             by_client.setdefault(each.client_id, set()).add(each.group)
         for role in Role:
+            count = sum(each.group.role is role for each in self.joined)
+            assert self.table.registration_count(role) == count
             for name in ("g", "h"):
                 group = GroupKey(role, name)
                 found = {
