@@ -363,7 +363,7 @@ SERVING = (
     Sabotage(
         "a topic is deleted without a mark",
         STORE + "queues/table.py",
-        "        self._deleted.mark(topic, log_end)\n",
+        "        self._deleted.mark(topic, log_end, over)\n",
         "",
         (IN_RECOVERY + "test_a_deleted_topic_never_comes_back_into_one_of_the_same_name",),
     ),
