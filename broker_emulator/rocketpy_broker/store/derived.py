@@ -10,7 +10,7 @@ from __future__ import annotations
 from rocketpy_broker.store.dispatching import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import StoreDirectory
-from rocketpy_broker.store.queues.open_files import OUT_OF_DESCRIPTORS
+from rocketpy_broker.store.files.durable import OUT_OF_DESCRIPTORS
 from rocketpy_broker.store.recovery.passes import StoreParts
 
 

@@ -71,7 +71,7 @@ class StoreAdminService:
         """The newest records of `topic` with `key`, oldest first; 0 stands for the defaults.
 
         As many as fit into an answer, and at least one. Raises TopicNotExistError,
-        ParameterIllegalError.
+        ParameterIllegalError, StoreReadError.
         """
         self._topics.get(topic)
         if not key:

@@ -24,6 +24,8 @@ from typing import BinaryIO
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 # Of a file that a user has asked for: the process's mask decides.
 SHARED_FILE_MODE = 0o666
+# A flush that meets these has not failed: nothing was given to the disk.
+OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def sync_folder(folder: Path) -> None:

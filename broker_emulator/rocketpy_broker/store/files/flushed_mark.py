@@ -7,14 +7,16 @@ Maps: nothing to one record of 24 bytes, checksummed by its CRC:
     +-----------------+------------------+-----------+-------------+-----------+
 
 Written in place after each flush, without one of its own: a killed process loses nothing of it, a
-power cut the last second at most. Recovery takes a bad record below the mark for damage, and above
-it for the torn tail of a crash. Used by the store alone.
+power cut the last second at most. Behind a failed flush the system takes it for written, so the
+next flush writes it again. Recovery takes a bad record below the mark for damage, and above it for
+the torn tail of a crash. Used by the store alone.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +54,10 @@ class FlushedMark:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
+        self._content = memoryview(b"")
+        # A flush on another thread must not put back an older content.
+        self._writing = threading.Lock()
+        self._is_in_doubt = False
 
     def load(self) -> Mark | None:
         """What the last run wrote; None where there is no file, or none that is whole."""
@@ -74,12 +80,19 @@ class FlushedMark:
         """Replace the content. Raises OSError."""
         assert self._descriptor is not None
         head = _FIELDS.pack(_MAGIC, mark.flushed, mark.pid, mark.clean, 0)[: -_CRC.size]
-        durable.write_whole(self._descriptor, memoryview(head + _CRC.pack(body_crc(head))), 0)
+        with self._writing:
+            self._content = memoryview(head + _CRC.pack(body_crc(head)))
+            durable.write_whole(self._descriptor, self._content, 0)
 
     def flush(self) -> None:
         """Make the content durable. Blocks. Raises OSError."""
         assert self._descriptor is not None
+        if self._is_in_doubt:
+            with self._writing:
+                durable.write_whole(self._descriptor, self._content, 0)
+        self._is_in_doubt = True
         os.fdatasync(self._descriptor)
+        self._is_in_doubt = False
 
     def close(self) -> None:
         """Close the file."""

@@ -98,8 +98,12 @@ class IndexDispatch:
             self._service.put(keys, offsets, store_timestamps_ms)
 
     def put_later(self, keys: IndexKeys, offsets: Numbers, store_timestamp_ms: int) -> None:
-        """Enter keys soon. A full disk makes them wait, since their messages are stored anyway."""
-        if not self._enabled or len(keys) == 0:
+        """Enter keys soon. A full disk makes them wait, since their messages are stored anyway.
+
+        Behind a failed flush nobody asks for them before the next start, which has them from the
+        log.
+        """
+        if not self._enabled or len(keys) == 0 or self._service.is_lost:
             return
         times = np.full(len(offsets), store_timestamp_ms)
         self._waiting.append(_Waiting(keys, offsets, times))
@@ -124,7 +128,7 @@ class IndexDispatch:
         if len(first) == 1 and len(first[0].keys) > SLICE_KEYS:
             head, tail = first[0].cut(SLICE_KEYS)
             first, others = [head], [tail, *others] if len(tail.keys) else others
-        if not first or not self._enter(first):
+        if not first or self._service.is_lost or not self._enter(first):
             return False
         self._waiting = others
         self._waiting_count -= sum(len(each.keys) for each in first)
@@ -158,17 +162,20 @@ class IndexDispatch:
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> NDArray[np.int64]:
-        """Physical offsets of records that may have the key; see `IndexService.query`."""
+        """Physical offsets of records that may have the key; see `IndexService.query`.
+
+        Raises OSError.
+        """
         self.drain()
         return self._service.query(topic, key, begin_ms, end_ms, count_max)
 
     def query_all(self, topic: str, key: str, count_max: int) -> NDArray[np.int64] | None:
         """Physical offsets of all records that may have the key.
 
-        None where there are more than `count_max`, or where keys still wait.
+        None where there are more than `count_max`, or keys still wait, and behind a failed flush.
         """
         self.drain()
-        if not self._enabled or self.is_behind:
+        if not self._enabled or self.is_behind or self._service.is_lost:
             return None
         found = self._service.query(topic, key, 0, NO_END_MS, count_max + 1)
         return found if len(found) <= count_max else None

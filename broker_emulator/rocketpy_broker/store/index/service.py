@@ -4,8 +4,9 @@ Maps: (topic, key, time span) to physical offsets. Its entries are those of `Ind
 is begun when one is full. Searched: from the newest file back, until one begins before the time
 span. Checksummed: no. After a crash of the process `truncate` mends the newest file; what a power
 cut has taken is found by comparing it with the manifest, and then `reset` begins anew. Whatever is
-missing is dispatched again from the log; what is there already is passed over. Used by the
-dispatcher (writes), recovery, and the query of messages by key.
+missing is dispatched again from the log; what is there already is passed over. After a failed flush
+the system may drop pages that it takes for written, and entries with them: then nothing is found
+until the next start. Used by the dispatcher (writes), recovery, and the query of messages by key.
 
 Files are named by the local time of their creation, which grows: `yyyyMMddHHmmssSSS`.
 Source: IndexService, spec/storage.md sections 7.3 to 7.6.
@@ -46,6 +47,7 @@ class IndexService:
         self._clock = clock
         self._format = index_format
         self._files: list[IndexFile] = []
+        self._flush_error: OSError | None = None
 
     def load(self) -> None:
         """Open what is in the folder. Raises StoreDirectoryError and OSError."""
@@ -128,7 +130,7 @@ class IndexService:
             return previous
         if previous is not None and previous.new_folders:
             # At most the last file is one that a power cut could take.
-            previous.flush()
+            self._flush(previous)
         file = IndexFile.create(self._folder / self._new_name(), self._format, previous)
         self._files.append(file)
         return file
@@ -150,7 +152,10 @@ class IndexService:
         Other keys may have the same hash: the caller compares the key. Times are compared by the
         second, from the start of a file; so a record may be missed by less than one. Where they
         fell within a file, they are for the caller to compare, too.
+        Raises OSError behind a failed flush.
         """
+        if self._flush_error is not None:
+            raise self._flush_error
         key_hash = index_hash(topic, key)
         found: list[int] = []
         for file in reversed(self._files):
@@ -219,10 +224,30 @@ class IndexService:
         return known <= names and all(found[name] == prefixes.get(name) for name in names)
 
     def flush(self) -> None:
-        """Make everything entered so far durable. Blocks; call it from a thread. Raises OSError."""
+        """Make everything entered so far durable. Blocks; call it from a thread. Raises OSError.
+
+        After a failed flush it raises the same again.
+        """
+        if self._flush_error is not None:
+            raise self._flush_error
         for file in list(self._files):
             if file.dirty:
-                file.flush()
+                self._flush(file)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a flush has failed: what was entered may go."""
+        return self._flush_error is not None
+
+    def _flush(self, file: IndexFile) -> None:
+        if self._flush_error is not None:
+            raise self._flush_error
+        try:
+            file.flush()
+        except OSError as error:
+            if error.errno not in durable.OUT_OF_DESCRIPTORS:
+                self._flush_error = error
+            raise
 
     def close(self) -> None:
         """Close the files."""

@@ -16,6 +16,7 @@ import numpy as np
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import is_filler
+from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_proto.record import (
     DecodedRecord,
     MalformedRecordError,
@@ -85,11 +86,16 @@ class MessageLookup:
         """The newest records of `topic` with `key` among KEYS or as UNIQ_KEY, oldest first.
 
         Times are store timestamps in ms, both included. At most 64, as in RocketMQ.
+        Raises StoreReadError.
         """
         found = []
         count_max = min(count_max, QUERY_COUNT_MAX)
-        # A committed message is entered twice: as a prepared record, which is passed over here.
-        for offset in self._index.query(topic, key, begin_ms, end_ms, 2 * count_max).tolist():
+        try:
+            # A committed message is entered twice: as a prepared record, which is passed over here.
+            offsets = self._index.query(topic, key, begin_ms, end_ms, 2 * count_max)
+        except OSError as error:
+            raise StoreReadError("the index", error) from error
+        for offset in offsets.tolist():
             decoded = self._decoded(offset)
             # Keys of the same hash lie together in the index; it knows times by the second, or not.
             if (

@@ -9,7 +9,6 @@ Row F17.
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.files.durable import OUT_OF_DESCRIPTORS
 
 Made = TypeVar("Made")
 
@@ -29,7 +29,6 @@ SHARE_OF_DESCRIPTORS = 4
 # From so many written queues on, the whole file system is flushed at once: each wait for the disk
 # takes as long as that.
 SINGLE_FLUSHES_MAX = 16
-OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class OpenFile:
