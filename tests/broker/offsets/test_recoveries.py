@@ -11,10 +11,16 @@ import pytest
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.offsets import service
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.delay.conftest import start_crashed
+from tests.broker.groups.clients import consumer, heartbeat
 from tests.broker.offsets.test_queries import WAIT_MS, ask, delete_topic, known
+from tests.broker.offsets.test_resetting import places, reset
 from tests.copies import copy_store
+
+__all__ = ["start_crashed"]
 
 
 class Disk:
@@ -207,3 +213,28 @@ async def test_s5_a_group_goes_on_where_a_power_cut_has_ended_its_queues(
     async with start_broker() as running:
         # It was saved: the queue is longer now than the group had once come.
         assert await committed(running, "g") == [5, 0, 0]
+
+
+async def test_s5_a_group_that_was_set_back_stays_there_over_a_kill(
+    start_broker: StartBroker, start_crashed: StartBroker, disk: Disk
+) -> None:
+    """Before progress is saved by interval: by the next start the queues may have grown again."""
+    async with start_broker() as running:
+        await running.create_topic("T", 1)
+        await running.append("T", 0, *[b"kept"] * 5)
+        await commit(running, "g", 0)
+        await commit(running, "h", 0)
+        disk.flush()
+        await running.append("T", 0, *[b"lost"] * 10)
+        await commit(running, "g", 15)
+        await heartbeat(running, "c1", consumer("h", "T"))
+        assert places(await reset(running, consumer_group="h", latest=True, force=True))
+    disk.flush_progress()
+    disk.cut_power()
+    async with start_crashed(FlushDiskType.SYNC_FLUSH) as running:
+        await running.append("T", 0, *[b"new"] * 20)
+    async with start_broker() as running:
+        assert await committed(running, "g") == await committed(running, "h") == [5]
+        await heartbeat(running, "c1", consumer("h", "T"))
+        [moved] = await running.pull(topic="T", offset=15, consumer_group="h")
+        assert (moved.status.code, moved.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 5)

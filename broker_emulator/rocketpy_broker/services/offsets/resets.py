@@ -73,10 +73,12 @@ class PendingResets:
         """Let none be beyond the end of a queue."""
         for key in list(self._table):
             topic, _, group = key.rpartition(SEPARATOR)
-            queues = self._own(topic, group)
-            for queue_id, offset in queues.items():
-                end = range_of(QueueKey(topic, queue_id)).max_offset
-                queues[queue_id] = min(offset, end)
+            queues = self._table[key]
+            ends = {each: range_of(QueueKey(topic, each)).max_offset for each in queues}
+            beyond = {each: end for each, end in ends.items() if queues[each] > end}
+            if beyond:
+                self._own(topic, group).update(beyond)
+                self.change_count += 1
 
     # --- While members are online ---
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocketpy_broker.ground import Ground
-from rocketpy_broker.services.config_files.saving import Saver
+from rocketpy_broker.services.config_files.saving import Saver, save_now
 from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.holding.calls import HeldCalls
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
@@ -38,6 +38,7 @@ def build(ground: Ground, topics: TopicConfigManager, groups: Groups, held: Held
     def load() -> None:
         committed.load()
         committed.set_back(ground.store.range_of)
+        save_now(committed)
 
     async def start(scope: TaskScope) -> None:
         scope.start(scan.run())
