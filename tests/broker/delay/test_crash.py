@@ -168,3 +168,18 @@ async def test_d03_what_comes_to_be_due_while_a_turn_is_tried_again_is_delivered
         await advance(running, 500)
         found = [await bodies(running, queue_id=queue_id) for queue_id in (1, 2)]
         assert found == [[b"a", b"b"], [b"a"]]
+
+
+async def test_d04_a_level_that_a_start_has_set_back_stays_there_over_a_kill(
+    start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path
+) -> None:
+    """Progress of RocketMQ's that its log lost in a power cut; the queue is as long again then."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{1:2}}')
+    wanted = [b"a", b"b", b"c"]
+    async with start_crashed(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        await send(running, 1, *wanted)
+    async with start_broker() as running:
+        await advance(running, 2_000)
+        assert await bodies(running) == wanted

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long, as_object
-from rocketpy_broker.services.config_files.saving import SavePlan
+from rocketpy_broker.services.config_files.saving import SavePlan, save_now
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.delay.timer_position import SavedTimer, TimerPosition, at_start
 from rocketpy_broker.services.delay.tracks import Track
@@ -76,6 +76,8 @@ class DeliveryProgress:
         where timer messages go on. Raises ConfigFileError, OSError.
         """
         self._offsets.load(self._store.range_of)
+        # What was moved back has to stay there: by the next start its queue may be as long again.
+        save_now(self._offsets)
         positions = self._store.positions()
         loaded = self._file.load(_Loaded.from_json)
         saved = None if loaded is None else loaded.timer
