@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.record import RecordBlock
+from tests.blocks import wire_block
 from tests.broker.conftest import StartBroker, until
 from tests.broker.delay.test_levels import advance, bodies, save_progress, send, visible
 
@@ -182,4 +184,43 @@ async def test_d04_a_level_that_a_start_has_set_back_stays_there_over_a_kill(
         await send(running, 1, *wanted)
     async with start_broker() as running:
         await advance(running, 2_000)
+        assert await bodies(running) == wanted
+
+
+async def test_d04_deliveries_are_found_where_the_log_was_cut_below_the_saved_place(
+    start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path
+) -> None:
+    """As RocketMQ cuts it at a bad record; it is shorter still at the next start."""
+    async with start_broker():
+        pass
+    path = tmp_path / "config" / "deliveryLog.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "logOffset": 2000}))
+    async with start_crashed(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        await send(running, 1, b"a")
+        await advance(running, 1_200)
+        await until(lambda: visible(running) == 1)
+    async with start_broker() as running:
+        await advance(running, 10_000)
+        assert visible(running) == 1
+
+
+async def test_d04_timer_messages_of_a_queue_that_was_cut_below_the_saved_place_are_read(
+    start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path
+) -> None:
+    """As above."""
+    async with start_broker():
+        pass
+    path = tmp_path / "config" / "deliveryLog.json"
+    content = json.loads(path.read_text())
+    content["timer"] |= {"pendingOffset": 2, "readOffset": 2}
+    path.write_text(json.dumps(content))
+    wanted = [b"a", b"b", b"c"]
+    async with start_crashed(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        at_ms = str(running.clock.now_ms() + 5_000)
+        block = wire_block("T", wanted, properties={"TIMER_DELIVER_MS": [at_ms] * 3})
+        assert (await running.append_block("T", 1, block)).status.code == 0
+    async with start_broker() as running:
+        await advance(running, 6_000)
         assert await bodies(running) == wanted

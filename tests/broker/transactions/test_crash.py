@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
@@ -74,6 +76,30 @@ async def test_t05_a_message_whose_op_message_is_lost_is_not_committed_again(
         assert await end(running, half, ROLLBACK) == ResponseCode.ILLEGAL_OPERATION
         await rounds(running, 2)
         assert producer.asked == []
+        assert await bodies(running) == [b"a"]
+
+
+async def test_t05_a_final_message_is_found_where_the_log_was_cut_below_the_saved_place(
+    start_broker: StartBroker,
+    start_crashed: StartBroker,
+    producer: Producer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As RocketMQ cuts it at a bad record; it is shorter still at the next start."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "transactionLog.json").write_text('{"logOffset":2000}')
+    with monkeypatch.context() as patch:
+        async with start_crashed(FlushDiskType.SYNC_FLUSH) as running:
+            await running.create_topic("T")
+            half = await prepare(running, "a")
+            patch.setattr(MessageStore, "append", refusing(OP_QUEUE))
+            assert await end(running, half, COMMIT) == ResponseCode.SYSTEM_BUSY
+            flush_all(running.broker.store)
+    async with start_broker() as running:
+        await rounds(running)
+        assert producer.asked == []
+        assert await end(running, half, COMMIT) == ResponseCode.SUCCESS
         assert await bodies(running) == [b"a"]
 
 

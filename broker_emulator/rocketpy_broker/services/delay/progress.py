@@ -81,13 +81,19 @@ class DeliveryProgress:
         positions = self._store.positions()
         loaded = self._file.load(_Loaded.from_json)
         saved = None if loaded is None else loaded.timer
-        begin = positions.log_end if loaded is None else loaded.log_offset
+        given = positions.log_end if loaded is None else loaded.log_offset
+        begin = min(given, positions.log_end)
         timer_bounds = self._store.range_of(TIMER_QUEUE)
         timer = at_start(saved, checkpoint, timer_bounds)
         self._timer_saved = SavedTimer(timer, (checkpoint,))
-        if saved is None or checkpoint not in saved.checkpoints:
+        if (
+            saved is None
+            or checkpoint not in saved.checkpoints
+            or (begin, timer) != (given, saved.position)
+        ):
+            # A log that was cut below the places may be longer than that by the next start.
             self._save(begin, self._timer_saved)
-        self._marked = min(max(begin, positions.log_begin), positions.log_end)
+        self._marked = max(begin, positions.log_begin)
         self._told = self._marked
         if is_timed or timer.pending_offset < timer_bounds.max_offset:
             # Until the timer has read on, only the log tells what it has delivered. Where there is

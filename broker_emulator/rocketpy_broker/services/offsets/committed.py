@@ -93,7 +93,7 @@ class ConsumerOffsetManager:
     def set_back(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
         """Let no group be beyond the end of a queue; call it when queues are as the log has them.
 
-        What is changed is to be saved before a queue grows: by the next start it may be as long again.
+        What is changed is to be saved before queues grow: they may be as long at the next start.
         """
         self.resets.set_back(range_of)
         told = []

@@ -184,12 +184,13 @@ class TransactionProgress:
                 self._found_foreign(half, copies)
             else:
                 self._found_half(half)
-        begin = self._file.load(lambda content: as_long(content.get(LOG_OFFSET)))
-        if begin is None:
-            # RocketMQ's store: it may have committed what it could not note.
-            begin = self._oldest_open()
+        saved = self._file.load(lambda content: as_long(content.get(LOG_OFFSET)))
+        # RocketMQ's store: it may have committed what it could not note.
+        begin = self._oldest_open() if saved is None else min(saved, positions.log_end)
+        if begin != saved:
+            # A log that was cut below the place may be longer than that by the next start.
             self._file.save({LOG_OFFSET: begin})
-        self._marked = min(max(begin, positions.log_begin), positions.log_end)
+        self._marked = max(begin, positions.log_begin)
         told = TransactionLines()
         for origins in self._store.prepared.committed_from(self._marked):
             for physical_offset in origins.tolist():
