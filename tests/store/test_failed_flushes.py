@@ -1,0 +1,104 @@
+"""Row F8: a failed flush of index or mark, of which the system takes the pages for written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.errors import StoreReadError
+from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
+from tests.store.messages import QUEUE, flush_log, numbered, put
+from tests.store.test_failing_calls import broken, found_by, put_keyed
+
+
+def test_f08_behind_a_failed_flush_of_the_index_nobody_asks_it(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pages may go, and what they named with them: a lookup passed messages over."""
+    store = new_store()
+    store.open()
+    put_keyed(store, "order")
+    store.index.drain()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            store.index.flush()
+    # As when the system has let go of the pages, which it takes for written.
+    (path,) = (tmp_path / "index").iterdir()
+    with path.open("rb+") as file:
+        file.write(bytes(path.stat().st_size))
+    with pytest.raises(StoreReadError, match="index cannot be read"):
+        found_by(store, "order")
+    assert store.messages.offsets_by_key(QUEUE.topic, "order", 64) is None
+    crash(store)
+    again = new_store()
+    again.open()
+    assert found_by(again, "order") == 1
+
+
+def test_f08_an_index_file_whose_flush_failed_is_not_flushed_again(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is full, and the next one is to be made."""
+    flush = FlushDiskType.ASYNC_FLUSH
+    config = StoreConfig(tmp_path, SEGMENT_BYTES, 200, flush, index_entry_count_max=4)
+    store = MessageStore(config, clock, STORE_HOST)
+    store.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        for number in range(5):
+            put_keyed(store, f"k{number}")
+        store.index.drain()
+    put_keyed(store, "k5")
+    store.index.drain()
+    assert len(list((tmp_path / "index").iterdir())) == 1
+    with pytest.raises(OSError, match="Input/output"):
+        store.flush_derived()
+    # Nobody asks for them any more, so they need not wait for the next start in memory.
+    waiting = store.index._waiting_count
+    put_keyed(store, "k6")
+    assert store.index._waiting_count == waiting
+    store.close()
+    assert (tmp_path / "abort").exists()
+    again = MessageStore(config, clock, STORE_HOST)
+    again.open()
+    assert [found_by(again, f"k{number}") for number in range(7)] == [1] * 7
+    again.close()
+
+
+def test_f08_a_mark_whose_flush_failed_is_written_again_before_the_next_one(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the disk would have an older one: behind that a damaged record counts as a torn tail."""
+    store = new_store()
+    store.open()
+    put(store, numbered(5))
+    flush_log(store)
+    mark = str(tmp_path / "rocketpy" / "flushed")
+    calls: list[str] = []
+    pwrite, fdatasync = os.pwrite, os.fdatasync
+
+    def noted(descriptor: int, data: bytes, position: int) -> int:
+        if os.readlink(f"/proc/self/fd/{descriptor}") == mark:
+            calls.append("write")
+        return pwrite(descriptor, data, position)
+
+    def failing_once(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}") == mark:
+            calls.append("flush")
+            if calls.count("flush") == 1:
+                broken()
+        fdatasync(descriptor)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    monkeypatch.setattr(os, "fdatasync", failing_once)
+    with pytest.raises(OSError, match="Input/output"):
+        store.flush_derived()
+    store.flush_derived()
+    store.flush_derived()
+    assert calls == ["flush", "write", "flush", "flush"]
