@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.batches.ledger_file import LedgerFile
 from rocketpy_broker.services.batches.service import RETRY_MS, Outcome
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.batches.conftest import RoomFor
 from tests.broker.batches.writer import Job, bodies, hindered
 from tests.broker.conftest import StartBroker, until
+from tests.broker.delay.conftest import start_crashed
 from tests.faults.batch_use import Desk, check_visible
 from tests.faults.images import workshop
 from tests.store.messages import flush_log
 
+__all__ = ["start_crashed"]
 COMMITTED = broker_pb2.COMMITTED
 
 
@@ -58,6 +63,27 @@ async def test_s10_a_topic_deleted_in_the_middle_is_no_loss(
         answer = await job.query()
         assert await bodies(running, topic="U") == [b"d", b"e"]
         assert (answer.outcome, answer.record_count) == (COMMITTED, 5)
+
+
+async def test_s10_a_decided_batch_is_stored_where_the_log_was_cut_below_the_saved_place(
+    start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path, room_for: RoomFor
+) -> None:
+    """As RocketMQ cuts it at a bad record; decisions come again below the place."""
+    (tmp_path / "config").mkdir()
+    ledger = LedgerFile(tmp_path / "config")
+    ledger.load()
+    ledger.save({}, 1, ())
+    async with start_crashed(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a", b"b"]))
+        room_for(1)
+        await hindered(job)
+    room_for(None)
+    async with start_broker() as running:
+        job.running = running
+        assert (await job.query()).outcome == COMMITTED
+        assert await bodies(running) == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))

@@ -45,12 +45,16 @@ def build(
         store, staging, check, rolling, ledger, flushing.group_commit, clock, config.limits
     )
 
+    saver = Saver(ledger)
+
     async def start(scope: TaskScope) -> None:
         await commits.recover(scope.start)
+        # In a log that was cut below the saved place, decisions come again below it.
+        await saver.save()
         scope.start(commits.run())
 
     ground.lifecycle.loads.append(ledger.load)
     ground.lifecycle.starts.append(start)
-    ground.lifecycle.tables.append(Saver(ledger))
+    ground.lifecycle.tables.append(saver)
     ground.lifecycle.closes.append(staging.close)
     return Batches(staging, commits)
