@@ -106,6 +106,23 @@ async def test_n11_a_decision_told_again_changes_nothing_and_another_is_refused(
         assert await bodies(running) == ([b"a"] if first == COMMIT else [])
 
 
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK], ids=["commit", "rollback"])
+async def test_n11_a_decision_may_be_told_again_at_any_time(
+    start_broker: StartBroker, decision: int
+) -> None:
+    """No question would follow that its producer could wait for."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        half = await prepare(running, "a", CHECK_IMMUNITY_TIME_IN_SECONDS="10")
+        assert await end(running, half, decision) == ResponseCode.SUCCESS
+        running.clock.jump(60_000)
+        assert await end(running, half, decision) == ResponseCode.SUCCESS
+        answer = await ended(running, half, COMMIT + ROLLBACK - decision)
+        assert answer.code == ResponseCode.ILLEGAL_OPERATION
+        assert "before; nothing has changed" in answer.remark
+        assert await bodies(running) == ([b"a"] if decision == COMMIT else [])
+
+
 async def test_n11_ends_at_the_same_time_show_a_message_once(start_broker: StartBroker) -> None:
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")

@@ -86,9 +86,10 @@ class TransactionService:
         self._progress.write_ops()
         await self._group_commit.wait(self._store.positions().log_end)
 
-    def _check(self, half: HalfMessage, command: EndTransaction) -> None:
+    def _check_time(self, half: HalfMessage) -> None:
+        """Raises TransactionEndError where the producer is to wait for the question."""
         record = half.record
-        if not command.from_check and record.properties.get(IMMUNITY_SECONDS):
+        if record.properties.get(IMMUNITY_SECONDS):
             timeout_ms = self._times.timeout_ms
             immunity_ms = max(half.immunity_ms(timeout_ms), timeout_ms)
             age_ms = self._clock.now_ms() - record.born_timestamp_ms
@@ -98,6 +99,12 @@ class TransactionService:
                     "wait to be asked after it",
                     ResponseCode.ILLEGAL_OPERATION,
                 )
+
+    def _check(self, half: HalfMessage, command: EndTransaction) -> None:
+        record = half.record
+        # Nobody is asked after one that has ended.
+        if not (command.from_check or self._has_ended(half)):
+            self._check_time(half)
         if half.producer_group != command.producer_group:
             raise TransactionEndError(
                 f"The producer group wrong: {command.producer_group!r:.200} did not send this "
@@ -112,12 +119,14 @@ class TransactionService:
                 f"The transaction id wrong: {command.transaction_id!r:.200} is another message's"
             )
 
+    def _has_ended(self, half: HalfMessage) -> bool:
+        return self._table.is_over(self._table.newest(half.first_offset, half.record.queue_offset))
+
     def _is_repeated(self, half: HalfMessage, decision: Operation) -> bool:
         """Whether it was decided so before. Raises TransactionEndError if otherwise."""
-        offset = self._table.newest(half.first_offset, half.record.queue_offset)
-        found = self._table.operation(half.first_offset, offset)
-        if found is None and not self._table.is_over(offset):
+        if not self._has_ended(half):
             return False
+        found = self._table.operation(half.first_offset, half.record.queue_offset)
         if found is decision:
             return True
         known = {Operation.COMMIT: "was committed", Operation.ROLLBACK: "was rolled back"}
