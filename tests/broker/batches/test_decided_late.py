@@ -103,3 +103,23 @@ async def test_s10_a_time_beyond_the_limit_of_the_next_start_holds_no_batch_up(
         running.clock.jump(71 * HOUR_MS)
         await advance(running, 1_000)
         assert await bodies(running) == [b"in time"]
+
+
+async def test_s10_more_than_may_wait_since_the_next_start_holds_no_batch_up_for_ever(
+    start_broker: StartBroker,
+) -> None:
+    """What is there has to go first; then the block has the timer for itself."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + HOUR_MS)})
+        await job.stage((0, [b"a", b"b", b"c"]))
+        block = wire_block("T", [b"first"], properties={"TIMER_DELIVER_MS": [str(NOW_MS + 9_000)]})
+        assert (await running.append_block("T", 0, block)).status.code == ResponseCode.SUCCESS
+    async with start_broker(timer_pending_max=1) as running:
+        job.running = running
+        assert "flow control" in (await hindered(job)).hindrance
+        await advance(running, 11_000)
+        assert (await job.query()).outcome == COMMITTED
+        running.clock.jump(HOUR_MS)
+        await advance(running, 1_000)
+        assert await bodies(running) == [b"first", b"a", b"b", b"c"]

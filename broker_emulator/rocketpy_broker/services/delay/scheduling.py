@@ -81,8 +81,8 @@ class Scheduling:
 
         All records of a block wait alike: for one level, or for times. Of a block that was accepted
         before, what cancels too late goes to the timer, for which it is over, and times may lie too
-        far ahead by now, as of a clock that was set back. Raises RecordIllegalError,
-        TimerRefusedError.
+        far ahead by now, as of a clock that was set back; it waits for room for one. Raises
+        RecordIllegalError, TimerRefusedError.
         """
         levels = self._levels.of(block)
         level = int(levels[0])
@@ -132,7 +132,7 @@ class Scheduling:
                     f"a message cancels one that was due at {time_of_ms(latest_ms)}, which is "
                     "over; nothing was stored"
                 )
-        self._check_room(len(block))
+        self._check_room(len(block), is_accepted=is_accepted)
         rest_ms = deliver_ms % PRECISION_MS
         out_ms = deliver_ms - np.where(rest_ms == 0, PRECISION_MS, rest_ms)
         texts = pa.array(out_ms).cast(pa.string())
@@ -144,9 +144,10 @@ class Scheduling:
         if not self._timer.is_enabled:
             raise TimerNotEnabledError
 
-    def _check_room(self, count: int) -> None:
+    def _check_room(self, count: int, *, is_accepted: bool) -> None:
+        """Of what was accepted a whole block may need more room than there is by now."""
         waiting_count = self._timer.waiting_count()
-        if waiting_count + count > self._timer.pending_max:
+        if waiting_count + (1 if is_accepted else count) > self._timer.pending_max:
             raise TimerFullError(waiting_count, count, self._timer.pending_max)
 
 
