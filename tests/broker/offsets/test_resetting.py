@@ -242,6 +242,21 @@ async def test_c10_members_that_outlive_the_broker_hear_of_a_reset_all_the_same(
         assert not running.broker.rooms.offsets.committed.resets
 
 
+async def test_c10_a_reset_before_members_come_back_replaces_the_one_that_waits_for_them(
+    start_broker: StartBroker,
+) -> None:
+    """They were told the older place, and their commits behind it undid the newer one."""
+    async with start_broker() as running:
+        await fill(running)
+        await heartbeat(running, "c1", consumer("g", "T"))
+        await reset(running, offset=1, queue_id=0, force=True)
+    async with start_broker() as running:
+        assert places(await reset(running, earliest=True)) == [(0, 1, 0), (1, -1, 0)]
+        await heartbeat(running, "c1", consumer("g", "T"))
+        [moved] = await running.pull(offset=3, **MEMBERS_PULL)
+        assert (moved.status.code, moved.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+
+
 async def test_c10_a_group_that_does_not_come_back_keeps_no_reset(
     start_broker: StartBroker,
 ) -> None:

@@ -180,12 +180,7 @@ class ResetService:
             # A topic of this name that was made meanwhile is another one.
             self._topics.check_epoch(request.topic, topic_epoch)
             self._store.deletions.check(request.topic)
-            if self._groups.clients.consumer_group(request.group) is not None:
-                self._committed.resets.set(
-                    request.group,
-                    request.topic,
-                    {each.queue_id: each.new_offset for each in part},
-                )
+            self._let_wait(request, part)
             for each in part:
                 self._committed.commit(request.group, request.topic, each.queue_id, each.new_offset)
             await give_way()
@@ -196,3 +191,15 @@ class ResetService:
                 f"group {request.group!r} was reset, but that could not be saved "
                 f"({error.strerror}); see to the broker's disk, or reset it again"
             ) from error
+
+    def _let_wait(self, request: ResetRequest, queues: list[ResetQueue]) -> None:
+        """Tell members of it with their next pulls; also those that may come back from a restart,
+        for whom an older place waits.
+        """
+        group, topic, resets = request.group, request.topic, self._committed.resets
+        places = {each.queue_id: each.new_offset for each in queues}
+        if self._groups.clients.consumer_group(group) is None:
+            resets.nobody_is_there(group)
+            places = {i: new for i, new in places.items() if resets.has(group, QueueKey(topic, i))}
+        if places:
+            resets.set(group, topic, places)
