@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_proto.record.properties import DELAY
@@ -123,3 +124,23 @@ async def test_s10_more_than_may_wait_since_the_next_start_holds_no_batch_up_for
         running.clock.jump(HOUR_MS)
         await advance(running, 1_000)
         assert await bodies(running) == [b"first", b"a", b"b", b"c"]
+
+
+async def test_s10_a_broker_without_a_timer_holds_no_batch_up(start_broker: StartBroker) -> None:
+    """What waits comes with the next start that has one, as other messages do."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + 60_000)})
+        await job.stage((0, [b"in time"]))
+    options = SystemTopicOptions(timer_wheel_enable=False)
+    async with start_broker(system_topics=options) as running:
+        job.running = running
+        assert (await hindered(job)).hindrance == ""
+        assert (await job.query()).outcome == COMMITTED
+        running.clock.advance(90_000)
+        assert await bodies(running) == []
+    async with start_broker() as running:
+        running.clock.jump(59_000)
+        assert await bodies(running) == []
+        await advance(running, 1_100)
+        assert await bodies(running) == [b"in time"]

@@ -81,8 +81,8 @@ class Scheduling:
 
         All records of a block wait alike: for one level, or for times. Of a block that was accepted
         before, what cancels too late goes to the timer, for which it is over, and times may lie too
-        far ahead by now, as of a clock that was set back; it waits for room for one. Raises
-        RecordIllegalError, TimerRefusedError.
+        far ahead by now, as of a clock that was set back; it needs room for one message, and waits
+        for a start with a timer where there is none. Raises RecordIllegalError, TimerRefusedError.
         """
         levels = self._levels.of(block)
         level = int(levels[0])
@@ -116,7 +116,8 @@ class Scheduling:
             raise RecordIllegalError(
                 "a block holds messages with and without a delivery time; send them apart"
             )
-        self._check_enabled()
+        if not is_accepted:
+            self._check_enabled()
         latest_ms = int(deliver_ms.max())
         delay_ms_max = self._timer.delay_ms_max
         if latest_ms - now_ms > delay_ms_max and not is_accepted:
