@@ -58,11 +58,19 @@ class DelayLevels:
         found: NDArray[np.int64] = np.array([*levels, 0], np.int64)[codes]
         return found
 
+    def _delays(self, levels: NDArray[np.int64]) -> NDArray[np.int64]:
+        delays: NDArray[np.int64] = np.array((0, *self.delays_ms), np.int64)[levels]
+        return delays
+
+    def longest(self, levels: NDArray[np.int64]) -> int:
+        """Of some levels the one that is over last."""
+        return int(levels[np.argmax(self._delays(levels))])
+
     def due_codes(self, block: RecordBlock, tags_codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of each record its delivery time in ms, or its tags code where it has no level."""
         levels = self.of(block)
         due = block.header["store_timestamp"].astype(np.int64)
-        due = due + np.array((0, *self.delays_ms))[levels]
+        due = due + self._delays(levels)
         codes: NDArray[np.int64] = np.where(levels > 0, due, tags_codes)
         return codes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_proto.record.properties import DELAY
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
@@ -144,3 +145,25 @@ async def test_s10_a_broker_without_a_timer_holds_no_batch_up(start_broker: Star
         assert await bodies(running) == []
         await advance(running, 1_100)
         assert await bodies(running) == [b"in time"]
+
+
+async def test_s10_more_delay_levels_since_the_next_start_hold_no_batch_up(
+    start_broker: StartBroker,
+) -> None:
+    """Levels above the highest one were the highest; of several the longest is waited for."""
+    async with start_broker(delay_levels=DelayLevels.parse("1s 5s")) as running:
+        await running.create_topic("T")
+        job = Job(running)
+        task = Task(job, 0, 1)
+        block = wire_block("T", [b"a", b"b"], properties={"DELAY": ["2", "3"]})
+        assert (await task.send_block(0, block)).status.code == ResponseCode.SUCCESS
+        await task.end()
+        job.staged.append(task)
+    async with start_broker() as running:
+        job.running = running
+        assert (await hindered(job)).hindrance == ""
+        assert (await job.query()).outcome == COMMITTED
+        await advance(running, 9_000)
+        assert await bodies(running) == []
+        await advance(running, 1_100)
+        assert await bodies(running) == [b"a", b"b"]

@@ -87,9 +87,12 @@ class Scheduling:
         levels = self._levels.of(block)
         level = int(levels[0])
         if (levels != level).any():
-            raise RecordIllegalError(
-                "a block holds messages of several delay levels; send a block for each level"
-            )
+            if not is_accepted:
+                raise RecordIllegalError(
+                    "a block holds messages of several delay levels; send a block for each level"
+                )
+            # They were one, the highest, while there were fewer levels.
+            level = self._levels.longest(levels)
         try:
             if level > 0:
                 return self._of_level(queue, block, level)
