@@ -14,6 +14,7 @@ from rocketpy_broker.services.transactions.messages import OP_QUEUE, OpMessage
 from rocketpy_broker.services.transactions.progress import GROUP as CHECKERS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.record.single import Record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
@@ -280,3 +281,26 @@ async def test_t02_what_was_prepared_before_the_clock_was_set_back_can_be_commit
         running.clock.jump(73 * hour_ms)
         await advance(running, 1_000)
         assert await bodies(running) == [b"a"]
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["at once", "asked"])
+@pytest.mark.parametrize("waits", [{}, {"DELAY": "1"}, {"TIMER_DELAY_MS": "90000"}], ids=str)
+async def test_t01_the_longest_half_message_that_is_taken_can_be_committed(
+    start_broker: StartBroker, producer: Producer, waits: dict[str, str], *, is_asked: bool
+) -> None:
+    """Whether asked after or not: a commit adds to its properties what lets it wait."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a"} | waits
+        for length in range(PROPERTIES_BYTES_MAX - 120, 0, -1):
+            named = {name: [value] for name, value in given.items()} | {"x": ["x" * length]}
+            answer = await running.append_block("T", 1, wire_block("T", [b"a"], properties=named))
+            if answer.status.code == 0:
+                half = Half("a", answer.physical_offset, answer.queue_offset)
+                if is_asked:
+                    await rounds(running)
+                if producer.asked or not is_asked:
+                    break
+        assert await end(running, half, COMMIT) == ResponseCode.SUCCESS
+        if is_asked:
+            assert await end(running, producer.halves[0], COMMIT) == ResponseCode.SUCCESS

@@ -98,6 +98,7 @@ class Placing:
             )
         if self._reject_transaction_message:
             raise PermissionDeniedError("this broker takes no transaction messages")
-        # What could never be committed is refused now.
-        self._scheduling.placed(queue, block)
-        return HALF_QUEUE, half_message(queue, block)
+        half = half_message(queue, block)
+        # What could never be committed is refused now: its message has all of these properties.
+        self._scheduling.placed(queue, half)
+        return HALF_QUEUE, half
