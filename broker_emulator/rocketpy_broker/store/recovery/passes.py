@@ -230,11 +230,12 @@ class Recovery:
         if not has_filler(log, damage):
             self._quarantined.append(self._store.quarantine.keep_damage(damage, view))
         known = known_record(log, self._store.queues, damage)
+        if known is None:
+            # What a filler takes the place of is there no more.
+            self._note_lost(damage, view)
         if fill(log, damage, self._times.last_ms, known) and known is not None:
             self._dispatch(Stretch(damage.offset, RecordBlock.parse(view)))
             self._records_scanned -= 1
-        else:
-            self._note_lost(damage, view)
 
     def _note_lost(self, damage: Damage, view: memoryview) -> None:
         with contextlib.suppress(MalformedRecordError):

@@ -1,0 +1,122 @@
+"""Recoveries that meet records without a place in a queue, and fillers of an earlier recovery."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partialmethod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_broker.store.log.filler import is_filler
+from rocketpy_broker.store.log.scanner import LogScanner, Stretch
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.recovery.foreign import StaleRecords
+from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record
+from rocketpy_proto.record.sys_flag import TRANSACTION_PREPARED
+from tests.blocks import wire_block
+from tests.store.check.planted_faults import FIRST, flip, unit_of
+from tests.store.conftest import OpenStore, crash
+from tests.store.messages import OTHER, QUEUE, flush_log, numbered, put, put_all, read_all
+from tests.store.recovery.rocketmq_turn import LATER_MS, RocketMQTurn
+
+DAMAGED = 2
+
+
+def kill(store: MessageStore, folder: Path) -> None:
+    """All that was written is on the disk, and the next start reads all of it."""
+    flush_log(store)
+    crash(store)
+    (folder / "rocketpy" / "manifest.json").unlink(missing_ok=True)
+
+
+def test_f16_a_filler_whose_checksum_a_crash_took_is_written_again_and_not_kept_apart(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    put_all(store, numbered(5))
+    kill(store, tmp_path)
+    checksums = tmp_path / "rocketpy" / "checksums" / FIRST
+    before = checksums.read_bytes()
+    offset, size = unit_of(tmp_path, DAMAGED)
+    flip(tmp_path / "commitlog" / FIRST, offset + 90)
+    for expected in (1, 0):
+        store = new_store()
+        result = store.open()
+        assert [(one.offset, one.length) for one in result.damages] == [(offset, size)]
+        assert len(result.quarantined) == expected
+        log = (tmp_path / "commitlog" / FIRST).read_bytes()
+        assert is_filler(decode_record(log, offset).record)
+        kill(store, tmp_path)
+        checksums.write_bytes(before)
+    assert len(list((tmp_path / "rocketpy" / "quarantine").iterdir())) == 1
+
+
+def test_f16_a_damaged_half_message_takes_no_place_in_its_queue(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, [b"before"])
+    block = wire_block(QUEUE.topic, [b"half"]).parsed()
+    block.header["sys_flag"] |= TRANSACTION_PREPARED
+    offset = store.append(QUEUE, block).physical_offset
+    put(store, [b"other"], OTHER)
+    kill(store, tmp_path)
+    flip(tmp_path / "commitlog" / FIRST, offset + 90)
+    again = new_store()
+    assert [damage.offset for damage in again.open().damages] == [offset]
+    assert again.range_of(QUEUE) == QueueRange(0, 1)
+    put(again, [b"next"])
+    assert read_all(again) == [b"before", b"next"]
+
+
+def test_f16_the_offset_of_a_damaged_message_that_waits_is_not_given_again(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    """It is the last of its queue, whose units come from the log again."""
+    waiting = QueueKey(SCHEDULE_TOPIC, 1)
+    store = new_store()
+    store.open()
+    offset = [put(store, [body], waiting) for body in numbered(3)][-1]
+    put(store, [b"other"], OTHER)
+    kill(store, tmp_path)
+    flip(tmp_path / "commitlog" / FIRST, offset + 90)
+    shutil.rmtree(tmp_path / "consumequeue")
+    again = new_store()
+    assert [damage.offset for damage in again.open().damages] == [offset]
+    assert again.range_of(waiting) == QueueRange(0, 3)
+
+
+def test_s09_a_clock_that_steps_back_between_two_parts_of_a_scan_loses_nothing(
+    new_store: OpenStore, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    store.open()
+    put_all(store, numbered(3))
+    end = store.positions().log_end
+    store.close()
+    turn = RocketMQTurn(tmp_path)
+    turn.start(end)
+    for number in range(3, 9):
+        turn.put(QUEUE, b"message %d" % number, clock.now_ms() - LATER_MS * number)
+    turn.leave(abort="4711")
+    in_parts = partialmethod(LogScanner.__init__, bytes_max=100)
+    monkeypatch.setattr(LogScanner, "__init__", in_parts)
+    again = new_store()
+    again.open()
+    assert read_all(again) == numbered(9)
+
+
+def test_a_half_message_that_was_stored_before_the_one_in_front_of_it_is_not_stale() -> None:
+    """It has no place in a queue that could tell."""
+    half = Record(QUEUE.topic, QUEUE.queue_id, b"half", sys_flag=TRANSACTION_PREPARED)
+    data = encode_record(half)
+    block = RecordBlock.parse(data, np.array([len(data)], np.int32))
+    stale = StaleRecords(begin=0, queues_end=0, abnormal=False)
+    assert not stale.is_stale(Stretch(0, block), 0, {QUEUE: 5})
