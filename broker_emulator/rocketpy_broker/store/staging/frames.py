@@ -226,8 +226,6 @@ def joined(some: Sequence[StagedRecords]) -> StagedRecords:
 
     Those of several queues become records of their OWN_QUEUES, in the order in which they are.
     """
-    if len(some) == 1:
-        return some[0]
     blocks, founds = [one.block for one in some], [one.found for one in some]
     sizes = np.concatenate([block.sizes for block in blocks])
     block = RecordBlock.parse(np.concatenate([block.data for block in blocks]).data, sizes)
