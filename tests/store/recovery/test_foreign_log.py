@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import struct
 import zlib
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.store.log import scanner
+from rocketpy_broker.store.log.scanner import LogScanner
 from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
 from rocketpy_proto.record.layout import MAGIC_V1
 from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
@@ -46,7 +47,8 @@ def test_s09_a_long_log_without_checksums_is_walked_in_parts(
     new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_by_rocketmq(new_store, tmp_path, numbered(100))
-    monkeypatch.setattr(scanner, "SCAN_BYTES_MAX", 300)
+    in_parts = partialmethod(LogScanner.__init__, bytes_max=300)
+    monkeypatch.setattr(LogScanner, "__init__", in_parts)
     store = new_store()
     assert store.open().records_scanned == 100
     assert read_all(store) == numbered(100)
