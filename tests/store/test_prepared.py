@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.prepared import PreparedRange
+from rocketpy_broker.store.values import Damage
 from rocketpy_proto.record.sys_flag import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -58,6 +60,24 @@ def test_s08_a_record_damaged_after_the_decision_is_passed_over_alone(store: Mes
     assert found == [b"first", b"third"]
     assert store.prepared.end_of(offsets[0]) == offsets[1]
     assert store.prepared.end_of(offsets[1]) == offsets[2]
+
+
+def test_s08_a_record_that_was_filled_after_the_decision_is_passed_over_alone(
+    store: MessageStore,
+) -> None:
+    wanted, offsets = prepare(store)
+    (segment,) = store._log.files.segments
+    ends = [*offsets[1:], wanted.end]
+    damage = Damage(segment.path, offsets[1], ends[1] - offsets[1], "was damaged")
+    assert fill(store._log, damage, 0, None)
+    found, offset = [], wanted.offset
+    for end in ends:
+        part = store.prepared.committed_part(wanted, offset)
+        assert part.end == end
+        offset = part.end
+        block = part.block
+        found.append([] if block is None else bodies_of(block.data.tobytes(), block.sizes))
+    assert found == [[b"first"], [], [b"third"]]
 
 
 def test_s08_what_the_log_has_no_more_is_passed_over(store: MessageStore) -> None:

@@ -19,7 +19,16 @@ from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block
 from tests.golden import GOLDEN
-from tests.store.check.planted_faults import FIRST, INDEX_FORMAT, PLANTS, UNIT_BYTES, bad_body, flip
+from tests.store.check.planted_faults import (
+    CHECKSUM_BYTES,
+    FIRST,
+    INDEX_FORMAT,
+    PLANTS,
+    UNIT_BYTES,
+    bad_body,
+    flip,
+    write_at,
+)
 from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore, crash
 from tests.store.messages import (
     OTHER,
@@ -276,4 +285,21 @@ def test_a_store_in_use_is_refused(folder: Path) -> None:
         with pytest.raises(StoreLockedError):
             check(folder)
         holder.communicate(b"\n")
+    assert check(folder) == []
+
+
+def test_records_that_have_lost_their_checksums_are_named_from_the_first_on(folder: Path) -> None:
+    path = folder / "rocketpy" / "checksums" / FIRST
+    entries = path.read_bytes().rstrip(b"\0")
+    count = -(-len(entries) // CHECKSUM_BYTES)
+    write_at(path, (count - 2) * CHECKSUM_BYTES, bytes(2 * CHECKSUM_BYTES))
+    [(name, offset, text)] = faults(folder)
+    assert (name, offset) == (f"rocketpy/checksums/{FIRST}", (count - 2) * CHECKSUM_BYTES)
+    assert text.startswith("2 records from byte ")
+
+
+def test_a_segment_that_was_made_ahead_needs_no_checksums(folder: Path) -> None:
+    last = max((folder / "commitlog").iterdir())
+    ahead = last.with_name(f"{int(last.name) + SEGMENT_BYTES:020d}")
+    ahead.write_bytes(bytes(SEGMENT_BYTES))
     assert check(folder) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from collections.abc import Callable
@@ -149,3 +150,13 @@ def test_f2_each_file_system_of_a_store_is_flushed(
     durable.sync_whole_store(tmp_path)
     assert len(flushed) == 3
     assert mounted.keys() <= set(flushed)
+
+
+def test_a_system_without_syncfs_makes_all_file_systems_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_given, **_named: object())
+    monkeypatch.setattr(os, "sync", lambda: synced.append("all"))
+    durable.sync_whole_store(tmp_path)
+    assert synced == ["all"]

@@ -153,6 +153,19 @@ def test_b12_the_offline_commands_follow_no_link_either(tmp_path: Path) -> None:
         pass
 
 
+def test_b12_a_link_that_cannot_be_read_is_refused_as_well(
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "commitlog").symlink_to("/etc")
+
+    def gone(_path: str) -> str:
+        raise OSError("nothing there")
+
+    monkeypatch.setattr(os, "readlink", gone)
+    with pytest.raises(StoreDirectoryError, match="is a link, and links in a store are not"):
+        new_store().open()
+
+
 def test_b12_a_link_that_comes_later_is_not_written_through(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"kept")

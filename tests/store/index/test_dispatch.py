@@ -79,3 +79,12 @@ def test_n12_a_large_block_enters_the_index_a_slice_at_a_time(tmp_path: Path) ->
     assert index.entered_end(1 << 40) == dispatch.SLICE_KEYS * RECORD_BYTES
     assert [index.drain_some(), index.drain_some(), index.is_behind] == [True, False, False]
     index.close()
+
+
+def test_n12_all_that_waits_enters_the_index_before_a_question(tmp_path: Path) -> None:
+    index = index_of(tmp_path / "index")
+    put(index, [[1] * 3 * dispatch.SLICE_KEYS])
+    index.drain()
+    assert not index.is_behind
+    assert index.entered_end(1 << 40) == 1 << 40
+    index.close()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
-from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
+from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units, blank_units
 
 FILE_BYTES = 200
 UNITS_PER_FILE = FILE_BYTES // UNIT.itemsize
@@ -111,3 +111,39 @@ def test_f4_a_torn_unit_behind_the_last_record_is_cut(folder: Path) -> None:
     again = ConsumeQueue.open(folder, FILE_BYTES)
     again.truncate(500)
     assert offsets(again) == [0, 100, 200, 300, 400]
+
+
+def test_a_file_that_has_room_alone_does_not_go(folder: Path) -> None:
+    """It was allocated ahead; the one before it is the last with units."""
+    queue = ConsumeQueue(folder, FILE_BYTES)
+    queue.append(0, units(15))
+    queue.reserve(35)
+    assert len(list(folder.iterdir())) == 4
+    expiry = queue.expiry(1 << 40)
+    assert expiry is not None
+    assert [path.name for path in expiry.paths] == ["0".zfill(20)]
+
+
+def test_files_below_the_begin_of_a_queue_go_however_it_came_to_begin_there(folder: Path) -> None:
+    """As when a start has passed over units that were garbage."""
+    queue = ConsumeQueue(folder, FILE_BYTES)
+    queue.append(0, blank_units(UNITS_PER_FILE))
+    queue.append(UNITS_PER_FILE, units(15, UNITS_PER_FILE))
+    queue.close()
+    again = ConsumeQueue.open(folder, FILE_BYTES)
+    again.correct_min_offset(500)
+    assert (again.min_offset, again.max_offset) == (UNITS_PER_FILE, UNITS_PER_FILE + 15)
+    assert sorted(path.name for path in folder.iterdir()) == ["200".zfill(20), "400".zfill(20)]
+
+
+def test_blank_units_at_the_end_belong_to_every_prefix(folder: Path) -> None:
+    queue = ConsumeQueue(folder, FILE_BYTES)
+    queue.append(0, units(3))
+    queue.append(3, blank_units(2))
+    queue.close()
+    again = ConsumeQueue(folder, FILE_BYTES)
+    again._files.load()
+    again.max_offset = 5
+    again._prefixes.forget()
+    lengths = [prefix.length for prefix in again.prefix_crcs(300).values()]
+    assert lengths == [5 * UNIT.itemsize]

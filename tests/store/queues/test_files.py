@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 import pytest
 
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store.check.read_only import ReadOnlyQueue
 from rocketpy_broker.store.queues import open_files as module
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.errors import StoreReadError
@@ -222,7 +225,8 @@ def test_f17_what_was_vouched_for_is_known_without_another_look(
 
 
 @pytest.mark.parametrize(
-    "change", ["behind", "within", "next file", "first file", "length", "no file", "file size"]
+    "change",
+    ["behind", "within", "next file", "first file", "length", "no file", "file size", "name"],
 )
 def test_f06_what_differs_from_what_was_vouched_for_is_looked_at_as_a_whole(
     tmp_path: Path, change: str
@@ -249,6 +253,8 @@ def test_f06_what_differs_from_what_was_vouched_for_is_looked_at_as_a_whole(
         wanted = {name: prefix for name, prefix in short.items() if name != "200".zfill(20)}
     elif change == "length":
         wanted = prefixes
+    elif change == "name":
+        wanted = {**short, "stray": FilePrefix(20, 0)}
     names = os.listdir(folder)
     if change == "no file":
         path.unlink()
@@ -262,3 +268,85 @@ def test_f06_what_differs_from_what_was_vouched_for_is_looked_at_as_a_whole(
     assert again._prefixes._vouched is None
     is_whole = change in ("behind", "next file", "first file")
     assert again.has_prefixes(wanted) == is_whole
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("stray", "is not named by 20 digits"), ("600".zfill(20), "should begin at 400")],
+)
+def test_a_file_that_does_not_belong_to_a_queue_is_refused_by_name(
+    tmp_path: Path, name: str, said: str
+) -> None:
+    queue = ConsumeQueue(tmp_path / "0", 200)
+    queue.append(0, units(15))
+    queue.close()
+    (tmp_path / "0" / name).write_bytes(bytes(200))
+    with pytest.raises(StoreDirectoryError, match=said) as refused:
+        ConsumeQueue.open(tmp_path / "0", 200)
+    assert refused.value.path == tmp_path / "0" / name
+
+
+def test_f08_what_a_write_has_left_over_is_written_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = ConsumeQueue(tmp_path / "0", 200)
+    system = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: system(file, bytes(data)[:7], at))
+    queue.append(0, units(15))
+    monkeypatch.undo()
+    assert queue.units(0, 10).tobytes() == units(10).tobytes()
+    assert queue.units(10, 15).tobytes() == units(5, 10).tobytes()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_f08_a_file_that_has_gone_before_its_flush_is_an_error_of_an_open_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    """Of one that is being closed and removed meanwhile it is none."""
+    files = OpenFiles()
+    queue = ConsumeQueue(tmp_path / "0", 200, files)
+    queue.append(0, units(1))
+
+    def gone(owner: QueueFiles, base: int) -> NoReturn:
+        if is_closed:
+            queue.close()
+        raise FileNotFoundError(errno.ENOENT, "No such file", owner.path_of(base))
+
+    monkeypatch.setattr(files, "get", gone)
+    if is_closed:
+        queue._files.flush()
+    else:
+        with pytest.raises(FileNotFoundError):
+            queue._files.flush()
+
+
+@pytest.mark.parametrize(
+    ("granted", "expected"),
+    [
+        (resource.RLIM_INFINITY, module.OPEN_FILES_MAX),
+        (0, module.OPEN_FILES_MIN),
+        (1 << 40, module.OPEN_FILES_MAX),
+    ],
+)
+def test_f17_how_many_files_are_open_goes_by_what_the_system_grants(
+    monkeypatch: pytest.MonkeyPatch, granted: int, expected: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (granted, granted))
+    assert module.open_files_max() == expected
+
+
+def test_f17_queues_that_are_only_looked_at_share_what_may_be_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / str(number) for number in range(6)]
+    for folder in folders:
+        queue = ConsumeQueue(folder, 200)
+        queue.append(0, units(3))
+        queue.close()
+    monkeypatch.setattr(module, "open_files_max", lambda: 2)
+    shared = OpenFiles(read_only=True)
+    for folder in folders:
+        found = ReadOnlyQueue.load(folder, 200, 0, shared)
+        assert found.units(0, 3)["physical_offset"].tolist() == [0, 100, 200]
+        assert len(shared) <= 2
+        found.close()

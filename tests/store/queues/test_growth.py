@@ -13,10 +13,12 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.seldom import INTERVAL_MS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues import growth as growth_module
 from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.files import QueueFiles
-from rocketpy_broker.store.queues.growth import RETRIES_MAX
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueGrowth
+from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
+from tests.store.check.planted_faults import FIRST, write_at
 from tests.store.conftest import OpenStore, crash
 from tests.store.messages import OTHER, QUEUE, delete_topic, flush_log, numbered, put, read_all
 
@@ -237,3 +239,31 @@ def test_f17_a_queue_is_made_with_its_first_room_not_with_its_whole_length(
     status = os.stat(path)
     assert status.st_size == 6_000_000
     assert status.st_blocks * 512 <= 8192
+
+
+def test_f17_of_very_many_queues_without_room_some_are_remembered(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, new_store: OpenStore
+) -> None:
+    monkeypatch.setattr(growth_module, "QUEUES_MAX", 2)
+    store = new_store()
+    store.open()
+    growth = QueueGrowth(store._queues, clock)
+    for queue_id in range(4):
+        growth.failed(QueueKey("T", queue_id), 1, OSError(errno.ENOSPC, "No space left on device"))
+    assert growth.refusal is not None
+    assert growth.refusal.startswith("queue T-0, and 1 other cannot grow")
+
+
+def test_a_queue_whose_only_message_a_crash_took_says_that_it_has_none(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, [b"kept"], OTHER)
+    begin = put(store, [b"torn"])
+    crash(store)
+    write_at(tmp_path / "commitlog" / FIRST, begin, bytes(100))
+    again = new_store()
+    assert again.open().end == begin
+    result = again.get_message(QUEUE, 0, 9, ReadLimits())
+    assert (result.status, result.next_offset) == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)

@@ -194,3 +194,21 @@ def test_s5_units_of_no_message_are_behind_no_end(new_store: OpenStore, tmp_path
     for number in range(7, 12):
         write_at(file, number * UNIT_BYTES + 8, struct.pack(">i", BLANK_SIZE))
     assert store.queue_lookup.first_behind(QUEUE, end) == 12
+
+
+def test_the_last_message_is_the_last_that_can_be_read(
+    new_store: OpenStore, clock: ManualClock, tmp_path: Path
+) -> None:
+    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
+    store.open()
+    times = put_over_time(store, clock, [1] * 5)
+    assert store.queue_lookup.last(QUEUE) == StoredAt(4, times[4])
+    file = tmp_path / "consumequeue" / "TopicA" / "2" / FIRST
+    write_at(file, 4 * UNIT_BYTES + 8, struct.pack(">i", BLANK_SIZE))
+    assert store.queue_lookup.last(QUEUE) == StoredAt(3, times[3])
+    flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, 3)[0] + 56)
+    assert store.queue_lookup.last(QUEUE) == StoredAt(2, times[2])
+    for number in range(3):
+        write_at(file, number * UNIT_BYTES + 8, struct.pack(">i", BLANK_SIZE))
+    assert store.queue_lookup.last(QUEUE) is None
+    assert store.queue_lookup.last(QueueKey("none", 0)) is None

@@ -168,3 +168,17 @@ def test_c03_blank_units_end_a_scan_and_match_no_code(tmp_path: Path) -> None:
     found = matching_units(queue, 0, NO_END, np.array([0]))
     assert (len(found), found.offset_behind(3)) == (3, 3)
     queue.close()
+
+
+def test_a_range_without_offsets_has_no_match_and_ends_where_it_begins(
+    new_store: OpenStore,
+) -> None:
+    store = new_store()
+    store.open()
+    put_tagged(store, TAGS)
+    result = read(store, 1, "TagB", offset_end=1)
+    assert (result.status, result.next_offset, result.is_cold) == (
+        GetMessageStatus.NO_MATCHED_MESSAGE,
+        1,
+        False,
+    )

@@ -75,6 +75,7 @@ def test_s05_keys_of_a_block_of_many_topics_are_those_of_its_records(records: li
 
 
 @given(st.lists(RECORDS, max_size=12), st.sampled_from([1, 3, 5000]), st.sampled_from([0, 4, 12]))
+@example([Record("T", 0, b"", {"KEYS": "k"}, sys_flag=flag) for flag in (0, 0xC, 4)], 5000, 12)
 def test_s05_keys_and_tags_codes_in_one_go_are_both_however_it_is_parted(
     records: list[Record], rows: int, few: int
 ) -> None:

@@ -1,0 +1,96 @@
+"""Segments of the log: flushes that fail, and what a crash leaves in their folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocketpy_broker.store.log.filler import fill
+from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
+from rocketpy_broker.store.recovery.filling import fill_met
+from rocketpy_broker.store.values import Damage
+from tests.blocks import wire_block
+from tests.store.check.planted_faults import FIRST, flip
+from tests.store.conftest import SEGMENT_BYTES, OpenStore
+from tests.store.messages import QUEUE, numbered, put, put_all, read_all
+
+
+def test_f08_a_segment_whose_flush_has_failed_is_not_flushed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may have dropped what it could not write."""
+    segment = Segment.create(tmp_path, 0, SEGMENT_BYTES)
+
+    def failing(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", failing)
+        with pytest.raises(OSError, match="Input/output") as first:
+            segment.flush()
+    with pytest.raises(OSError, match="Input/output") as second:
+        segment.flush()
+    assert second.value is first.value
+    segment.close()
+
+
+def test_an_empty_file_behind_the_segments_is_removed(new_store: OpenStore, tmp_path: Path) -> None:
+    """Made ahead, and not allocated yet when the broker was killed."""
+    store = new_store()
+    store.open()
+    put_all(store, numbered(5))
+    store.close()
+    path = tmp_path / "commitlog" / f"{SEGMENT_BYTES:020d}"
+    path.touch()
+    again = new_store()
+    again.open()
+    assert not path.exists()
+    assert read_all(again) == numbered(5)
+
+
+def test_f16_damage_at_a_segments_end_that_has_room_for_no_record_stays(
+    new_store: OpenStore,
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, [b"before"])
+    (segment,) = store._log.files.segments
+    damage = Damage(segment.path, segment.end - 4, 4, "was damaged")
+    assert not fill(store._log, damage, 0, None)
+
+
+def test_f16_damage_that_the_log_has_no_more_is_not_filled(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    put_all(store, numbered(5))
+    before = (tmp_path / "commitlog" / FIRST).read_bytes()
+    (segment,) = store._log.files.segments
+    damage = Damage(segment.path, 10 * SEGMENT_BYTES, 100, "was damaged")
+    fill_met(store._log, store._queues, [damage], 0)
+    assert (tmp_path / "commitlog" / FIRST).read_bytes() == before
+
+
+def test_f05_numbers_are_those_of_the_records_around_damage(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    begins, kept = [], Known(first_number=KEEP_NUMBERS)
+    for number in (7, ~300, 9):
+        block = wire_block(QUEUE.topic, [b"numbered"]).parsed()
+        block.header["prepared_transaction_offset"] = number
+        begins.append(store.append(QUEUE, block, kept).physical_offset)
+        put(store, [b"damaged"])
+    found = [*store.numbered.numbers_from(0)], [*store.numbered.origins_from(0)]
+    assert [np.concatenate(some).tolist() for some in found] == [[7, 9], [300]]
+    flip(tmp_path / "commitlog" / FIRST, begins[2] - 1)
+    flip(tmp_path / "commitlog" / FIRST, begins[0] + 90)
+    found = [*store.numbered.numbers_from(0)], [*store.numbered.origins_from(0)]
+    assert [np.concatenate(some).tolist() for some in found] == [[9], [300]]
