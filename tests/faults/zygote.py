@@ -10,6 +10,7 @@ word.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -195,5 +196,7 @@ if __name__ == "__main__":
         importlib.import_module(name)
     # Imports pandas, which a worker would do amid what is done to its calls.
     pa.array([0])
+    # Workers' garbage collections leave alone what they share.
+    gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as parent:
         _serve(parent)
