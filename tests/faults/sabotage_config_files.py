@@ -22,8 +22,9 @@ CONFIG_FILES = (
     Sabotage(
         "what was loaded is forgotten when a save breaks off",
         SERVICES + "config_files/table_text.py",
-        "        self._telling |= self._changed\n",
-        "        self._telling = set(self._changed)\n",
+        "            self.text = self.text.with_changes({**self._loaded, **changes})\n",
+        "            loaded, self._loaded = self._loaded, {}\n"
+        "            self.text = self.text.with_changes({**loaded, **changes})\n",
         (IN_TABLE_TEXT + "what_was_loaded_is_saved_behind_a_save_that_broke_off",),
     ),
 )

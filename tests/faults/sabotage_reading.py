@@ -25,8 +25,8 @@ READING = (
     Sabotage(
         "a time that no column holds wraps to another",
         CODEC + "columns.py",
-        "        mask = outside if outside.any() else None\n",
-        "        mask = outside if len(outside) == 0 else None\n",
+        "        valid = ~outside if outside.any() else None\n",
+        "        valid = ~outside if len(outside) == 0 else None\n",
         (IN_POISON + "a_time_that_no_column_holds_is_null[9223372036854775807-None]",),
     ),
 )

@@ -9,6 +9,7 @@ from tests.faults.sabotage import SERVICES, Sabotage
 
 FOUND = ("tests/faults/test_m02_simulation.py::test_m2_no_seed_breaks_a_promise[0]",)
 FOUND_LATER = ("tests/faults/test_m02_simulation.py::test_m2_no_seed_breaks_a_promise[50]",)
+FOUND_LAST = ("tests/faults/test_m02_simulation.py::test_m2_no_seed_breaks_a_promise[100]",)
 
 SIMULATION_SABOTAGES = (
     Sabotage(
@@ -51,7 +52,7 @@ SIMULATION_SABOTAGES = (
         SERVICES + "transactions/progress.py",
         "        if not self._table.is_over(offset):\n            told.note(",
         "        if offset < 0:\n            told.note(",
-        FOUND_LATER,
+        FOUND_LAST,
     ),
     Sabotage(
         "an end of a transaction is not noted",

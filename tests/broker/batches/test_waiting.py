@@ -59,7 +59,7 @@ async def test_d02_a_batch_that_is_cut_off_goes_on_behind_what_waits(
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"TIMER_DELIVER_MS": "9999999999999"}, "accepted are up to"),
+        ({"TIMER_DELIVER_MS": "9999999999999"}, "accepted is up to 3 days"),
         ({"TIMER_DELAY_SEC": "soon"}, "property TIMER_DELAY_SEC is 'soon'"),
         ({"TRAN_MSG": "true"}, "a batch is a transaction itself"),
     ],
