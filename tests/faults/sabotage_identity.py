@@ -33,9 +33,9 @@ IDENTITY = (
     ),
     Sabotage(
         "a group stays beyond the end of a queue that was cut",
-        SERVICES + "offsets/committed.py",
-        "if offsets[each] > end}",
-        "if offsets[each] > end > 1 << 60}",
+        SERVICES + "offsets/table.py",
+        "if queues[each] > end}",
+        "if queues[each] > end > 1 << 60}",
         (IN_RECOVERIES + "a_group_goes_on_where_a_power_cut_has_ended_its_queues",),
     ),
     Sabotage(

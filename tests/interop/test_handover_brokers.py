@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.client.messages import EPOCH, Message
+from rocketpy_broker.client.messages import Message
+from rocketpy_broker.spoken import EPOCH
 from tests.interop.clients import CONSUMERS, QUEUES, TOPIC, RocketMQBroker, check_clean
 from tests.interop.rocketmq import V4, V5
 

@@ -21,7 +21,6 @@ from rocketpy_broker.cli.mqadmin_others import OTHERS
 
 Words = list[str]
 Translation = Callable[[str], Words]
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})#(\d{2}:\d{2}:\d{2})(?::(\d{1,3}))?")
 _YES, _NO = frozenset({"true", "yes", "1"}), frozenset({"false", "no", "0"})
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
-from rocketpy_broker.client.messages import EPOCH
+from rocketpy_broker.spoken import EPOCH
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Each queue may have to be searched by time, or a topic's files removed.

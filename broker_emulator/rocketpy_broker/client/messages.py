@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 
 from rocketpy_broker.client.errors import UnreadableError
+from rocketpy_broker.spoken import EPOCH
 from rocketpy_proto.record import (
     MalformedRecordError,
     Record,
@@ -23,7 +24,6 @@ from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 
 EARLIEST = datetime.min.replace(tzinfo=timezone.utc)
 LATEST = datetime.max.replace(tzinfo=timezone.utc)
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # Properties that a message shows as something of their own.
 _SHOWN_APART = frozenset({TAGS, KEYS, UNIQ_KEY})
 

@@ -14,9 +14,10 @@ import numpy as np
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
 from rocketpy_broker.client.errors import MessageIllegalError
-from rocketpy_broker.client.messages import EPOCH, OutgoingMessage
+from rocketpy_broker.client.messages import OutgoingMessage
 from rocketpy_broker.client.sending import ANY_QUEUE, MessageChecker, block_columns
 from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.spoken import EPOCH
 from rocketpy_proto.record import encode_block
 from rocketpy_proto.record.properties import PRODUCER_GROUP, TRAN_MSG
 from rocketpy_proto.rocketpy.v1 import broker_pb2, transactions_pb2

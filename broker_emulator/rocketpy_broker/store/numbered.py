@@ -19,7 +19,7 @@ from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS
 from rocketpy_proto.record import RecordBlock
-from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
+from rocketpy_proto.record.sys_flag import TRANSACTION_MASK, has_transactions
 
 _NUMBER_BITS = 40
 _TAG_BITS = 63 - _NUMBER_BITS
@@ -42,9 +42,9 @@ def number(block: RecordBlock, first: int) -> None:
         return
     field = block.header["prepared_transaction_offset"]
     numbers = first + np.arange(len(block)) if first else 0
-    transactions = block.header["sys_flag"] & TRANSACTION_MASK
-    if np.count_nonzero(transactions):
-        field[:] = np.where(transactions == 0, numbers, field)
+    sys_flags = block.header["sys_flag"]
+    if has_transactions(sys_flags):
+        field[:] = np.where(sys_flags & TRANSACTION_MASK == 0, numbers, field)
     else:
         field[:] = numbers
 

@@ -35,8 +35,8 @@ from rocketpy_proto.record.properties_block import Entries, find_entries
 from rocketpy_proto.record.sys_flag import (
     BORN_HOST_V6,
     STORE_HOST_V6,
-    TRANSACTION_MASK,
     has_queue_offset,
+    has_transactions,
 )
 from rocketpy_proto.record.tags import tags_codes
 
@@ -212,7 +212,7 @@ class RecordBlock:
             )
         if queue_id is not None:
             header["queue_id"] = queue_id
-        if np.count_nonzero(header["sys_flag"] & TRANSACTION_MASK):
+        if has_transactions(header["sys_flag"]):
             numbered = has_queue_offset(header["sys_flag"])
             offsets = queue_offset_first + numbered.cumsum() - 1
             header["queue_offset"] = np.where(numbered, offsets, 0)

@@ -29,3 +29,8 @@ def has_queue_offset(sys_flag: int | NDArray[np.integer]) -> bool | NDArray[np.b
     """Whether a record has a place in its queue: prepared and rolled back ones have none (2.3)."""
     kind = sys_flag & TRANSACTION_MASK
     return (kind != TRANSACTION_PREPARED) & (kind != TRANSACTION_ROLLBACK)
+
+
+def has_transactions(sys_flags: NDArray[np.integer]) -> bool:
+    """Whether any of these records has transaction bits; most blocks have none."""
+    return bool(np.count_nonzero(sys_flags & TRANSACTION_MASK))

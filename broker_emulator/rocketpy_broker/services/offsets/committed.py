@@ -26,7 +26,12 @@ from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.saving import SavePlan
 from rocketpy_broker.services.config_files.table_text import TextKeeper
 from rocketpy_broker.services.offsets.resets import PendingResets
-from rocketpy_broker.services.offsets.table import SEPARATOR, decode_table, encode_queues
+from rocketpy_broker.services.offsets.table import (
+    SEPARATOR,
+    decode_table,
+    encode_queues,
+    passed_ends,
+)
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
 logger = logging.getLogger(__name__)
@@ -99,8 +104,7 @@ class ConsumerOffsetManager:
         told = []
         for key, offsets in self._table.items():
             topic = key.partition(SEPARATOR)[0]
-            ends = {each: range_of(QueueKey(topic, each)).max_offset for each in offsets}
-            beyond = {each: end for each, end in ends.items() if offsets[each] > end}
+            beyond = passed_ends(topic, offsets, range_of)
             if beyond:
                 each = (f"queue {i} at {offsets[i]}, ends at {end}" for i, end in beyond.items())
                 told.append(f"{key}: {'; '.join(each)}")

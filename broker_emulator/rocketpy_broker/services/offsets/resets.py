@@ -18,7 +18,12 @@ from collections.abc import Callable, Mapping
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.services.config_files.table_text import TableText, TextKeeper
 from rocketpy_broker.services.groups.members import EXPIRY_MS
-from rocketpy_broker.services.offsets.table import SEPARATOR, decode_table, encode_queues
+from rocketpy_broker.services.offsets.table import (
+    SEPARATOR,
+    decode_table,
+    encode_queues,
+    passed_ends,
+)
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
 
@@ -73,9 +78,7 @@ class PendingResets:
         """Let none be beyond the end of a queue."""
         for key in list(self._table):
             topic, _, group = key.rpartition(SEPARATOR)
-            queues = self._table[key]
-            ends = {each: range_of(QueueKey(topic, each)).max_offset for each in queues}
-            beyond = {each: end for each, end in ends.items() if queues[each] > end}
+            beyond = passed_ends(topic, self._table[key], range_of)
             if beyond:
                 self._own(topic, group).update(beyond)
                 self.change_count += 1

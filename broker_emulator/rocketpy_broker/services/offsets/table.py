@@ -1,13 +1,14 @@
-"""Tables of offsets, topic@group -> queue id -> offset, as they lie in files. Holds no state.
+"""Tables of offsets, topic@group -> queue id -> offset, and their form in files. Holds no state.
 
 Source: ConsumerOffsetManager, spec/storage.md section 11.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
+from rocketpy_broker.store.values import QueueKey, QueueRange
 
 SEPARATOR = "@"
 
@@ -23,3 +24,11 @@ def decode_table(content: object) -> dict[str, dict[int, int]]:
 def encode_queues(queues: Mapping[int, int]) -> object:
     """The JSON of one entry."""
     return {str(queue_id): offset for queue_id, offset in queues.items()}
+
+
+def passed_ends(
+    topic: str, queues: Mapping[int, int], range_of: Callable[[QueueKey], QueueRange]
+) -> dict[int, int]:
+    """Where those queues of an entry end that end before its offset."""
+    ends = {each: range_of(QueueKey(topic, each)).max_offset for each in queues}
+    return {each: end for each, end in ends.items() if queues[each] > end}

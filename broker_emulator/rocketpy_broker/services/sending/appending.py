@@ -44,7 +44,7 @@ from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_broker.tasks import to_end
 from rocketpy_proto.call_limits import ANY_QUEUE, OWN_QUEUES
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, RecordError, property_column
-from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
+from rocketpy_proto.record.sys_flag import has_transactions
 
 T = TypeVar("T")
 WAIT = "WAIT"
@@ -116,13 +116,13 @@ class AppendService:
         PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
         StoreBusyError, HookAbortError; then nothing of the block is stored.
         """
-        if not self._hooks:
-            return self._append(topic, queue_id, records, record_sizes)
         context = SendContext(topic, queue_id, len(record_sizes) // 4, len(records))
         return self.hooked(context, lambda: self._append(topic, queue_id, records, record_sizes))
 
     def hooked(self, context: SendContext, store: Callable[[], Stored]) -> Stored:
         """Store what a client sent, between the hooks around sends. Raises HookAbortError."""
+        if not self._hooks:
+            return store()
         with self._telling(context):
             stored = store()
         self._tell(context, stored)
@@ -378,7 +378,7 @@ def checked_block(
         raise RecordIllegalError(
             f"a message body has {longest} bytes, the limit is {body_bytes_max}"
         )
-    if np.count_nonzero(block.header["sys_flag"] & TRANSACTION_MASK):
+    if has_transactions(block.header["sys_flag"]):
         raise RecordIllegalError(
             "the block holds prepared, committed or rolled back records; "
             "send records without transaction bits"

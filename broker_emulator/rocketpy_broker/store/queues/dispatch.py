@@ -21,7 +21,7 @@ from rocketpy_broker.store.queues.units import UNIT, Units
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
 from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
-from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
+from rocketpy_proto.record.sys_flag import has_transactions
 
 TOPIC_SCHEMA = pa.schema([pa.field("topic", COLUMN_TYPES["topic"], nullable=False)])
 
@@ -93,7 +93,7 @@ def block_requests(
         for run in runs[:-1]
     ]
     units, sys_flags = units[last.begin :], block.header["sys_flag"][last.begin :]
-    if np.count_nonzero(sys_flags & TRANSACTION_MASK):
+    if has_transactions(sys_flags):
         units = units[has_queue_offset(sys_flags)]
     keys = found.index_keys
     return [*requests, DispatchRequest(last.queue, last.queue_offset, units, keys, offsets)]
