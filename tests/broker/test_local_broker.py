@@ -18,6 +18,7 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.local import LocalBrokerError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import bodies_of, wire_block
+from tests.patience import PATIENCE_SECONDS
 
 
 def append(broker: LocalBroker, topic: str, *bodies: bytes) -> broker_pb2.AppendResponse:
@@ -28,7 +29,9 @@ def append(broker: LocalBroker, topic: str, *bodies: bytes) -> broker_pb2.Append
     )
     with grpc.insecure_channel(broker.endpoint) as channel:
         response: broker_pb2.AppendResponse
-        [response] = broker_pb2_grpc.BrokerStub(channel).Append(iter([request]), timeout=10)
+        [response] = broker_pb2_grpc.BrokerStub(channel).Append(
+            iter([request]), timeout=PATIENCE_SECONDS
+        )
     assert response.status.code == 0, response.status.remark
     return response
 
@@ -38,7 +41,7 @@ def pull(broker: LocalBroker, topic: str) -> list[bytes]:
     bodies: list[bytes] = []
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.PullRequest(topic=topic)
-        for response in broker_pb2_grpc.BrokerStub(channel).Pull(request, timeout=10):
+        for response in broker_pb2_grpc.BrokerStub(channel).Pull(request, timeout=PATIENCE_SECONDS):
             bodies += bodies_of(response.records, response.record_sizes)
     return bodies
 
@@ -96,7 +99,7 @@ def test_a_signal_stops_the_command_cleanly_after_one_ready_line(
             r"rocketpy broker ready on 127\.0\.0\.1:\d+ data=\S+ flush=SYNC_FLUSH\n", line
         )
         process.send_signal(number)
-        rest, _ = process.communicate(timeout=30)
+        rest, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
     assert rest == "rocketpy broker stopped\n"
     assert not (tmp_path / "abort").exists()
@@ -104,7 +107,9 @@ def test_a_signal_stops_the_command_cleanly_after_one_ready_line(
 
 def test_an_unwritable_directory_is_named() -> None:
     command = [sys.executable, "-m", "rocketpy_broker", "broker", "--data", "/proc/none"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert done.returncode == 1
     assert "/proc/none" in done.stderr
     assert "Traceback" not in done.stderr

@@ -15,6 +15,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.temporary_store import TemporaryStore, TemporaryStoreError
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = """
 import sys
@@ -59,7 +60,7 @@ class Running:
         """Send the program a signal, and wait until its broker has ended, too."""
         handle = os.pidfd_open(self.pid) if self.pid else None
         self.process.send_signal(number)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=PATIENCE_SECONDS)
         if handle is not None:
             ended, _, _ = select.select([handle], [], [], 30)
             os.close(handle)
@@ -117,7 +118,7 @@ def test_the_command_refuses_to_call_a_directory_temporary_that_is_not(tmp_path:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         assert done.returncode == 1

@@ -29,6 +29,7 @@ from tests.docker.dockerfile import TOP, Instruction, Stage, context_files, stag
 from tests.docker.offline_index import fill
 from tests.docker.system_programs import PROGRAMS
 from tests.installing import link_files
+from tests.patience import PATIENCE_SECONDS
 
 # What python:…-slim brings, as far as builds, Spark's scripts and Jupyter call it.
 BASE_PROGRAMS = (
@@ -39,10 +40,10 @@ BASE_PROGRAMS = (
 ABSOLUTE = re.compile(r"(?<![\w./:*)}])/(?=\w)")
 # Describe an image; a build does nothing for them.
 DESCRIBING = {"LABEL", "EXPOSE", "VOLUME", "HEALTHCHECK", "CMD", "ENTRYPOINT", "STOPSIGNAL", "ARG"}
-BUILD_SECONDS_MAX = 100
+BUILD_SECONDS_MAX = PATIENCE_SECONDS
 # A check that is refused takes a tenth of a second; a start takes many on a busy machine.
 HEALTHY_CHECKS_MAX = 600
-STOP_SECONDS_MAX = 30
+STOP_SECONDS_MAX = PATIENCE_SECONDS
 
 
 @dataclass

@@ -12,6 +12,7 @@ import pytest
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import wire_block
 from tests.docker.building import Builder, Container, Image
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(240)]
 
@@ -49,7 +50,9 @@ def append(container: Container, topic: str, *bodies: bytes) -> broker_pb2.Appen
     )
     with grpc.insecure_channel(f"127.0.0.1:{container.port}") as channel:
         stub = broker_pb2_grpc.BrokerStub(channel)
-        responses: list[broker_pb2.AppendResponse] = list(stub.Append(iter([request]), timeout=10))
+        responses: list[broker_pb2.AppendResponse] = list(
+            stub.Append(iter([request]), timeout=PATIENCE_SECONDS)
+        )
     assert not responses[0].status.code, responses[0].status.remark
     return responses[0]
 
@@ -58,7 +61,9 @@ def pulled(container: Container, topic: str) -> bytes:
     with grpc.insecure_channel(f"127.0.0.1:{container.port}") as channel:
         stub = broker_pb2_grpc.BrokerStub(channel)
         request = broker_pb2.PullRequest(topic=topic, queue_id=0, offset_end=2)
-        return b"".join(response.records for response in stub.Pull(request, timeout=10))
+        return b"".join(
+            response.records for response in stub.Pull(request, timeout=PATIENCE_SECONDS)
+        )
 
 
 def test_a_message_outlives_the_container(image: Image) -> None:
@@ -91,7 +96,7 @@ def test_the_store_lies_in_the_volume_and_nowhere_else(image: Image) -> None:
 
 def test_it_is_reached_by_other_addresses_than_loopback_s_first(broker: Container) -> None:
     """What listens on 127.0.0.1 alone, a published port does not reach."""
-    with socket.create_connection(("127.0.0.2", broker.port), timeout=10):
+    with socket.create_connection(("127.0.0.2", broker.port), timeout=PATIENCE_SECONDS):
         pass
 
 

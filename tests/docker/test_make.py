@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.dockerfile import TOP
+from tests.patience import PATIENCE_SECONDS
 
 # What the Makefile's first lines and these targets call.
 NEEDED = ("make", "sh", "cat", "cksum", "cut", "pwd")
@@ -45,7 +46,7 @@ class Engines:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         )
 
     @property
@@ -126,7 +127,12 @@ def test_a_program_without_an_engine_is_said(engines: Engines, target: str) -> N
 
 def test_help_lists_both() -> None:
     done = subprocess.run(
-        ["make", "help"], cwd=TOP, capture_output=True, text=True, check=True, timeout=60
+        ["make", "help"],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
     listed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("make ")}
     assert {"docker", "compose"} <= listed

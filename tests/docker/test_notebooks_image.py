@@ -14,6 +14,7 @@ import nbformat
 import pytest
 
 from tests.docker.building import Builder, Container, Image
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(300)]
 
@@ -31,7 +32,7 @@ def image(builder: Builder) -> Image:
 def get(container: Container, path: str, token: str) -> Any:
     headers = {"Authorization": f"token {token}"} if token else {}
     request = Request(f"http://127.0.0.1:{container.port}{path}", headers=headers)
-    with urlopen(request, timeout=20) as response:
+    with urlopen(request, timeout=PATIENCE_SECONDS) as response:
         return json.load(response)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.composing import FOLDER
+from tests.patience import PATIENCE_SECONDS
 
 SERVE = FOLDER / "rocketmq" / "serve.sh"
 # What RocketMQ's JVM is: the child of two shells, which takes its time to end.
@@ -48,11 +49,14 @@ def test_it_ends_after_what_the_signal_ends(
         assert serve.stdout is not None
         assert serve.stdout.readline() == "serving\n"
         serve.send_signal(number)
-        assert serve.wait(60) == 128 + number
+        assert serve.wait(PATIENCE_SECONDS) == 128 + number
         assert (tmp_path / "saved").exists()
 
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_it_ends_as_its_program_ends(tmp_path: Path, code: int) -> None:
     command = ["bash", str(SERVE), "sh", "-c", f"exit {code}"]
-    assert subprocess.run(command, cwd=tmp_path, check=False, timeout=60).returncode == code
+    assert (
+        subprocess.run(command, cwd=tmp_path, check=False, timeout=PATIENCE_SECONDS).returncode
+        == code
+    )

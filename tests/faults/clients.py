@@ -15,8 +15,9 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import WireBlock, bodies_of, wire_block
 from tests.faults.history import History, body_of
+from tests.patience import PATIENCE_SECONDS
 
-CALL_SECONDS_MAX = 60
+CALL_SECONDS_MAX = PATIENCE_SECONDS
 Block = tuple[QueueKey, list[bytes]]
 # How often a sender that waits for answers looks whether it should stop.
 LOOK_SECONDS = 0.02

@@ -14,13 +14,15 @@ import struct
 import subprocess
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
+
 TOOLS = ("mkfs.ext4", "losetup", "mount", "umount")
 IMAGE_BYTES = 48 << 20
 # _IOR('X', 125, __u32) of linux/ext4.h, and its flag: do not even write the journal out.
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = 2
 LOG_FLUSH = 1
-CALL_SECONDS_MAX = 30
+CALL_SECONDS_MAX = PATIENCE_SECONDS
 
 
 class LoopDiskError(Exception):

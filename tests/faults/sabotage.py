@@ -1,8 +1,7 @@
 """Known faults, each as a change of one file's text, and the quick tests that must notice it.
 
-A text that is no longer in its file, or is there twice, fails its row: the row then has to follow
-the code. Tests are named by their pytest ids; every one of them must fail. Faults about prepared
-batches stand in `sabotage_batches`.
+A text that is not in its file exactly once fails its row: the row then has to follow the code.
+Tests are named by their pytest ids; every one of them must fail.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ class Sabotage:
     old: str
     new: str
     noticed_by: tuple[str, ...]
+    hangs: bool = False  # Its tests wait until their time is over.
 
 
 FLUSHING = (

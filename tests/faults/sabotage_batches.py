@@ -56,6 +56,7 @@ BATCHES = (
         "        await self._group_commit.wait(pending.log_end)\n",
         "",
         (IN_HINDERED + "a_disk_that_is_too_slow_is_waited_for",),
+        hangs=True,
     ),
     Sabotage(
         "what is lost counts as stored",
@@ -102,6 +103,7 @@ BATCHES = (
         "(decision.physical_offset for decision in decisions), default=NOTHING_NEEDED",
         "(NOTHING_NEEDED for _ in decisions), default=NOTHING_NEEDED",
         (IN_LOST + "cleaning_leaves_what_a_pending_decision_needs",),
+        hangs=True,
     ),
     Sabotage(
         "a batch of the old kind begins anew",

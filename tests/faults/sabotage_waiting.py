@@ -20,6 +20,7 @@ WAITING = (
         "        for watch in self._by_topic.get(queue.topic, ()):\n",
         "        for watch in set[Watch]():\n",
         (IN_HERDS + "a_query_over_few_queues_is_answered_at_once",),
+        hangs=True,
     ),
     Sabotage(
         "what comes while a held query looks is forgotten",
@@ -55,6 +56,7 @@ WAITING = (
         '            "prepared_transaction_offset": origin_fields(origins),\n',
         "",
         (IN_CRASH + "what_was_delivered_before_a_crash_is_not_delivered_again[SYNC_FLUSH]",),
+        hangs=True,
     ),
     Sabotage(
         "what was delivered is flushed only when somebody else sends",
@@ -62,6 +64,7 @@ WAITING = (
         "        finally:\n            self._group_commit.flush_soon()\n",
         "        finally:\n            pass\n",
         (IN_CRASH + "what_was_delivered_before_a_crash_is_not_delivered_again[SYNC_FLUSH]",),
+        hangs=True,
     ),
     Sabotage(
         "a staged message is put where it waits as it is",

@@ -16,12 +16,13 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 from tests.faults.delayed import DelayedMessages, lateness_ms
 from tests.faults.history import FINAL, Outcome
+from tests.patience import PATIENCE_SECONDS
 
 QUEUES = 4
 # Messages and kills, while the messages are sent and delivered.
 QUICK, TORTURE = (2_000, 3), (10_000, 10)
 SECONDS_BETWEEN = (0.3, 1.2)
-DELIVERED_SECONDS_MAX = 60
+DELIVERED_SECONDS_MAX = PATIENCE_SECONDS
 # Within this comes what comes too often.
 REST_SECONDS = 1.5
 

@@ -16,11 +16,12 @@ from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker
+from tests.patience import PATIENCE_SECONDS
 
 # Calls of each kind that have to be answered while one flush hangs.
 CALLS = 200
 SENDS = 50
-HELD_SECONDS_MAX = 60
+HELD_SECONDS_MAX = PATIENCE_SECONDS
 FLUSH_INTERVAL_MS = 1_000
 FLUSH_TIMEOUT_MS = 5_000
 FLUSH_DISK_TIMEOUT = 10

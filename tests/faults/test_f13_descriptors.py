@@ -19,13 +19,14 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2_grpc
 from tests.faults.clients import append_request, pull
 from tests.faults.history import FINAL, History, Outcome, body_of
+from tests.patience import PATIENCE_SECONDS
 
 SEGMENT_BYTES = 64 << 10
 BODY_BYTES = 8 << 10
 DESCRIPTORS_MAX = 64
 CONNECTIONS = 2 * DESCRIPTORS_MAX
 QUEUE = QueueKey("T", 0)
-SECONDS_MAX = 30.0
+SECONDS_MAX = float(PATIENCE_SECONDS)
 
 
 def descriptors_of(pid: int) -> int:

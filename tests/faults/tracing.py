@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-END_SECONDS_MAX = 20
+from tests.patience import PATIENCE_SECONDS
+
+END_SECONDS_MAX = PATIENCE_SECONDS
 CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (-?\d+)(.*)$")
 PATH = re.compile(r"<([^>]*)>")
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
+from tests.patience import PATIENCE_SECONDS
 
 TOP = Path(__file__).parents[2]
 V5, V4 = VERSIONS = ("5.3.3", "4.9.7")
@@ -144,7 +145,7 @@ class RocketMQStore:
         assert process.stdout is not None
         process.stdin.close()
         process.stdout.close()
-        process.wait(60)
+        process.wait(PATIENCE_SECONDS)
 
     def __enter__(self) -> RocketMQStore:
         return self

@@ -21,6 +21,7 @@ from tests.broker.filters.generated import EXPRESSIONS, ROWS
 from tests.broker.filters.test_evaluation import results
 from tests.broker.filters.vectors import VECTORS, Vector
 from tests.interop.rocketmq import JAVA_OPTIONS, V5, class_path_of
+from tests.patience import PATIENCE_SECONDS
 
 Rows = Sequence[Mapping[str, str]]
 
@@ -53,7 +54,7 @@ class RocketMQFilter:
         assert self.process.stdout is not None
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait(60)
+        self.process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,9 @@ def lag(broker: LocalBroker, topic: str, group: str) -> int:
     """How far a group is behind, as every RocketMQ tool sees it."""
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
-        response = broker_pb2_grpc.BrokerStub(channel).QueryOffsets(request, timeout=10)
+        response = broker_pb2_grpc.BrokerStub(channel).QueryOffsets(
+            request, timeout=PATIENCE_SECONDS
+        )
     return sum(queue.max_offset - queue.committed_offset for queue in response.topics[0].queues)
 
 
@@ -37,7 +39,7 @@ def commit(broker: LocalBroker, topic: str, group: str, offsets: dict[int, int])
     ]
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=entries)
-        broker_pb2_grpc.BrokerStub(channel).CommitOffsets(request, timeout=10)
+        broker_pb2_grpc.BrokerStub(channel).CommitOffsets(request, timeout=PATIENCE_SECONDS)
 
 
 def test_all_columns_come_back_as_they_were_sent(topic: Topic) -> None:

@@ -9,9 +9,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
 
-DUE_SECONDS_MAX = 30
+DUE_SECONDS_MAX = PATIENCE_SECONDS
 
 
 def until_there(topic: Topic, count: int) -> list[str]:

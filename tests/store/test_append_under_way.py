@@ -15,6 +15,7 @@ from rocketpy_broker.store.log.segment_queue import SegmentQueue
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.images import block_of
+from tests.patience import PATIENCE_SECONDS
 from tests.store.conftest import OpenStore, crash
 from tests.store.messages import (
     OTHER,
@@ -69,7 +70,7 @@ def test_b09_whoever_appends_waits_for_the_thread_that_writes(
     def slow(segment: Segment, position: int, data: memoryview) -> None:
         if threading.current_thread() is thread:
             entered.set()
-            released.wait(30)
+            released.wait(PATIENCE_SECONDS)
         writers.append(threading.current_thread().name)
         real(segment, position, data)
 
@@ -77,7 +78,7 @@ def test_b09_whoever_appends_waits_for_the_thread_that_writes(
     under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"first"]))
     thread = threading.Thread(target=under_way.write, name="writer")
     thread.start()
-    entered.wait(30)
+    entered.wait(PATIENCE_SECONDS)
     released.set()
     put(store, [b"second"])
     thread.join()

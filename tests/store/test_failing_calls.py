@@ -20,6 +20,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_broker.store.queues.files import QueueFiles
 from tests.blocks import wire_block
+from tests.descriptors import open_below
 from tests.store.check.planted_faults import FIRST
 from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
 from tests.store.messages import QUEUE, flush_log, numbered, put, read_all, save_manifest
@@ -31,10 +32,6 @@ def no_space(*_: object) -> NoReturn:
 
 def broken(*_: object) -> NoReturn:
     raise OSError(errno.EIO, "Input/output error")
-
-
-def descriptor_count() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def put_keyed(store: MessageStore, key: str) -> None:
@@ -74,12 +71,12 @@ def test_f07_a_sparse_copy_that_cannot_get_its_blocks_stops_the_start(
     with path.open("wb") as file:
         file.write(content)
         file.truncate(1 << 20)
-    before = descriptor_count()
+    before = open_below(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "posix_fallocate", no_space)
         with pytest.raises(OSError, match="No space left"):
             new_store(**sizes).open()
-    assert descriptor_count() == before
+    assert open_below(tmp_path) == before
     again = new_store(**sizes)
     again.open()
     assert read_all(again) == numbered(2)
@@ -335,16 +332,16 @@ def test_s10_a_segment_made_ahead_is_used_dropped_or_found_again(
     assert [max(each.iterdir()).stat().st_ino for each in (folder, checksums)] == inodes
     store.preallocate()
     assert len(list(folder.iterdir())) == len(list(checksums.iterdir())) == 3
-    before = descriptor_count()
+    before = open_below(tmp_path)
     store.close()
     assert len(list(folder.iterdir())) == len(list(checksums.iterdir())) == 2
-    assert descriptor_count() < before
+    assert open_below(tmp_path) < before
     crashed = new_store()
     crashed.open()
-    open_count = descriptor_count()
+    open_count = open_below(tmp_path)
     crashed.preallocate()
     crash(crashed)
-    assert descriptor_count() < open_count
+    assert open_below(tmp_path) < open_count
     assert len(list(folder.iterdir())) == 3
     again = new_store()
     again.open()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.broker.conftest import until
+from tests.patience import PATIENCE_SECONDS
 
 
 class Gate:
@@ -34,7 +35,7 @@ class Gate:
             is_held = self._held < self._count
             self._held += is_held
         if is_held:
-            assert self._goes_on.wait(60)
+            assert self._goes_on.wait(PATIENCE_SECONDS)
 
     async def reached(self) -> None:
         """Wait until as many calls are held as may be."""

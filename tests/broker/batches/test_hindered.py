@@ -21,6 +21,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.conftest import RoomFor
 from tests.broker.batches.writer import Job, bodies, hindered, staging_files
 from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.patience import PATIENCE_SECONDS
 
 COMMITTED, ALREADY = broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED
 IN_PROGRESS, INCOMPLETE = broker_pb2.IN_PROGRESS, broker_pb2.INCOMPLETE
@@ -223,7 +224,7 @@ async def test_s08_a_disk_that_is_too_slow_is_waited_for(
     run = FlushPlan.run
 
     def wait_and_run(plan: FlushPlan) -> None:
-        assert goes_on.wait(60)
+        assert goes_on.wait(PATIENCE_SECONDS)
         run(plan)
 
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:

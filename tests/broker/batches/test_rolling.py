@@ -28,6 +28,7 @@ from tests.blocks import wire_block
 from tests.broker.batches.holding import holding
 from tests.broker.batches.writer import Job, Task, bodies
 from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.patience import PATIENCE_SECONDS
 
 COMMITTED = broker_pb2.COMMITTED
 
@@ -109,7 +110,7 @@ async def test_b09_the_loop_goes_on_while_a_thread_writes_what_was_staged(
     def held(under_way: AppendUnderWay) -> None:
         if threading.current_thread() is not threading.main_thread():
             is_held.set()
-            assert goes_on.wait(60)
+            assert goes_on.wait(PATIENCE_SECONDS)
         write(under_way)
 
     monkeypatch.setattr(AppendUnderWay, "write", held)

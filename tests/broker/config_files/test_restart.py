@@ -16,6 +16,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import wire_block
 from tests.broker.config_files import rocketmq_files
 from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.patience import PATIENCE_SECONDS
 
 
 def write_config(data: Path) -> Path:
@@ -199,14 +200,16 @@ def test_b01_b03_b05_a_store_of_rocketmq_goes_on_over_stop_crash_and_torn_files(
     def query(broker: LocalBroker) -> list[int]:
         request = broker_pb2.QueryOffsetsRequest(topics=["TopicA"], consumer_group="g1")
         with grpc.insecure_channel(broker.endpoint) as channel:
-            response = broker_pb2_grpc.BrokerStub(channel).QueryOffsets(request, timeout=10)
+            response = broker_pb2_grpc.BrokerStub(channel).QueryOffsets(
+                request, timeout=PATIENCE_SECONDS
+            )
         return [queue.committed_offset for queue in response.topics[0].queues]
 
     def commit_one(broker: LocalBroker, offset: int) -> None:
         entry = broker_pb2.CommittedOffset(topic="TopicA", queue_id=3, offset=offset)
         request = broker_pb2.CommitOffsetsRequest(consumer_group="g1", offsets=[entry])
         with grpc.insecure_channel(broker.endpoint) as channel:
-            broker_pb2_grpc.BrokerStub(channel).CommitOffsets(request, timeout=10)
+            broker_pb2_grpc.BrokerStub(channel).CommitOffsets(request, timeout=PATIENCE_SECONDS)
 
     with LocalBroker(tmp_path) as broker:
         fill_topic(broker)

@@ -25,6 +25,7 @@ from rocketpy_broker.turns import turns
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.patience import PATIENCE_SECONDS
 from tests.store.conftest import STORE_HOST
 from tests.store.messages import QUEUE, flush_log, numbered, put
 
@@ -36,7 +37,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     run = FlushPlan.run
 
     def wait_and_run(plan: FlushPlan) -> None:
-        assert goes_on.wait(60)
+        assert goes_on.wait(PATIENCE_SECONDS)
         run(plan)
 
     monkeypatch.setattr(FlushPlan, "run", wait_and_run)

@@ -9,6 +9,7 @@ from typing import Any
 
 from rocketpy_proto.rocketpy.v1 import common_pb2, groups_pb2
 from tests.broker.conftest import RunningBroker
+from tests.patience import PATIENCE_SECONDS
 
 
 def subscription(topic: str, version: int = 1, text: str = "*") -> groups_pb2.Subscription:
@@ -108,7 +109,7 @@ class Listener:
         return notice.members_changed.consumer_group
 
     async def next(self) -> groups_pb2.Notice:
-        notice: groups_pb2.Notice = await asyncio.wait_for(self.call.read(), 30)
+        notice: groups_pb2.Notice = await asyncio.wait_for(self.call.read(), PATIENCE_SECONDS)
         return notice
 
 

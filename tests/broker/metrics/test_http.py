@@ -192,7 +192,9 @@ def test_a_local_broker_serves_it_over_restarts(tmp_path: Path) -> None:
         endpoint = broker.http_endpoint
         broker.restart()
         assert broker.http_endpoint == endpoint
-        with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=60) as response:
+        with urllib.request.urlopen(
+            f"http://{endpoint}/metrics", timeout=PATIENCE_SECONDS
+        ) as response:
             found = parsed(response.read().decode())
     assert found.value("rocketmq_topic_number") > 1
     without = LocalBroker()

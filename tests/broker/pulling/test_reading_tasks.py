@@ -24,6 +24,7 @@ from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy, Subscrip
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import wire_block
+from tests.patience import PATIENCE_SECONDS
 from tests.queues import Q0
 
 KIB = 1 << 10
@@ -49,7 +50,9 @@ def fill(broker: LocalBroker) -> None:
             )
 
     with grpc.insecure_channel(broker.endpoint) as channel:
-        for response in broker_pb2_grpc.BrokerStub(channel).Append(requests(), timeout=60):
+        for response in broker_pb2_grpc.BrokerStub(channel).Append(
+            requests(), timeout=PATIENCE_SECONDS
+        ):
             assert response.status.code == 0, response.status.remark
 
 

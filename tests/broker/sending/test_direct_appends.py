@@ -24,6 +24,7 @@ from tests.broker.delay.test_recall import DUE_MS, handle_of, recall
 from tests.broker.delay.test_times import send_at
 from tests.broker.retry.conftest import Meant, answered, send
 from tests.broker.transactions.conftest import COMMIT, end, prepare
+from tests.patience import PATIENCE_SECONDS
 
 
 class SlowDisk:
@@ -41,7 +42,7 @@ class SlowDisk:
         def slow(segment: Segment, position: int, data: memoryview) -> None:
             if threading.current_thread() is not self._loop_thread:
                 self._entered.set()
-                self._released.wait(30)
+                self._released.wait(PATIENCE_SECONDS)
             write(segment, position, data)
 
         def told(appending: Appending) -> None:

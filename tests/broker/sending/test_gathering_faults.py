@@ -16,6 +16,7 @@ from rocketpy_proto.record import RecordBlock
 from tests.blocks import WireBlock
 from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.sending.test_gathering import DAMAGED, Answer, message, places, send_all
+from tests.patience import PATIENCE_SECONDS
 
 DELAYED = message(b"later", DELAY="1")
 
@@ -105,6 +106,6 @@ async def test_s14_a_sender_whose_room_others_took_waits_for_the_disk_and_is_not
         await running.create_topic("T")
         _let_little_wait(running, monkeypatch)
         sending = send_all(running, *[(0, message(bytes(1_000), **properties))] * 150)
-        answers: list[Answer] = await asyncio.wait_for(sending, 30)
+        answers: list[Answer] = await asyncio.wait_for(sending, PATIENCE_SECONDS)
         assert [type(each) for each in answers] == [Stored] * 150
         assert running.broker.rooms.appends._store.statistics.put_failed_count == 0

@@ -17,6 +17,7 @@ from rocketpy_broker.server.exposure import (
     check_port,
 )
 from tests.broker.conftest import StartBroker
+from tests.patience import PATIENCE_SECONDS
 
 COMMAND = [sys.executable, "-m", "rocketpy_broker", "broker", "--port", "0"]
 
@@ -67,7 +68,9 @@ def test_a_port_that_is_taken_is_told_in_one_line_before_anything_is_opened(tmp_
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [*COMMAND[:-1], str(port), "--data", str(tmp_path / "store")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
     assert (done.returncode, done.stdout) == (1, "")
     told = f"rocketpy broker: cannot listen on 127.0.0.1:{port} (Address already in use); another"
     assert done.stderr.startswith(told)
@@ -95,7 +98,9 @@ def test_a_free_port_is_no_fault(host: str) -> None:
 
 def test_b12_the_command_says_how_to_consent(tmp_path: Path) -> None:
     command = [*COMMAND, "--host", "0.0.0.0", "--data", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert "no credentials and no encryption" in done.stderr
     assert "--insecure" in done.stderr
@@ -106,7 +111,7 @@ def test_b12_with_insecure_the_command_serves(tmp_path: Path) -> None:
     command = [*COMMAND, "--host", "0.0.0.0", "--insecure", "--data", str(tmp_path)]
     command.append("--stop-at-eof")
     done = subprocess.run(
-        command, input="", capture_output=True, text=True, timeout=60, check=False
+        command, input="", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert done.returncode == 0
     assert "ready on 0.0.0.0:" in done.stdout

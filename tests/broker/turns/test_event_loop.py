@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import event_loop
+from tests.patience import PATIENCE_SECONDS
 
 WITH_GRPC = """
 import asyncio, grpc
@@ -66,7 +67,11 @@ def test_b09_what_is_named_by_its_number_is_left_alone() -> None:
 def test_b09_grpc_still_wakes_the_loop_by_such_a_socket() -> None:
     """Else nothing breaks, but a send costs a tenth more."""
     done = subprocess.run(
-        [sys.executable, "-c", WITH_GRPC], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", WITH_GRPC],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.stdout.split() == ["1"]
 
@@ -109,6 +114,6 @@ def test_b09_no_call_waits_for_an_import(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.stdout == "True\n"

@@ -33,7 +33,7 @@ PAUSE_SECONDS = 0.05
 LOG_END_BYTES = 3000
 # Logs that say the same every second.
 CHATTER = frozenset({"watermark.log", "broker_traffic.log"})
-STOP_SECONDS_MAX = 90
+STOP_SECONDS_MAX = PATIENCE_SECONDS
 _LOGBACK = """<configuration>
   <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{HH:mm:ss} %p %c{1} %m%n</pattern></encoder>

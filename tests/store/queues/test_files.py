@@ -20,6 +20,7 @@ from rocketpy_broker.store.queues.files import AHEAD_BYTES_MAX, BLOCK_BYTES, Que
 from rocketpy_broker.store.queues.open_files import SINGLE_FLUSHES_MAX, OpenFiles
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
 from rocketpy_broker.store.values import FilePrefix
+from tests.descriptors import open_below
 
 FILE_BYTES = 6_000_000
 
@@ -29,10 +30,6 @@ def units(count: int, first: int = 0) -> Units:
     made["physical_offset"] = (np.arange(count) + first) * 100
     made["size"] = 100
     return made
-
-
-def descriptor_count() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture
@@ -70,16 +67,16 @@ def test_f17_few_files_are_open_however_many_queues_there_are(
     tmp_path: Path, few_open: OpenFiles
 ) -> None:
     queues = [ConsumeQueue(tmp_path / str(number), 200, few_open) for number in range(20)]
-    before = descriptor_count()
+    before = open_below(tmp_path)
     for _ in range(3):
         for queue in queues:
             queue.append(queue.max_offset, units(1, queue.max_offset))
-            assert descriptor_count() - before <= 4
+            assert open_below(tmp_path) - before <= 4
     for queue in queues:
         assert queue.units(0, 3)["physical_offset"].tolist() == [0, 100, 200]
         queue.close()
     assert len(few_open) == 0
-    assert descriptor_count() <= before
+    assert open_below(tmp_path) <= before
 
 
 def test_f17_without_descriptors_another_file_is_closed_for_the_one_in_use(

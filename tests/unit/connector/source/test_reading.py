@@ -24,6 +24,7 @@ from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.record import COLUMN_TYPES, columns
 from rocketpy_proto.rocketpy.v1 import broker_pb2
+from tests.patience import PATIENCE_SECONDS
 from tests.unit.connector.transport.grpc_v1.scripted_pulls import (
     Answers,
     response,
@@ -208,7 +209,7 @@ def test_k03_a_task_whose_rows_are_taken_slowly_outlives_its_calls(waits: list[i
     ) -> Iterator[broker_pb2.PullResponse]:
         yield response(stored(request.offset, [b"x"]), next_offset=request.offset + 1)
         context.add_callback((ended := threading.Event()).set)
-        ended.wait(10)
+        ended.wait(PATIENCE_SECONDS)
 
     with scripted_broker(answers) as broker:
         client = dataclasses.replace(broker.config, pull_timeout_ms=100)
@@ -263,7 +264,7 @@ def test_k03_a_limit_ends_the_call() -> None:
         found = batches(Pull(broker.config), 1 << 40)
         next(found)
         found.close()  # type: ignore[attr-defined]
-        assert broker.calls_ended.acquire(timeout=10)
+        assert broker.calls_ended.acquire(timeout=PATIENCE_SECONDS)
 
 
 def test_only_wanted_columns_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

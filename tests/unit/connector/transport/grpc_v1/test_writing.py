@@ -17,6 +17,7 @@ from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.writing_values import Attempt, BatchJob, BatchName, Block
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
+from tests.patience import PATIENCE_SECONDS
 from tests.unit.connector.transport.grpc_v1.scripted_broker import (
     BUSY,
     FLUSH_TIMEOUT,
@@ -91,7 +92,7 @@ def test_the_broker_hears_of_the_job_first_and_of_the_end_last() -> None:
 
 def test_the_broker_hears_of_a_job_before_its_task_has_rows() -> None:
     with ScriptedBroker() as broker, closing(staging(broker)):
-        assert broker.has_staged.wait(30)
+        assert broker.has_staged.wait(PATIENCE_SECONDS)
         assert [request.records for request in broker.staging] == [b""]
 
 
