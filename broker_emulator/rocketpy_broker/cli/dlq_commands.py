@@ -16,17 +16,13 @@ from rich.progress import Progress, TextColumn
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
-from rocketpy_broker.cli.message_forms import json_of, json_of_sent, line_of
+from rocketpy_broker.cli.message_forms import json_of, json_of_resent, line_of, line_of_resent
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.retries import (
-    dead_letter_counts,
-    dead_letters,
-    origin_topic,
-    resend,
-)
+from rocketpy_broker.client.resend import resend_dead_letters
+from rocketpy_broker.client.retries import dead_letter_counts, dead_letters, origin_topic
 
 dlq_app = typer.Typer(
-    help="Show dead letters of groups, and send them anew.",
+    help="Show dead letters of groups, and send them again.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -103,12 +99,16 @@ def resend_of_group(
     everything: Annotated[
         bool, typer.Option("--all", help="All of them, as without --key and --offset.")
     ] = False,
+    to: Annotated[
+        str | None, typer.Option(help="Topic to send them to; else each to its first topic.")
+    ] = None,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Send dead letters anew, each to the topic that it was first sent to.
+    """Send dead letters again, each to the topic that it was first sent to.
 
-    Every group of that topic reads them. They stay among the dead letters, so that a second
+    Every group of that topic reads them. They are sent as the topic's message type asks; a topic
+    of delayed messages has them at once. They stay among the dead letters, so that a second
     command sends them a second time.
     """
     if everything and (key or offset):
@@ -116,23 +116,18 @@ def resend_of_group(
     count = 0
     with asking(endpoint) as connection, _counting() as counted:
         letters = dead_letters(connection, group, key or (), offset or ())
-        for letter, topic, sent in resend(connection, group, letters):
+        for resent in resend_dead_letters(connection, group, letters, to):
             count += 1
-            error = letter.body_error
+            place = resent.message.queue_offset
             if as_json:
-                origin = {"deadLetterOffset": letter.queue_offset, "topic": topic}
-                fault = {} if error is None else {"bodyError": error}
-                output.print_json({**origin, **json_of_sent(sent), **fault})
+                output.print_json({"deadLetterOffset": place, **json_of_resent(resent)})
             else:
-                place = f"queue {sent.queue_id}, offset {sent.queue_offset}, id {sent.msg_id}"
-                as_stored = "" if error is None else f" (its body as stored: it {error})"
-                line = f"sent dead letter {letter.queue_offset} to {topic}: {place}{as_stored}"
-                typer.echo(output.printable(line))
+                typer.echo(line_of_resent(f"dead letter {place}", resent))
             counted(count)
         if not count:
             refuse(_none_text(group, is_chosen=bool(key or offset)))
     if not as_json:
-        typer.echo(f"sent {count} dead {'letter' if count == 1 else 'letters'} anew")
+        typer.echo(f"sent {count} dead {'letter' if count == 1 else 'letters'} again")
 
 
 @contextmanager

@@ -15,12 +15,12 @@ import typer
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
 from rocketpy_broker.cli.message_commands import COUNT_MAX, delivery_time
-from rocketpy_broker.cli.message_forms import fields_of, json_of, json_of_sent
+from rocketpy_broker.cli.message_forms import fields_of, json_of, json_of_resent, line_of_resent
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.lookup import message_at, query_messages, view_message
 from rocketpy_broker.client.messages import Message, delivery_ms
 from rocketpy_broker.client.recalling import recall_handle, recall_message
-from rocketpy_broker.client.retries import sent_again
+from rocketpy_broker.client.resend import resend_messages
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -133,21 +133,17 @@ def resend(
 ) -> None:
     """Send messages again, as new ones with the same body, tags, keys and properties.
 
-    All of them are found before the first is sent. They get unique ids of their own.
+    All of them are found before the first is sent. They get unique ids of their own. They are sent
+    as the topic's message type asks; a topic of delayed messages has them at once.
     """
     chosen = Chosen.of(ids, topic, queue, offset)
     with asking(endpoint) as connection:
-        for message, sent_to, sent in sent_again(connection, chosen.find(connection), to):
-            error = message.body_error
+        for resent in resend_messages(connection, chosen.find(connection), to):
+            offset_msg_id = resent.message.offset_msg_id
             if as_json:
-                origin = {"offsetMsgId": message.offset_msg_id, "topic": sent_to}
-                fault = {} if error is None else {"bodyError": error}
-                output.print_json({**origin, **json_of_sent(sent), **fault})
-                continue
-            place = f"queue {sent.queue_id}, offset {sent.queue_offset}, id {sent.msg_id}"
-            as_stored = "" if error is None else f" (its body as stored: it {error})"
-            line = f"sent message {message.offset_msg_id} to {sent_to}: {place}{as_stored}"
-            typer.echo(output.printable(line))
+                output.print_json({"offsetMsgId": offset_msg_id, **json_of_resent(resent)})
+            else:
+                typer.echo(line_of_resent(f"message {offset_msg_id}", resent))
 
 
 def recall(

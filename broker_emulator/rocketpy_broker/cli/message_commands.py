@@ -23,7 +23,7 @@ from rocketpy_broker.cli.broker_client import (
     leave_pipe,
     refuse,
 )
-from rocketpy_broker.cli.message_forms import json_of, json_of_sent, line_of
+from rocketpy_broker.cli.message_forms import json_of, json_of_sent, line_of, place_of_sent
 from rocketpy_broker.cli.message_lines import MessageLineError, open_lines
 from rocketpy_broker.cli.named_values import named_values
 from rocketpy_broker.cli.times import parsed_time
@@ -160,9 +160,7 @@ def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: boo
         return
     place_text = ""
     if single is not None:
-        waits = single.queue_offset is None
-        offset_text = "comes later" if waits else f"offset {single.queue_offset}"
-        place_text = f": queue {single.queue_id}, {offset_text}, id {single.msg_id}"
+        place_text = f": {place_of_sent(single)}"
     typer.echo(f"sent {count} {'message' if count == 1 else 'messages'} to {topic}{place_text}")
 
 

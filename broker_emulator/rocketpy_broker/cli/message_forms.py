@@ -15,6 +15,7 @@ from rocketpy_broker.cli.output import (
     shortened,
 )
 from rocketpy_broker.client.messages import Message, SentMessage
+from rocketpy_broker.client.resend import ResentMessage
 from rocketpy_broker.spoken import time_text
 
 BASE64_MARK = "base64:"
@@ -81,6 +82,26 @@ def fields_of(message: Message) -> list[list[Cell]]:
     fields += [[f"property {name}", value] for name, value in sorted(message.properties.items())]
     fields.append(["body", _shown_body(message, LINE_CHARACTERS_MAX)])
     return fields
+
+
+def json_of_resent(resent: ResentMessage) -> dict[str, object]:
+    """Returns the topic and the place of a message that was sent again."""
+    error = resent.message.body_error
+    fault = {} if error is None else {"bodyError": error}
+    return {"topic": resent.topic, **json_of_sent(resent.sent), **fault}
+
+
+def line_of_resent(name: str, resent: ResentMessage) -> str:
+    """Returns the line for a message that was sent again; `name` names the message."""
+    error = resent.message.body_error
+    as_stored = "" if error is None else f" (its body as stored: it {error})"
+    return printable(f"sent {name} to {resent.topic}: {place_of_sent(resent.sent)}{as_stored}")
+
+
+def place_of_sent(sent: SentMessage) -> str:
+    """Returns queue, offset and id of a message that was sent, as a text."""
+    offset_text = "comes later" if sent.queue_offset is None else f"offset {sent.queue_offset}"
+    return f"queue {sent.queue_id}, {offset_text}, id {sent.msg_id}"
 
 
 def json_of_sent(sent: SentMessage) -> dict[str, object]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
 from rocketpy_broker.client.errors import RefusedError, UnreadableError
-from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
+from rocketpy_broker.client.messages import Message
 from rocketpy_broker.client.reading import TopicReader
-from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
-from rocketpy_broker.client.topics import RETRY_PREFIX
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.record import decode_offset_message_id
 from rocketpy_proto.record.properties import (
@@ -21,7 +19,6 @@ from rocketpy_proto.record.properties import (
     RETRY_TOPIC,
     TRAN_MSG,
     TRANSACTION_ID,
-    UNIQ_KEY,
 )
 from rocketpy_proto.rocketpy.v1 import broker_pb2, retry_pb2
 
@@ -118,51 +115,7 @@ def origin_topic(letter: Message) -> str | None:
     return letter.properties.get(RETRY_TOPIC)
 
 
-def resend(
-    connection: BrokerConnection, group: str, letters: Iterable[Message]
-) -> Iterator[tuple[Message, str, SentMessage]]:
-    """Send dead letters anew, each to the topic that it was first sent to; where they lie then.
-
-    One that does not say where it comes from goes to the group's retry topic. They keep unique id,
-    keys, tags and properties, and stay where they are. Raises ClientError; what was yielded before
-    is sent.
-    """
-    senders: dict[str, MessageSender] = {}
-    for letter in letters:
-        topic = origin_topic(letter) or RETRY_PREFIX + group
-        sender = senders.get(topic)
-        if sender is None:
-            sender = senders[topic] = MessageSender(connection, topic, turn=ANY_QUEUE)
-        (sent,) = sender.send([_outgoing(letter)])
-        yield letter, topic, sent
-
-
-def sent_again(
-    connection: BrokerConnection, messages: Iterable[Message], topic: str | None = None
-) -> Iterator[tuple[Message, str, SentMessage]]:
-    """Send messages again as new ones, to their topics or to `topic`; where they lie then.
-
-    They keep keys, tags and properties, and get unique ids of their own. Raises ClientError; what
-    was yielded before is sent.
-    """
-    senders: dict[str, MessageSender] = {}
-    for message in messages:
-        to = topic or message.topic
-        if to not in senders:
-            senders[to] = MessageSender(connection, to, turn=ANY_QUEUE)
-        outgoing = OutgoingMessage(message.body, message.tags, message.keys, _kept(message))
-        (sent,) = senders[to].send([outgoing])
-        yield message, to, sent
-
-
-def _kept(message: Message) -> dict[str, str]:
-    """The properties of a message that are true of another one with its content."""
+def kept_properties(message: Message) -> dict[str, str]:
+    """Returns the properties that are also true of a copy of the message."""
     properties = message.properties
     return {name: properties[name] for name in properties if name not in _OF_DELIVERIES}
-
-
-def _outgoing(letter: Message) -> OutgoingMessage:
-    kept = _kept(letter)
-    if letter.msg_id != letter.offset_msg_id:
-        kept[UNIQ_KEY] = letter.msg_id
-    return OutgoingMessage(letter.body, letter.tags, letter.keys, kept)

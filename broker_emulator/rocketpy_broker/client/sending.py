@@ -48,10 +48,9 @@ ANY_QUEUE = -1
 
 @dataclass(frozen=True, slots=True)
 class _QueueBlock:
-    """Messages of one queue that all wait or all do not, and their numbers in the batch."""
+    """Messages of one queue that are delayed alike, and their numbers in the batch."""
 
     queue_id: int
-    waits: bool
     numbers: list[int]
     msg_ids: list[str]
     block: EncodedBlock
@@ -65,6 +64,7 @@ class MessageChecker:
         (config,) = list_topics(connection, [topic])
         self.topic = topic
         self.write_queue_nums = config.write_queue_nums
+        self.message_type = config.message_type
         self._limits = connection.limits
 
     def check(self, messages: Sequence[OutgoingMessage], first: int = 0) -> None:
@@ -187,9 +187,8 @@ class MessageSender:
             queue_id = next(queues) if message.queue_id is None else message.queue_id
             place = queue_id, message.delay_level, message.deliver_at is not None
             numbers_by_place.setdefault(place, []).append(number)
-        for (queue_id, level, is_timed), numbers in numbers_by_place.items():
-            waits = level > 0 or is_timed
-            yield self._encode(queue_id, waits, numbers, [batch[number] for number in numbers])
+        for (queue_id, _, _), numbers in numbers_by_place.items():
+            yield self._encode(queue_id, numbers, [batch[number] for number in numbers])
 
     def _next_queues(self, count: int) -> Iterator[int]:
         """Queues for `count` messages: a run for each, so that the log keeps their order."""
@@ -201,11 +200,11 @@ class MessageSender:
         return ((begin + number * used // count) % nums for number in range(count))
 
     def _encode(
-        self, queue_id: int, waits: bool, numbers: list[int], messages: list[OutgoingMessage]
+        self, queue_id: int, numbers: list[int], messages: list[OutgoingMessage]
     ) -> _QueueBlock:
         now_ms, topic = self._clock.now_ms(), self.checker.topic
         columns, msg_ids = block_columns(topic, messages, now_ms, max(queue_id, 0))
-        return _QueueBlock(queue_id, waits, numbers, msg_ids, encode_block(columns))
+        return _QueueBlock(queue_id, numbers, msg_ids, encode_block(columns))
 
     def _request(self, block: _QueueBlock) -> broker_pb2.AppendRequest:
         return broker_pb2.AppendRequest(
@@ -263,7 +262,7 @@ def _waiting_properties(messages: Sequence[OutgoingMessage]) -> dict[str, pa.Str
 
 def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int, SentMessage]:
     offsets: Iterable[int | None] = itertools.count(response.queue_offset)
-    if block.waits:
+    if response.is_delayed:
         offsets = itertools.repeat(None)
     numbered = zip(block.numbers, block.msg_ids, offsets, strict=False)
     return {

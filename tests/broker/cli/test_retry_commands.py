@@ -80,7 +80,7 @@ def test_r03_dead_letters_are_listed_with_the_topic_they_were_first_sent_to(
     assert (row["body"], row["properties"]["RETRY_TOPIC"]) == ("b", rocketpy_topic)
 
 
-def test_r03_dead_letters_are_sent_anew_to_where_they_come_from(
+def test_r03_dead_letters_are_sent_again_to_where_they_come_from(
     rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
 ) -> None:
     for message in sent(rocketpy_broker, rocketpy_topic, "a", "b", "c"):
@@ -155,13 +155,13 @@ def test_r03_the_dead_letters_of_all_groups_are_counted(
     assert (shown.exit_code, "are about the letters of a --group" in shown.stderr) == (2, True)
 
 
-def test_r03_dead_letters_that_are_sent_anew_are_counted(
+def test_r03_dead_letters_that_are_sent_again_are_counted(
     rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
 ) -> None:
     for message in sent(rocketpy_broker, rocketpy_topic, "a", "b"):
         rocketpy_broker.send_back(message, group, delay_level=-1)
     words = ("dlq", "resend", "--group", group, "--all")
-    assert run(rocketpy_broker, *words).stdout.endswith("sent 2 dead letters anew\n")
+    assert run(rocketpy_broker, *words).stdout.endswith("sent 2 dead letters again\n")
     assert run(rocketpy_broker, *words, "--key", "k").exit_code == 2
     with LocalBroker() as empty:
         shown = run(empty, "dlq", "list")

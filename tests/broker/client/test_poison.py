@@ -22,7 +22,8 @@ from rocketpy_broker import LocalBroker, Message
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.lookup import query_messages
 from rocketpy_broker.client.messages import decode_messages
-from rocketpy_broker.client.retries import dead_letters, resend
+from rocketpy_broker.client.resend import resend_dead_letters
+from rocketpy_broker.client.retries import dead_letters
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.broker.cli.shell import run
@@ -139,5 +140,5 @@ def test_s11_a_dead_letter_with_a_damaged_body_is_sent_anew(
     [message] = rocketpy_broker.messages(rocketpy_topic)
     rocketpy_broker.send_back(message, group, delay_level=-1)
     with BrokerConnection(rocketpy_broker.endpoint) as connection:
-        [_] = resend(connection, group, dead_letters(connection, group))
+        [_] = resend_dead_letters(connection, group, dead_letters(connection, group))
     assert [each.body for each in rocketpy_broker.messages(rocketpy_topic)] == [body, body]

@@ -89,6 +89,7 @@ class AppendAnswers:
         answer.physical_offset = result.physical_offset
         answer.record_count = result.record_count
         answer.store_timestamp_ms = result.store_timestamp_ms
+        answer.is_delayed = outcome.is_delayed
         return answer.SerializeToString()
 
 

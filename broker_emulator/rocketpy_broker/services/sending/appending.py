@@ -60,12 +60,13 @@ BULK_UNDISPATCHED_MAX = 2_000
 class Stored(NamedTuple):
     """A block that is stored, the queue it was sent to, and whether its sender waits for the disk.
 
-    A message that has to wait is stored in another queue first.
+    A message that has to wait is stored in another queue first: it `is_delayed`.
     """
 
     queue_id: int
     result: AppendResult
     waits: bool
+    is_delayed: bool = False
 
 
 class AppendService:
@@ -189,7 +190,7 @@ class AppendService:
             # Also of what waits elsewhere first: the deletion could not take it along any more.
             self._store.deletions.check(queue.topic)
             result = self._store.append(placed.queue, placed.block, Known(placed.found))
-            return Stored(queue.queue_id, result, waits)
+            return Stored(queue.queue_id, result, waits, placed.queue != queue)
 
     def store_at_once(self, queue: QueueKey, block: RecordBlock) -> AppendResult | None:
         """As `store`; None where the block goes elsewhere first, and then nothing is stored."""
@@ -243,7 +244,7 @@ class AppendService:
                     placed.queue, placed.block, Known(placed.found)
                 )
             result = await self.written(under_way)
-        return Stored(queue.queue_id, result, waits)
+        return Stored(queue.queue_id, result, waits, placed.queue != queue)
 
     @asynccontextmanager
     async def turn_to_write(self) -> AsyncIterator[None]:

@@ -67,20 +67,22 @@ class AppendRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ..., default_topic: _Optional[str] = ..., default_topic_queue_nums: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
-    __slots__ = ("status", "queue_id", "queue_offset", "physical_offset", "record_count", "store_timestamp_ms")
+    __slots__ = ("status", "queue_id", "queue_offset", "physical_offset", "record_count", "store_timestamp_ms", "is_delayed")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
     STORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_DELAYED_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     queue_id: int
     queue_offset: int
     physical_offset: int
     record_count: int
     store_timestamp_ms: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ...) -> None: ...
+    is_delayed: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., record_count: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., is_delayed: bool = ...) -> None: ...
 
 class PullRequest(_message.Message):
     __slots__ = ("topic", "queue_id", "offset", "offset_end", "response_bytes_max", "wait_ms_max", "consumer_group", "tags_codes", "expression_type", "expression", "commit_offset", "registered_subscription", "sub_version", "class_filter", "store_id", "topic_epoch", "recovery_id")
