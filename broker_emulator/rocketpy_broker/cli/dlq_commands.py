@@ -16,7 +16,9 @@ from rich.progress import Progress, TextColumn
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
+from rocketpy_broker.cli.message_commands import Queues
 from rocketpy_broker.cli.message_forms import json_of, json_of_resent, line_of, line_of_resent
+from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.resend import resend_dead_letters
 from rocketpy_broker.client.retries import dead_letter_counts, dead_letters, origin_topic
@@ -40,12 +42,23 @@ Offsets = Annotated[
     typer.Option("--offset", min=0, help="Only the one at this offset; may be given again."),
 ]
 
+Begin = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Only those given up since then, as 2026-05-01T08:00:00Z.",
+    ),
+]
+
 
 @dlq_app.command("list")
 def list_of_group(
     group: GroupToList = None,
     key: Keys = None,
     offset: Offsets = None,
+    queue: Queues = None,
+    begin: Begin = None,
     whole: Annotated[
         bool, typer.Option("--whole", help="Show long bodies, tags and keys to their ends.")
     ] = False,
@@ -57,14 +70,17 @@ def list_of_group(
     A line has the topic that the message was first sent to, store time, queue, offset, tags, keys
     and body.
     """
-    if group is None and (key or offset or whole):
-        raise typer.BadParameter("--key, --offset and --whole are about the letters of a --group")
+    if group is None and (key or offset or queue or begin or whole):
+        raise typer.BadParameter(
+            "--key, --offset, --queue, --from and --whole are about the letters of a --group"
+        )
+    since = None if begin is None else time_option(begin, "--from")
     with asking(endpoint) as connection:
         if group is None:
             _count(connection, as_json=as_json)
             return
         is_empty = True
-        for letter in dead_letters(connection, group, key or (), offset or ()):
+        for letter in dead_letters(connection, group, key or (), offset or (), queue or (), since):
             is_empty = False
             if as_json:
                 output.print_json(json_of(letter))
@@ -72,11 +88,12 @@ def list_of_group(
                 line = line_of(letter, is_whole=whole)
                 output.print_columns([origin_topic(letter) or output.ABSENT, *line])
         if is_empty and not as_json:
-            typer.echo(f"rocketpy: {_none_text(group, is_chosen=bool(key or offset))}", err=True)
+            is_chosen = bool(key or offset or queue or begin)
+            typer.echo(f"rocketpy: {_none_text(group, is_chosen=is_chosen)}", err=True)
 
 
 def _none_text(group: str, *, is_chosen: bool) -> str:
-    those = "with this key or offset; `rocketpy dlq list --group` shows all" if is_chosen else ""
+    those = "of this choice; `rocketpy dlq list --group` shows all" if is_chosen else ""
     return f"consumer group {group!r} has no dead letters {those}".rstrip()
 
 
@@ -96,8 +113,10 @@ def resend_of_group(
     group: GroupToResend,
     key: Keys = None,
     offset: Offsets = None,
+    queue: Queues = None,
+    begin: Begin = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All of them, as without --key and --offset.")
+        bool, typer.Option("--all", help="All of them, as without a choice.")
     ] = False,
     to: Annotated[
         str | None, typer.Option(help="Topic to send them to; else each to its first topic.")
@@ -111,11 +130,13 @@ def resend_of_group(
     of delayed messages has them at once. They stay among the dead letters, so that a second
     command sends them a second time.
     """
-    if everything and (key or offset):
-        raise typer.BadParameter("--all sends them whatever --key and --offset say; leave one out")
+    is_chosen = bool(key or offset or queue or begin)
+    if everything and is_chosen:
+        raise typer.BadParameter("--all sends all of them; leave it out, or the choice")
+    since = None if begin is None else time_option(begin, "--from")
     count = 0
     with asking(endpoint) as connection, _counting() as counted:
-        letters = dead_letters(connection, group, key or (), offset or ())
+        letters = dead_letters(connection, group, key or (), offset or (), queue or (), since)
         for resent in resend_dead_letters(connection, group, letters, to):
             count += 1
             place = resent.message.queue_offset
@@ -125,7 +146,7 @@ def resend_of_group(
                 typer.echo(line_of_resent(f"dead letter {place}", resent))
             counted(count)
         if not count:
-            refuse(_none_text(group, is_chosen=bool(key or offset)))
+            refuse(_none_text(group, is_chosen=is_chosen))
     if not as_json:
         typer.echo(f"sent {count} dead {'letter' if count == 1 else 'letters'} again")
 

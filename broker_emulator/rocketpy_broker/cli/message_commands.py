@@ -7,10 +7,11 @@ Holds no state.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
-from enum import Enum
 from typing import Annotated
 
 import typer
@@ -24,9 +25,14 @@ from rocketpy_broker.cli.broker_client import (
     refuse,
 )
 from rocketpy_broker.cli.message_forms import json_of, json_of_sent, line_of, place_of_sent
-from rocketpy_broker.cli.message_lines import MessageLineError, open_lines
+from rocketpy_broker.cli.message_lines import (
+    STANDARD_INPUT,
+    MessageLineError,
+    open_lines,
+    standard_input,
+)
 from rocketpy_broker.cli.named_values import named_values
-from rocketpy_broker.cli.times import parsed_time
+from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.client.consuming import GroupReader
 from rocketpy_broker.client.errors import MessageIllegalError
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
@@ -46,19 +52,21 @@ message_app = typer.Typer(
 )
 
 Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
+Queues = Annotated[
+    list[int] | None,
+    typer.Option("--queue", min=0, max=COUNT_MAX, help="Only this queue; may be given again."),
+]
 
 
-class Beginning(str, Enum):
-    """Where `tail` begins."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
+EARLIEST, LATEST = "earliest", "latest"
 
 
 @message_app.command("send")
 def send(
     topic: Topic,
-    body: Annotated[str | None, typer.Option(help="Content of the message.")] = None,
+    body: Annotated[
+        str | None, typer.Option(help="Content of the message; - reads it from standard input.")
+    ] = None,
     tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
     key: Annotated[list[str] | None, typer.Option(help="A key; may be given again.")] = None,
     properties: Annotated[
@@ -83,12 +91,21 @@ def send(
             "queueId, delayLevel, deliverAt."
         ),
     ] = None,
+    lines: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --body: a file with one body a line, or - for standard input, which "
+            "is also read if it is a pipe and no body is given. Empty lines are left out."
+        ),
+    ] = None,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Send one message, or those of a file."""
-    if (body is None) == (file is None):
-        raise typer.BadParameter("give either --body or --file")
+    """Send one message, or those of a file or a pipe. All are checked before the first is sent."""
+    sources = [body, file, lines]
+    is_piped = sources == [None] * 3 and not sys.stdin.isatty()
+    if sources.count(None) != 2 and not is_piped:
+        raise typer.BadParameter("give one of --body, --lines and --file")
     if file is not None:
         if (
             tag is not None
@@ -98,8 +115,8 @@ def send(
             or delay_level
             or deliver_at
         ):
-            raise typer.BadParameter("with --file, each line tells tags, keys and so on")
-        _send_file(topic, file, endpoint, as_json=as_json)
+            raise typer.BadParameter("with --file, each line has its tags, keys and so on")
+        _send_lines(topic, file, endpoint, as_json=as_json)
         return
     if delay_level and deliver_at is not None:
         raise typer.BadParameter("give either --delay-level or --deliver-at")
@@ -113,7 +130,12 @@ def send(
         delay_level,
         delivery_time(deliver_at),
     )
+    if body is None:
+        _send_lines(topic, lines, endpoint, template=message, as_json=as_json)
+        return
     with asking(endpoint) as connection:
+        if body == STANDARD_INPUT:
+            message = replace(message, body=standard_input(connection.limits.body_bytes_max))
         try:
             (sent,) = MessageSender(connection, topic, turn=ANY_QUEUE).send([message])
         except MessageIllegalError as error:
@@ -133,17 +155,23 @@ def _sent_properties(texts: list[str] | None) -> dict[str, str]:
 
 def delivery_time(text: str | None) -> datetime | None:
     """The value of --deliver-at. Raises typer.BadParameter."""
-    try:
-        return None if text is None else parsed_time(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--deliver-at") from error
+    return None if text is None else time_option(text, "--deliver-at")
 
 
-def _send_file(topic: str, path: str, endpoint: str, *, as_json: bool) -> None:
+def _send_lines(
+    topic: str,
+    path: str | None,
+    endpoint: str,
+    *,
+    as_json: bool,
+    template: OutgoingMessage | None = None,
+) -> None:
+    """Sends the messages of a file, or of a pipe that no option names; see `open_lines`."""
     with asking(endpoint) as connection:
         sender = MessageSender(connection, topic)
-        with open_lines(path) as lines:
-            lines.check(sender.checker.fault)
+        with open_lines(path or STANDARD_INPUT, template) as lines:
+            if not lines.check(sender.checker.fault) and path is None:
+                raise typer.BadParameter("give one of --body, --lines and --file, or pipe lines in")
             try:
                 last = deque(sender.send(lines.messages()), maxlen=1)
             except MessageLineError as error:
@@ -178,13 +206,19 @@ def tail(
     count: Annotated[
         int | None,
         typer.Option(
-            "--count", "-n", min=0, max=COUNT_MAX, help="So many; default 10, from earliest all."
+            "--count", "-n", min=0, max=COUNT_MAX, help="So many; 10 of the last, else all."
         ),
     ] = None,
     beginning: Annotated[
-        Beginning,
-        typer.Option("--from", help="latest: the last messages; earliest: from the first on."),
-    ] = Beginning.LATEST,
+        str,
+        typer.Option(
+            "--from",
+            metavar="latest|earliest|TIME",
+            help="latest: the last messages; earliest: from the first on; a time like "
+            "2026-05-01T08:00:00Z: from the first that was stored then or later.",
+        ),
+    ] = LATEST,
+    queue: Queues = None,
     whole: Whole = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -194,14 +228,15 @@ def tail(
     A line has store time, queue, offset, tags, keys and body. A body that is no printable text is
     shown in base64. What is longer than 200 characters is cut, unless --whole or --json is given.
     """
-    if follow and beginning is Beginning.EARLIEST and count is not None:
+    if follow and beginning != LATEST and count is not None:
         raise typer.BadParameter("-n would end what --follow goes on with; leave one of them out")
+    begin = None if beginning in {EARLIEST, LATEST} else time_option(beginning, "--from")
     with asking(endpoint) as connection:
-        reader = TopicReader(connection, topic)
-        if beginning is Beginning.EARLIEST:
-            shown = reader.first(count)
-        else:
+        reader = TopicReader(connection, topic, queue or ())
+        if beginning == LATEST:
             shown = reader.last(TAIL_COUNT_DEFAULT if count is None else count)
+        else:
+            shown = reader.first(count, begin)
         _print_messages(shown, is_whole=whole, as_json=as_json)
         while follow:
             output.flush()

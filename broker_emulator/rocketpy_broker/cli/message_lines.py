@@ -1,4 +1,4 @@
-"""Messages from a file that has one JSON object a line.
+"""Messages from a file: one JSON object a line, or one body a line.
 
     {"body": "…", "tags": "paid", "keys": ["order-17"], "properties": {"shop": "3"}, "queueId": 0}
 
@@ -17,7 +17,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -35,6 +37,7 @@ _PASSED_OVER = frozenset(
     {"topic", "queueOffset", "msgId", "offsetMsgId", "bornTimestamp", "storeTimestamp"}
 )
 Fault = Callable[[OutgoingMessage], str | None]
+Parse = Callable[[bytes], OutgoingMessage]
 
 
 class MessageLineError(BrokerError):
@@ -42,8 +45,12 @@ class MessageLineError(BrokerError):
 
 
 @contextmanager
-def open_lines(path: str) -> Iterator[MessageLines]:
-    """The lines of a file, or of standard input. Raises MessageLineError."""
+def open_lines(path: str, template: OutgoingMessage | None = None) -> Iterator[MessageLines]:
+    """Opens a file, or standard input; yields its lines. Raises MessageLineError.
+
+    With a `template` each line is a body, and all else of the message is the template's.
+    """
+    parse = json_message if template is None else partial(_with_body, template)
     with ExitStack() as closing:
         try:
             if path == STANDARD_INPUT:
@@ -54,7 +61,22 @@ def open_lines(path: str) -> Iterator[MessageLines]:
                 file = _copied(file, closing.enter_context(tempfile.TemporaryFile()))
         except OSError as error:
             raise MessageLineError(f"{path} cannot be read ({error.strerror})") from error
-        yield MessageLines(path, file)
+        yield MessageLines(path, file, parse)
+
+
+def standard_input(bytes_max: int) -> bytes:
+    """Returns what standard input has. Raises MessageLineError above `bytes_max`."""
+    content = sys.stdin.buffer.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise MessageLineError(
+            f"standard input is no body: it has more than {bytes_max} bytes, which is the broker's "
+            "limit. Send it in parts, or as lines with --lines"
+        )
+    return content
+
+
+def _with_body(template: OutgoingMessage, line: bytes) -> OutgoingMessage:
+    return replace(template, body=line.removesuffix(b"\n").removesuffix(b"\r"))
 
 
 def _copied(file: IO[bytes], copy: IO[bytes]) -> IO[bytes]:
@@ -72,9 +94,10 @@ def _copied(file: IO[bytes], copy: IO[bytes]) -> IO[bytes]:
 class MessageLines:
     """The messages of a file that can be read twice."""
 
-    def __init__(self, path: str, file: IO[bytes]) -> None:
+    def __init__(self, path: str, file: IO[bytes], parse: Parse) -> None:
         self._path = path
         self._file = file
+        self._parse = parse
 
     def check(self, fault: Fault) -> int:
         """Look at every line; return how many messages there are. Raises MessageLineError."""
@@ -83,7 +106,7 @@ class MessageLines:
         for number, line in self._lines():
             count += 1
             try:
-                reason = fault(_message(line))
+                reason = fault(self._message(line))
             except ValueError as error:
                 reason = str(error)
             if reason is not None:
@@ -100,11 +123,17 @@ class MessageLines:
         """The messages in order. Raises MessageLineError if the file has changed since `check`."""
         for number, line in self._lines():
             try:
-                yield _message(line)
+                yield self._message(line)
             except ValueError as error:
                 raise MessageLineError(
                     f"{self._path} has changed: line {number}: {error}"
                 ) from error
+
+    def _message(self, line: bytes) -> OutgoingMessage:
+        """Returns the message of a line. Raises ValueError with the fault."""
+        if len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+            raise ValueError(f"is longer than {LINE_BYTES_MAX} bytes")
+        return self._parse(line)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Lines with their numbers, from 1; empty ones are left out."""
@@ -119,10 +148,8 @@ class MessageLines:
                 line = self._file.readline(LINE_BYTES_MAX)
 
 
-def _message(line: bytes) -> OutgoingMessage:
-    """The message of a line. Raises ValueError with what is wrong."""
-    if len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
-        raise ValueError(f"is longer than {LINE_BYTES_MAX} bytes")
+def json_message(line: bytes) -> OutgoingMessage:
+    """Returns the message of a JSON object. Raises ValueError with the fault."""
     try:
         fields = json.loads(line)
     except RecursionError as error:

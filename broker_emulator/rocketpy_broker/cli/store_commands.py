@@ -6,7 +6,6 @@ state.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,7 +61,7 @@ def check(
     folder: Folder,
     commit_log_segment_bytes: SegmentBytes = None,
     consume_queue_file_bytes: QueueFileBytes = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: output.AsJson = False,
 ) -> None:
     """Compare every file of a store with its log, and change nothing."""
     process.raise_descriptor_limit()
@@ -73,7 +72,7 @@ def check(
             findings = list(checking.run(advance))
     faults = [found for found in findings if isinstance(found, Fault)]
     if as_json:
-        typer.echo(json.dumps(_as_json(findings, checking.summary), indent=2))
+        output.print_json(_as_json(findings, checking.summary))
     else:
         _show(findings, checking.summary, len(faults))
     if faults:

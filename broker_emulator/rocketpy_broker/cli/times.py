@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+import typer
+
 _UTC = re.compile(r"[zZ]$")
 
 
@@ -18,3 +20,11 @@ def parsed_time(text: str) -> datetime:
     if time.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; end it with Z, or with +02:00")
     return time
+
+
+def time_option(text: str, option: str) -> datetime:
+    """Returns the time that an option has. Raises typer.BadParameter."""
+    try:
+        return parsed_time(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from rocketpy_broker.cli.topic_forms import (
     topic_json,
 )
 from rocketpy_broker.client import topics
+from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.offsets import topic_groups
 from rocketpy_broker.client.statistics import list_statistics
 
@@ -93,7 +95,11 @@ def update(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Change a topic; what no option names stays as it is."""
+    """Change a topic; what no option names stays as it is.
+
+    With fewer queues to read, the messages of the queues above stay in the store and no client
+    reads them; the command says how many they are.
+    """
     settings = topics.TopicSettings(
         queues if read_queues is None else read_queues,
         queues if write_queues is None else write_queues,
@@ -105,15 +111,46 @@ def update(
     if settings == topics.TopicSettings() and not make:
         raise typer.BadParameter("say what to change: --queues, --perm, --attribute and so on")
     with asking(endpoint) as connection:
+        hidden = _hidden_by(connection, topic, settings.read_queue_nums)
         change = topics.set_topic if make else topics.update_topic
         changed = change(connection, topic, settings)
     if as_json:
-        output.print_json(topic_json(changed))
+        hidden_count = {"hiddenMessages": hidden.message_count} if hidden else {}
+        output.print_json({**topic_json(changed), **hidden_count})
         return
     typer.echo(
         f"topic {topic} has {changed.read_queue_nums} queues to read and "
         f"{changed.write_queue_nums} to write"
     )
+    if hidden:
+        typer.echo(f"rocketpy: {hidden.text(topic)}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _HiddenQueues:
+    """Queues that an update hides from readers: how many there were, and their messages."""
+
+    queue_count: int
+    message_count: int
+
+    def text(self, topic: str) -> str:
+        """Returns the warning."""
+        return (
+            f"{self.message_count} messages of queues that topic {topic} has no longer are hidden, "
+            "not deleted: no client reads them before the topic has those queues again "
+            f"(`rocketpy topic update {topic} --read-queues {self.queue_count}`)"
+        )
+
+
+def _hidden_by(
+    connection: BrokerConnection, topic: str, queue_nums: int | None
+) -> _HiddenQueues | None:
+    """Returns the messages that fewer queues to read would hide; None where there are none."""
+    if queue_nums is None or not topics.topic_exists(connection, topic):
+        return None
+    queues = topics.topic_queues(connection, topic)
+    count = sum(queue.message_count for queue in queues if queue.queue_id >= queue_nums)
+    return _HiddenQueues(len(queues), count) if count else None
 
 
 @topic_app.command()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
+from rocketpy_broker.client.errors import UnreadableError
+from rocketpy_broker.spoken import EPOCH
+from rocketpy_proto.call_limits import ENTRIES_MAX as SEARCHES_MAX
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 
@@ -96,6 +100,40 @@ def query_lag(connection: BrokerConnection, topic: str, group: str) -> GroupLag:
     # A table of offsets from elsewhere can name a group that no table of groups has.
     has_progress = any(queue.committed_offset is not None for queue in queues)
     return GroupLag(topic, group, response.consumer_group_exists or has_progress, queues)
+
+
+def offsets_at(
+    connection: BrokerConnection, topic: str, queue_ids: Sequence[int], time: datetime
+) -> dict[int, int]:
+    """Returns the offset of each queue's first message that was stored at `time` or later.
+
+    A queue without such a message has its maximum. Raises UnreachableError, RefusedError.
+    """
+    timestamp_ms = max(-((EPOCH - time) // timedelta(milliseconds=1)), 0)
+    found: dict[int, int] = {}
+    while len(found) < len(queue_ids):
+        asked = queue_ids[len(found) : len(found) + SEARCHES_MAX]
+        request = broker_pb2.SearchOffsetsRequest(
+            queues=[
+                broker_pb2.QueueTime(topic=topic, queue_id=queue_id, timestamp_ms=timestamp_ms)
+                for queue_id in asked
+            ]
+        )
+        answers = _searched(connection, request)
+        found |= {queue_id: each.offset for queue_id, each in zip(asked, answers, strict=False)}
+    return found
+
+
+def _searched(
+    connection: BrokerConnection, request: broker_pb2.SearchOffsetsRequest
+) -> Sequence[broker_pb2.FoundOffset]:
+    """Returns the answers to the first searches. Raises UnreadableError where there is none."""
+    response: broker_pb2.SearchOffsetsResponse = connection.ask(
+        lambda: connection.broker.SearchOffsets(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    if not response.offsets:
+        raise UnreadableError(f"the search for offsets of topic {request.queues[0].topic!r} failed")
+    return response.offsets
 
 
 def topic_groups(connection: BrokerConnection, topic: str) -> Iterator[str]:

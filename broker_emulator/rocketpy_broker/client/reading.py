@@ -9,16 +9,18 @@ answer until a message is there. State: where to go on.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 
 import grpc
 
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages import Message, decode_messages
-from rocketpy_broker.client.offsets import QueueBounds, query_bounds
+from rocketpy_broker.client.offsets import QueueBounds, offsets_at, query_bounds
 from rocketpy_broker.client.pull_answers import check_pull
+from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
@@ -40,16 +42,26 @@ class QueueRange:
 class TopicReader:
     """Reads one topic. What `next_messages` finds begins where the reading before ended."""
 
-    def __init__(self, connection: BrokerConnection, topic: str) -> None:
+    def __init__(
+        self, connection: BrokerConnection, topic: str, queue_ids: Collection[int] = ()
+    ) -> None:
+        """Reads these queues; without `queue_ids` all queues."""
         self._connection = connection
         self.topic = topic
+        self._queue_ids = frozenset(queue_ids)
         self._positions: dict[int, int] = {}
 
-    def first(self, count: int | None = None) -> Iterator[Message]:
-        """The first messages that are there now, or all. Raises ClientError."""
+    def first(self, count: int | None = None, begin: datetime | None = None) -> Iterator[Message]:
+        """The first messages that are there now, or all; with `begin` those stored since then.
+
+        Raises ClientError, ParameterIllegalError for a queue that does not exist.
+        """
         bounds = self._bounds_now()
+        begins = {queue.queue_id: queue.min_offset for queue in bounds}
+        if begin is not None:
+            begins = offsets_at(self._connection, self.topic, [*begins], begin)
         ranges = [
-            QueueRange(queue.queue_id, queue.min_offset, queue.max_offset) for queue in bounds
+            QueueRange(queue.queue_id, begins[queue.queue_id], queue.max_offset) for queue in bounds
         ]
         return islice(self._read(ranges), count)
 
@@ -76,14 +88,23 @@ class TopicReader:
         bounds = query_bounds(
             self._connection, self.topic, known=self._positions, wait_ms_max=wait_ms_max
         )
-        ranges = [_news(queue, self._positions) for queue in bounds]
+        ranges = [_news(queue, self._positions) for queue in self._wanted(bounds)]
         self._positions = _ends(bounds)
         return self._read(ranges)
 
     def _bounds_now(self) -> list[QueueBounds]:
         bounds = query_bounds(self._connection, self.topic)
         self._positions = _ends(bounds)
-        return bounds
+        missing = self._queue_ids - self._positions.keys()
+        if missing:
+            accepted = f"the id of a queue to read of topic {self.topic!r}, which has {len(bounds)}"
+            raise ParameterIllegalError("queue_id", min(missing), accepted)
+        return self._wanted(bounds)
+
+    def _wanted(self, bounds: list[QueueBounds]) -> list[QueueBounds]:
+        if not self._queue_ids:
+            return bounds
+        return [queue for queue in bounds if queue.queue_id in self._queue_ids]
 
     def _read(self, ranges: Sequence[QueueRange]) -> Iterator[Message]:
         """The messages of all ranges, in the order in which the broker stored them."""

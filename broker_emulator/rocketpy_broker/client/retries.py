@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from enum import Enum
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
@@ -76,15 +77,18 @@ def dead_letters(
     group: str,
     keys: Sequence[str] = (),
     offsets: Sequence[int] = (),
+    queue_ids: Collection[int] = (),
+    begin: datetime | None = None,
 ) -> Iterator[Message]:
     """The group's dead letters, oldest first: all, or those with a key or at a queue offset.
 
-    A group that gave nothing up has none, and no topic for them. Raises UnreachableError,
-    RefusedError, UnreadableError.
+    `queue_ids` names the queues, and `begin` the first store time. A group that gave nothing up has
+    no dead letters, and no topic for them. Raises UnreachableError, RefusedError, UnreadableError,
+    ParameterIllegalError for a queue that does not exist.
     """
     wanted_keys, wanted_offsets = frozenset(keys), frozenset(offsets)
     try:
-        letters = TopicReader(connection, DEAD_LETTER_PREFIX + group).first()
+        letters = TopicReader(connection, DEAD_LETTER_PREFIX + group, queue_ids).first(begin=begin)
     except RefusedError as error:
         if error.is_missing_topic:
             return

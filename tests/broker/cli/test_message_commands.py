@@ -160,9 +160,9 @@ def test_a_line_without_an_end_takes_no_memory(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ([], 2, "give either --body or --file"),
-        (["--body", "a", "--file", "-"], 2, "give either --body or --file"),
-        (["--file", "-", "--tag", "T"], 2, "with --file, each line tells tags"),
+        ([], 2, "give one of --body, --lines and --file"),
+        (["--body", "a", "--file", "-"], 2, "give one of --body, --lines and --file"),
+        (["--file", "-", "--tag", "T"], 2, "with --file, each line has its tags"),
         (["--body", "a", "--property", "shop"], 2, "'shop' is not of the form NAME=VALUE"),
         (["--body", "a", "--property", "=3"], 2, "'=3' is not of the form NAME=VALUE"),
         (["--body", "a", "--property", "p=1", "--property", "p=2"], 2, "'p' is given twice"),

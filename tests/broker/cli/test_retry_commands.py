@@ -119,7 +119,7 @@ def test_r03_no_dead_letters_are_told_as_such(
     assert rocketpy_broker.send_back(message.offset_msg_id, group, delay_level=-1) == "deadLetter"
     shown = run(rocketpy_broker, "dlq", "resend", "--group", group, "--key", "other")
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert f"{none} with this key or offset" in shown.stderr
+    assert f"{none} of this choice" in shown.stderr
 
 
 def test_r03_a_dead_letter_that_says_not_where_it_is_from_goes_to_the_retry_topic(
