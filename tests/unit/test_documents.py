@@ -18,6 +18,7 @@ from pyspark_rocketpy.options.source_specs import SOURCE_OPTIONS
 from pyspark_rocketpy.options.specs import option_table
 from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
+from tests.api_tables import api_table
 from tests.cases import commands_of, where
 from tests.documents import DOCUMENTS, NOTES, TOP, blocks, blocks_of, runnable
 
@@ -57,6 +58,8 @@ def read(path: str) -> str:
         ("source", "source columns", column_table()),
         ("sink", "sink columns", sink_column_table()),
         ("troubleshooting", "codes of errors", error_table()),
+        ("api/broker", "names", api_table("broker")),
+        ("api/connector", "names", api_table("connector")),
     ],
 )
 def test_a_table_of_a_document_is_the_codes(path: str, name: str, table: str) -> None:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -30,10 +31,21 @@ from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
 from rocketpy_broker.temporary_store import PREFIX, TemporaryStore
 
 INPUT_BYTES = 4096
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 PAGE_BYTES = 4096
 MINUTE_MS = 60_000
 # RocketMQ's diskSpaceCleanForciblyRatio is as far below its diskSpaceWarningLevelRatio.
 FORCIBLE_BELOW_FULL = 0.05
+
+
+class LogLevelName(str, Enum):
+    """Levels of the broker's log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 Data = Annotated[
     Path | None,
@@ -157,6 +169,10 @@ LongPolling = Annotated[
 ShortPollingTimeMs = Annotated[
     int, typer.Option(min=1, help="shortPollingTimeMills, with --short-polling.")
 ]
+LogLevel = Annotated[
+    LogLevelName,
+    typer.Option(envvar="ROCKETPY_LOG_LEVEL", help="The least level that goes to standard error."),
+]
 # The token of a LocalBroker's temporary store; see there.
 Temporary = Annotated[str | None, typer.Option(hidden=True)]
 
@@ -189,10 +205,11 @@ def broker(
     long_polling: LongPolling = True,
     short_polling_time_ms: ShortPollingTimeMs = 1_000,
     stop_at_eof: StopAtEof = False,
+    log_level: LogLevel = LogLevelName.WARNING,
     temporary: Temporary = None,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
     _check_queue_file_bytes(consume_queue_file_bytes)
     delay_levels = _delay_levels(message_delay_level)
     process.tune()

@@ -19,8 +19,7 @@ NAME_SERVER = OptionSpec(
     "name servers of an Apache RocketMQ cluster, in place of endpoints",
     endpoints,
 )
-CLUSTER_OPTIONS = (
-    NAME_SERVER,
+ACCESS_OPTIONS = (
     OptionSpec("accessKey", None, "a name", "the cluster's user, with secretKey", text),
     OptionSpec("secretKey", None, "a secret", "what proves the user; signs every request", text),
     OptionSpec("securityToken", None, "a secret", "a token that goes with them", text),
@@ -34,6 +33,7 @@ CLUSTER_OPTIONS = (
         "tlsVerify", "true", "whether servers must prove who they are; false trusts anybody"
     ),
 )
+CLUSTER_OPTIONS = (NAME_SERVER, *ACCESS_OPTIONS)
 _FIELDS = {
     "name_server": "name_servers",
     "access_key": "access_key",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_rocketpy.options.choices import Delivery
-from pyspark_rocketpy.options.clusters import CLUSTER_OPTIONS
+from pyspark_rocketpy.options.clusters import ACCESS_OPTIONS, NAME_SERVER
 from pyspark_rocketpy.options.shared import (
     CONNECT_TIMEOUT,
     ENDPOINTS,
@@ -26,7 +26,7 @@ CONTROL_TOPIC, CONTROL_TOPIC_DEFAULT = "controlTopic", "rocketpy_control"
 
 SINK_OPTIONS = (
     ENDPOINTS,
-    *CLUSTER_OPTIONS,
+    NAME_SERVER,
     OptionSpec(
         "topic", None, TOPIC_ACCEPTED, "topic of rows that name none in a column", topic_name
     ),
@@ -88,4 +88,5 @@ SINK_OPTIONS = (
     CONNECT_TIMEOUT,
     RETRY_TIMES_MAX,
     RETRY_BACKOFF,
+    *ACCESS_OPTIONS,
 )

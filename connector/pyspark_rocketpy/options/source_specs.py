@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_rocketpy.options.choices import Allocation, FilterType, TimestampStrategy
-from pyspark_rocketpy.options.clusters import CLUSTER_OPTIONS
+from pyspark_rocketpy.options.clusters import ACCESS_OPTIONS, NAME_SERVER
 from pyspark_rocketpy.options.shared import (
     CONNECT_TIMEOUT,
     CONSUMER_GROUP,
@@ -29,7 +29,7 @@ _JSON_FORM = '{"topic":{"0":12,"1":-2}} (-2 earliest, -1 latest)'
 
 SOURCE_OPTIONS = (
     ENDPOINTS,
-    *CLUSTER_OPTIONS,
+    NAME_SERVER,
     OptionSpec("topic", None, "a topic", "the topic to read", text),
     OptionSpec("topics", None, "topics with commas", "several topics to read", names),
     OptionSpec(
@@ -222,4 +222,5 @@ SOURCE_OPTIONS = (
         "with failOnDataLoss false it goes on without",
         duration_ms,
     ),
+    *ACCESS_OPTIONS,
 )

@@ -1,0 +1,52 @@
+"""The option `--log-level` of `rocketpy broker`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rocketpy_broker import LocalBroker
+from tests.broker.cli.shell import ROCKETPY, environment
+from tests.patience import PATIENCE_SECONDS
+
+
+def log_of_a_start(data: Path, *words: str, **names: str) -> str:
+    """Starts a broker that stops at once; returns what it wrote to standard error."""
+    command = [*ROCKETPY, "broker", "--data", str(data), "--port", "0", "--stop-at-eof", *words]
+    done = subprocess.run(
+        command,
+        input="",
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(**names),
+        timeout=PATIENCE_SECONDS,
+    )
+    assert "ready" in done.stdout
+    return done.stderr
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """The directory of a broker that was killed: its next start logs a warning."""
+    with LocalBroker(tmp_path / "store", commit_log_segment_bytes=1 << 30) as broker:
+        broker.create_topic("T")
+        broker.send("T", "a")
+        broker.kill()
+    return tmp_path / "store"
+
+
+def test_a_warning_is_logged_without_the_option(killed: Path) -> None:
+    assert "WARNING rocketpy_broker.cli.broker_command: recovered after a crash" in (
+        log_of_a_start(killed)
+    )
+
+
+def test_errors_alone_are_logged_on_request(killed: Path) -> None:
+    assert "recovered" not in log_of_a_start(killed, "--log-level", "error")
+
+
+def test_the_environment_sets_the_level(killed: Path) -> None:
+    assert "recovered" not in log_of_a_start(killed, ROCKETPY_LOG_LEVEL="error")
