@@ -3,9 +3,10 @@
     control topic, queue 0   marker | marker | marker ...   tag: the task; body: topic, offsets
 
 A marker says where a topic's queues ended when an attempt began: whatever that attempt has stored
-lies behind. The order in the one queue is the order of the attempts. How far back a task has to
-look, the driver notes after each batch, as a consumer offset: a note that is lost, for a broker
-keeps it in memory for 5 s, makes the look longer and not wrong. Nothing else is kept.
+lies after it. The order in the one queue is the order of the attempts. The driver notes at each
+commit, as a consumer offset, where the batch's own markers begin: Spark runs a committed batch
+again when the driver ends before Spark's own commit. A broker keeps a note in memory for 5 s; a
+note that is lost makes the look longer and not wrong. Nothing else is kept.
 """
 
 from __future__ import annotations
@@ -46,6 +47,14 @@ class Marker(msgspec.Struct, frozen=True):
 
     topic: str
     offsets: dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMarker:
+    """A marker and its offset in the control queue."""
+
+    offset: int
+    marker: Marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +108,17 @@ class ControlQueue:
         """Where the next marker will be. Raises ConnectionFailedError, BrokerError."""
         return max_offset(self._reach.cluster, self.queue()).answer()
 
-    def floor(self) -> int:
-        """From where on markers of the writer's present batch can be."""
+    def floor(self, own: int) -> int:
+        """Returns the offset from which on markers of the writer's present batch can be.
+
+        `own` is the offset of a marker that was stored just now. A note beyond it is of a control
+        topic that was deleted, and counts for nothing.
+        """
         cluster, queue = self._reach.cluster, self.queue()
         noted = consumer_offset(cluster, self._group, queue).answer()
-        return max(noted or 0, min_offset(cluster, queue).answer())
+        if noted is None or noted > own:
+            noted = 0
+        return max(noted, min_offset(cluster, queue).answer())
 
     def leave(self, tag: str, marker: Marker) -> int:
         """Store a marker; its offset."""
@@ -123,28 +138,29 @@ class ControlQueue:
             except PASSING_ERRORS as error:
                 retries.pause(error)
 
-    def earlier(self, tag: str, begin: int, end: int) -> Iterator[Marker]:
-        """The markers with a tag in a range."""
+    def earlier(self, tag: str, begin: int, end: int) -> Iterator[FoundMarker]:
+        """Yields the markers with a tag in a range."""
         queue = self.queue()
         part = QueueRange(self._topic, 0, begin, end, broker_name=queue.broker_name)
         for block in self._reach.records(part, self._group, tag):
             for position in block.positions.tolist():
                 record = decode_record(bytes(block.data), position).record
                 if record.properties.get("TAGS") == tag:
-                    yield msgspec.json.decode(record.body, type=Marker)
+                    marker = msgspec.json.decode(record.body, type=Marker)
+                    yield FoundMarker(record.queue_offset, marker)
 
-    def note(self) -> None:
-        """What is there now is of no use to the writer's next batch. Failing costs time only."""
-        cluster, queue = self._reach.cluster, self.queue()
+    def note(self, begin: int) -> None:
+        """Lets the writer's next batch look from `begin` on. A failure costs time only."""
+        cluster = self._reach.cluster
         try:
-            end = self.end()
+            queue = self.queue()
             try:
-                update_consumer_offset(cluster, self._group, queue, end).answer()
+                update_consumer_offset(cluster, self._group, queue, begin).answer()
             except BrokerError as error:
                 if error.response_code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                     raise
                 # A pull makes the group.
-                pull(cluster, Pull(self._group, queue, end), self._reach.patience).answer()
-                update_consumer_offset(cluster, self._group, queue, end).answer()
+                pull(cluster, Pull(self._group, queue, begin), self._reach.patience).answer()
+                update_consumer_offset(cluster, self._group, queue, begin).answer()
         except (ConnectionFailedError, BrokerError) as error:
             logger.warning("the next batch looks further back in %s: %s", self._topic, error)

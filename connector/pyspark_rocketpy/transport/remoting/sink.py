@@ -109,12 +109,19 @@ class RemotingTransport:
         return ControlQueue(self._reach, self.control_topic, writer)
 
     def commit_batch(self, parts: Sequence[bytes], batch_id: int) -> CommittedBatch:
-        """See SinkTransport. All shows already; the writer's next batch is told where to look."""
-        told = [msgspec.json.decode(part, type=Part) for part in parts]
-        for writer in {part.writer for part in told}:
-            if self.control_floor is None:
-                self._control(writer).note()
-        rows = sum(part.rows for part in told)
+        """See SinkTransport. All shows already; the note is for the writer's next batch.
+
+        This batch can come again, so the note leaves all its markers in.
+        """
+        decoded = [msgspec.json.decode(part, type=Part) for part in parts]
+        begins: dict[str, int] = {}
+        for part in decoded:
+            if part.begin is not None:
+                begins[part.writer] = min(part.begin, begins.get(part.writer, part.begin))
+        if self.control_floor is None:
+            for writer, begin in begins.items():
+                self._control(writer).note(begin)
+        rows = sum(part.rows for part in decoded)
         return CommittedBatch(batch_id, True, rows, rows)
 
     def abort_batch(self, job: BatchJob) -> None:

@@ -34,10 +34,14 @@ GROUP = "rocketpy-sink"
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What a task tells of itself to the batch's commit."""
+    """A task's part of the batch's commit.
+
+    `begin` is the offset of the first marker of all its attempts; None for a task without rows.
+    """
 
     writer: str
     rows: int
+    begin: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
                 "waits at a broker cannot be looked for; set option delivery to at-least-once"
             )
         count = len(block.record_sizes) // SIZE_BYTES
-        self._part = Part(self._part.writer, self._part.rows + count)
+        self._part = msgspec.structs.replace(self._part, rows=self._part.rows + count)
         self.write_queues([block.topic])
         left = self._stored.without(block) if len(self._stored) else block
         if left is not None:
@@ -114,8 +118,13 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
             for name, n in queues.nums.items()
         }
         own = self._control.leave(self._digits, Marker(topic, offsets))
-        floor = self._control.floor() if self._floor is None else self._floor
-        earlier = [m for m in self._control.earlier(self._digits, floor, own) if m.topic == topic]
+        floor = self._control.floor(own) if self._floor is None else self._floor
+        found = list(self._control.earlier(self._digits, floor, own))
+        offsets_found = [own, *(one.offset for one in found)]
+        if self._part.begin is not None:
+            offsets_found.append(self._part.begin)
+        self._part = msgspec.structs.replace(self._part, begin=min(offsets_found))
+        earlier = [one.marker for one in found if one.marker.topic == topic]
         if earlier:
             clock.sleep_ms(SETTLE_MS)
             since = Since.of(earlier).offsets

@@ -32,7 +32,7 @@ class LoggedStore:
     faults: list[Script] = field(default_factory=list)
     records: dict[_Queue, list[Record]] = field(default_factory=lambda: defaultdict(list))
     notes: dict[tuple[str, str], int] = field(default_factory=dict)
-    pulls: int = 0
+    pulled_from: list[int] = field(default_factory=list)
 
     def bodies(self, topic: str, queue_id: int = 0) -> list[bytes]:
         return [record.body for record in self.records[topic, queue_id]]
@@ -65,8 +65,8 @@ class LoggedStore:
         return self._pulled(request, queue)
 
     def _pulled(self, request: RemotingCommand, queue: _Queue) -> RemotingCommand:
-        self.pulls += 1
         begin = int(request.ext_fields["queueOffset"])
+        self.pulled_from.append(begin)
         count = min(int(request.ext_fields["maxMsgNums"]), PULLED_MAX)
         end = min(begin + count, len(self.records[queue]))
         tags = request.ext_fields["subscription"]

@@ -44,12 +44,12 @@ class Setup:
     def write(
         self, *bodies: bytes, batch_id: int = 1, partition: int = 0, floor: int | None = None
     ) -> bytes:
-        """One attempt at a task; its part of the commit."""
+        """Returns the part of the commit of one attempt at a task."""
         transport = RemotingTransport(
             self.transport.cluster, self.transport.retries, 500, CONTROL, floor
         )
         rows = pa.record_batch(
-            {"body": pa.array(bodies, pa.binary()), "queueId": pa.array([0] * len(bodies))}
+            {"body": pa.array(bodies, pa.binary()), "queueId": pa.array([0] * len(bodies), pa.int32())}
         )
         config = WriteConfig(transport, TOPIC, ("body", "queueId"), 1_024, 7, has_keys_of_rows=True)
         return write_batches(config, iter([rows]), BatchName("query", batch_id), partition).part
@@ -166,14 +166,67 @@ def test_what_a_broker_adds_makes_no_other_row(setup: Setup) -> None:
     assert setup.store.bodies(TOPIC) == [b"x", b"y"]
 
 
-def test_a_commit_notes_how_far_its_markers_go(setup: Setup) -> None:
+def test_a_commit_notes_where_its_markers_begin(setup: Setup) -> None:
     parts = [setup.write(b"a", b"b"), setup.write(b"c", partition=1)]
     committed = setup.transport.commit_batch(parts, 1)
     assert (committed.batch_id, committed.is_own, committed.record_count) == (1, True, 3)
+    assert list(setup.store.notes.values()) == [0]
+    setup.transport.commit_batch([setup.write(b"d", batch_id=2)], 2)
     assert list(setup.store.notes.values()) == [2]
-    before = setup.store.pulls
-    setup.write(b"d", batch_id=2)
-    assert setup.store.pulls == before, "there is nothing to look at behind the note"
+    setup.store.pulled_from.clear()
+    setup.write(b"e", batch_id=3)
+    assert setup.store.pulled_from == [2], "markers before the last batch are not read"
+
+
+@pytest.mark.parametrize("batches_before", [0, 2])
+def test_a_batch_that_was_committed_is_left_out_whenever_it_comes_again(
+    setup: Setup, batches_before: int
+) -> None:
+    """The driver ends after the sink's commit and before Spark's, several times in a row."""
+    for batch_id in range(batches_before):
+        setup.transport.commit_batch([setup.write(b"before", batch_id=batch_id)], batch_id)
+    before = setup.store.bodies(TOPIC)
+    for _ in range(4):
+        parts = [setup.write(*MANY, batch_id=5), setup.write(b"z", batch_id=5, partition=1)]
+        setup.transport.commit_batch(parts, 5)
+        assert setup.store.bodies(TOPIC) == [*before, *MANY, b"z"]
+    setup.transport.commit_batch([setup.write(*MANY, batch_id=6)], 6)
+    assert setup.store.bodies(TOPIC) == [*before, *MANY, b"z", *MANY]
+
+
+def test_a_batch_that_comes_again_finds_rows_of_attempts_that_failed_first(setup: Setup) -> None:
+    """The last attempt's marker lies after these rows."""
+    setup.store.faults = [Fault.NONE, Fault.NONE, ERROR]
+    with pytest.raises(BrokerError, match="no more"):
+        setup.write(*MANY)
+    for _ in range(3):
+        setup.transport.commit_batch([setup.write(*MANY)], 1)
+    assert setup.store.bodies(TOPIC) == MANY
+
+
+def test_a_batch_without_rows_keeps_the_note(setup: Setup) -> None:
+    setup.transport.commit_batch([setup.write(b"a", b"b")], 1)
+    setup.transport.commit_batch([setup.write(b"c", batch_id=2)], 2)
+    noted = dict(setup.store.notes)
+    for _ in range(2):
+        empty = [setup.write(batch_id=3), setup.write(batch_id=3, partition=1)]
+        assert setup.transport.commit_batch(empty, 3).record_count == 0
+        assert setup.transport.commit_batch([], 3).record_count == 0
+    assert setup.store.notes == noted
+    setup.write(b"c", batch_id=2)
+    assert setup.store.bodies(TOPIC) == [b"a", b"b", b"c"]
+
+
+def test_a_control_topic_that_was_made_again_is_read_from_its_begin(setup: Setup) -> None:
+    """The broker keeps the note of the topic before it, which lies beyond all markers."""
+    for batch_id in range(3):
+        setup.transport.commit_batch([setup.write(b"x", batch_id=batch_id)], batch_id)
+    setup.store.records[CONTROL, 0].clear()
+    setup.write(*MANY, batch_id=4)
+    for _ in range(2):
+        setup.transport.commit_batch([setup.write(*MANY, batch_id=4)], 4)
+    assert setup.store.bodies(TOPIC) == [b"x"] * 3 + MANY
+    assert list(setup.store.notes.values()) == [0]
 
 
 def test_a_single_job_looks_from_where_it_was_planned(setup: Setup) -> None:
@@ -181,9 +234,9 @@ def test_a_single_job_looks_from_where_it_was_planned(setup: Setup) -> None:
         setup.write(b"x", batch_id=batch_id)
     single = setup.transport.prepared(TOPIC, is_single=True)
     assert single.control_floor == 5
-    before = setup.store.pulls
+    setup.store.pulled_from.clear()
     part = setup.write(b"a", batch_id=9, floor=5)
-    assert setup.store.pulls == before
+    assert setup.store.pulled_from == []
     setup.write(b"a", batch_id=9, floor=5)
     assert setup.store.bodies(TOPIC).count(b"a") == 1
     assert single.commit_batch([part], 9).record_count == 1
