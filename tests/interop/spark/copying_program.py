@@ -1,6 +1,6 @@
 """A Spark driver of its own that copies a cluster's topic to another, until it ends or is killed.
 
-python -m tests.interop.spark.copying_program NAME_SERVERS SOURCE TARGET CHECKPOINT
+python -m tests.interop.spark.copying_program NAME_SERVERS SOURCE TARGET CHECKPOINT [DELIVERY]
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ BATCH_ROWS = 60
 
 def main() -> None:
     """Copy what is there."""
-    name_servers, source, target, checkpoint = sys.argv[1:]
+    name_servers, source, target, checkpoint, *delivery = sys.argv[1:]
     options = {"nameServer": name_servers}
     stream = session(1).readStream.format("rocketpy").options(**options, topic=source)
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", BATCH_ROWS)
     writer = stream.load().select("body").writeStream.format("rocketpy")
     writer = writer.options(**options, topic=target, checkpointLocation=checkpoint)
+    for given in delivery:
+        # Several blocks a task, so that a kill can leave a part of its rows.
+        writer = writer.option("delivery", given).option("batchBytesMax", 1_024)
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
