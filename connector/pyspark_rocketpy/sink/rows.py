@@ -60,12 +60,25 @@ class Rows:
         place = f"row {self.numbers[index]} of partition {self.partition}"
         for name in _TELLING:
             column = self.column(name)
-            value = None if column is None else column[index].as_py()
+            value = None if column is None else _shown(column[index])
             if value:
                 shown = repr(value)
                 shown = shown if len(shown) <= _SHOWN_MAX else shown[:_SHOWN_MAX] + "..."
                 return f"{place} ({name} {shown})"
         return place
+
+    def check_texts(self) -> None:
+        """Raises ColumnError for a text that is no UTF-8, as a cast of binary data may give."""
+        for name in self.batch.schema.names:
+            column = self.batch.column(name)
+            if name == "body" or _is_valid(column):
+                continue
+            for row in range(len(column)):
+                if not _is_utf8(column.slice(row, 1)):
+                    raise ColumnError(
+                        f"column {name} is not valid UTF-8 in {self.where(row)}; filter such rows "
+                        "out, or write the binary data as text, for instance with base64"
+                    )
 
     def check_bodies(self, limits: BrokerLimits) -> None:
         """Raises ColumnError for a null or too small a body, OversizeMessageError."""
@@ -93,6 +106,30 @@ class Rows:
         lengths = pc.binary_length(self.batch.column("body"))
         numbers: NDArray[np.int64] = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
         return numbers
+
+
+def _is_valid(column: pa.Array) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_utf8(column: pa.Array) -> bool:
+    try:
+        column.to_pylist()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _shown(value: pa.Scalar) -> object:
+    """Returns the value for an error; None where it is no text."""
+    try:
+        return value.as_py()
+    except UnicodeDecodeError:
+        return None
 
 
 def first_true(found: pa.BooleanArray) -> int:

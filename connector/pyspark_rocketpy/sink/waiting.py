@@ -20,6 +20,8 @@ from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS
 DELAY_BITS = 8
 assert DELAY_TIMED < 1 << DELAY_BITS
 LEVEL_MAX = DELAY_TIMED - 1
+# The end of the year 9999, the last that Python's calendar holds.
+TIME_MICROSECONDS_MAX = 253_402_300_799_999_999
 
 
 def delays_of(rows: Rows) -> NDArray[np.int64]:
@@ -39,7 +41,9 @@ def delays_of(rows: Rows) -> NDArray[np.int64]:
             )
         delays = np.minimum(levels.to_numpy(zero_copy_only=False), LEVEL_MAX)
     if rows.has("deliverAt"):
-        is_timed = rows.batch.column("deliverAt").is_valid().to_numpy(zero_copy_only=False)
+        times = _microseconds(rows)
+        _check_times(rows, times)
+        is_timed = times.is_valid().to_numpy(zero_copy_only=False)
         both = is_timed & (delays > 0)
         if both.any():
             raise ColumnError(
@@ -55,12 +59,28 @@ def waiting_properties(rows: Rows) -> dict[str, pa.StringArray]:
     properties = {}
     if rows.has("delayLevel"):
         levels = rows.batch.column("delayLevel").cast(pa.int64())
+        levels = pc.min_element_wise(levels, LEVEL_MAX, skip_nulls=False)
         positive = null_unless(pc.greater(levels, 0), levels)
         properties[DELAY] = positive.cast(pa.string())
     if rows.has("deliverAt"):
-        # Rounded up: a message is never early.
-        microseconds = rows.batch.column("deliverAt").cast(pa.timestamp("us", "UTC"))
-        times = pc.add(microseconds.cast(pa.int64()), 999)
-        milliseconds = pc.max_element_wise(pc.divide(times, 1_000), 0, skip_nulls=False)
+        # Rounded up: a message is never early. Times that are over stand for now.
+        times = pc.max_element_wise(_microseconds(rows), 0, skip_nulls=False)
+        milliseconds = pc.divide(pc.add(times, 999), 1_000)
         properties[TIMER_DELIVER_MS] = milliseconds.cast(pa.string())
     return properties
+
+
+def _microseconds(rows: Rows) -> pa.Int64Array:
+    return rows.batch.column("deliverAt").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+
+
+def _check_times(rows: Rows, times: pa.Int64Array) -> None:
+    """Raises ColumnError for a time that no calendar holds."""
+    too_late = pc.greater(times, TIME_MICROSECONDS_MAX).fill_null(False)
+    if pc.any(too_late).as_py():
+        row = first_true(too_late)
+        raise ColumnError(
+            f"column deliverAt is {times[row].as_py()} microseconds since 1970 in "
+            f"{rows.where(row)}, limit is the end of the year 9999; a broker takes times up to 3 "
+            "days from now, unless it is configured otherwise"
+        )

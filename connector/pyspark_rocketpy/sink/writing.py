@@ -140,6 +140,7 @@ class _Task:
     def _parts(self, lot: pa.RecordBatch) -> Iterator[Block]:
         rows = Rows.of(lot, self._config.columns, self.rows, self._partition)
         self.rows += len(rows)
+        rows.check_texts()
         rows.check_bodies(self._limits)
         routes = routes_of(rows, self._config.topic, self._queues, self._spread)
         return self._form.blocks(rows, routes)

@@ -62,3 +62,42 @@ def test_an_empty_body_is_refused_where_brokers_fail_at_it() -> None:
     rows.check_bodies(BrokerLimits(4, 100))
     with pytest.raises(ColumnError, match="body is empty in row 8 of partition 2"):
         rows.check_bodies(BrokerLimits(4, 100, body_bytes_min=1))
+
+
+WRONG = b"a\xff"
+
+
+def text(*values: bytes | None, kind: pa.DataType | None = None) -> pa.Array:
+    """Returns an array of strings that are not checked, as Spark sends them."""
+    octets = pa.array(values, pa.binary())
+    kind = kind or pa.string()
+    if kind == pa.large_string():
+        octets = octets.cast(pa.large_binary())
+    return pa.Array.from_buffers(kind, len(octets), octets.buffers())
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("name", ["topic", "tags", "keys", "messageGroup", "brokerName"])
+def test_a_text_that_is_no_utf8_is_refused_by_column_and_row(
+    name: str, kind: pa.DataType
+) -> None:
+    columns = {"body": text(WRONG, WRONG, WRONG), name: text(b"a", None, WRONG, kind=kind)}
+    with pytest.raises(ColumnError, match=rf"column {name} is not valid UTF-8 in row 12 of"):
+        rows_of(10, 3, **columns).check_texts()
+    rows_of(10, 3, body=text(WRONG), **{name: text(None, kind=kind)}).check_texts()
+
+
+def test_keys_and_properties_that_are_no_utf8_are_refused_by_column_and_row() -> None:
+    body = pa.array([b"x"] * 3)
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, 3]), text(b"a", b"b", WRONG))
+    with pytest.raises(ColumnError, match="column keys is not valid UTF-8 in row 2 of"):
+        rows_of(body=body, keys=lists).check_texts()
+    for names, values in [((b"a", WRONG), (b"1", b"2")), ((b"a", b"b"), (b"1", WRONG))]:
+        maps = pa.MapArray.from_arrays(pa.array([0, 1, 2, 2]), text(*names), text(*values))
+        with pytest.raises(ColumnError, match="column properties is not valid UTF-8 in row 1 of"):
+            rows_of(body=body, properties=maps).check_texts()
+
+
+def test_an_error_names_a_row_whose_other_texts_are_no_utf8() -> None:
+    rows = rows_of(body=pa.array([None], pa.binary()), keys=text(WRONG), tags=pa.array(["t"]))
+    assert rows.where(0) == "row 0 of partition 0 (tags 't')"
