@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.client.messages import OutgoingMessage, fault_of_wait
+from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.local_process import LocalBrokerError
-from rocketpy_proto.record.properties import DELAY, REAL_TOPIC, TRAN_MSG, WAITING_NAMES
 
-_IN_PLACE_OF = {DELAY: "delay_level", TRAN_MSG: "`rocketpy transaction send`"}
 BYTES = bytes | bytearray | memoryview
 Body: TypeAlias = str | bytes | bytearray | memoryview
 
@@ -20,8 +19,7 @@ def outgoing(
 ) -> list[OutgoingMessage]:
     """Messages of these bodies.
 
-    Raises LocalBrokerError for a value of another type, and for properties that would let a
-    message wait: they are left out, so that it would come at once.
+    Raises LocalBrokerError for a value of another type, and for properties that ask for a wait.
     """
     key_list = [keys] if isinstance(keys, str) else keys
     if not isinstance(key_list, Sequence) or not all(isinstance(key, str) for key in key_list):
@@ -33,7 +31,11 @@ def outgoing(
     for name, value in properties.items():
         if not (isinstance(name, str) and isinstance(value, str)):
             raise _wrong(f"property {name!r}", value, "str")
-    _check_waiting(properties)
+    fault = fault_of_wait(
+        properties, SystemClock().now_ms(), level="delay_level", time="deliver_at"
+    )
+    if fault is not None:
+        raise LocalBrokerError(fault)
     if not (queue_id is None or isinstance(queue_id, int)):
         raise _wrong("queue_id", queue_id, "an int or None")
     return [
@@ -47,14 +49,6 @@ def check_delay(delay_level: object, deliver_at: object) -> None:
         raise _wrong("delay_level", delay_level, "an int")
     if not (deliver_at is None or isinstance(deliver_at, datetime)):
         raise _wrong("deliver_at", deliver_at, "a datetime with a time zone, or None")
-
-
-def _check_waiting(properties: Mapping[str, str]) -> None:
-    """One that was read, and has waited, has a REAL_TOPIC: sent again it does not wait again."""
-    if REAL_TOPIC not in properties:
-        for name in sorted(WAITING_NAMES.intersection(properties)):
-            instead = _IN_PLACE_OF.get(name, "deliver_at")
-            raise LocalBrokerError(f"{name!r} is not sent as a property; use {instead}")
 
 
 def _body(body: object) -> bytes:

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import IO
 
 from rocketpy_broker.cli.times import parsed_time
-from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.client.messages import OutgoingMessage, fault_of_wait
+from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.errors import BrokerError
 
 STANDARD_INPUT = "-"
@@ -207,6 +208,10 @@ def _properties(value: object) -> dict[str, str]:
     for name, text in properties.items():
         if not isinstance(text, str):
             raise _wrong(f"property {name!r}", text, "a text")
+    now_ms = SystemClock().now_ms()
+    fault = fault_of_wait(properties, now_ms, level="delayLevel", time="deliverAt")
+    if fault is not None:
+        raise ValueError(fault)
     return properties
 
 

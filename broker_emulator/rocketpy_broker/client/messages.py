@@ -20,7 +20,15 @@ from rocketpy_proto.record import (
     encode_offset_message_id,
 )
 from rocketpy_proto.record.compression import inflated_or_stored
-from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
+from rocketpy_proto.record.properties import (
+    DELAY,
+    KEY_SEPARATOR,
+    KEYS,
+    TAGS,
+    TRAN_MSG,
+    UNIQ_KEY,
+    unsent_wait,
+)
 
 EARLIEST = datetime.min.replace(tzinfo=timezone.utc)
 LATEST = datetime.max.replace(tzinfo=timezone.utc)
@@ -32,8 +40,8 @@ _SHOWN_APART = frozenset({TAGS, KEYS, UNIQ_KEY})
 class OutgoingMessage:
     """A message to be sent. Without a queue id it goes to any queue.
 
-    It comes when `delay_level` is over, or at `deliver_at`, which has a time zone. Properties by
-    which a message would wait, as one that was read may have them, are left out.
+    It comes when `delay_level` is over, or at `deliver_at`, which has a time zone. Properties of
+    NOT_COPIED_NAMES, as a message that was read may have them, are left out.
     """
 
     body: bytes
@@ -139,9 +147,24 @@ def delivery_ms(time: datetime | None) -> int | None:
     return max(-((EPOCH - time) // timedelta(milliseconds=1)), 0)
 
 
+def fault_of_wait(
+    properties: Mapping[str, str], now_ms: int, *, level: str, time: str
+) -> str | None:
+    """Returns why properties that ask for a wait are refused; None where none does.
+
+    They are left out, so the message would come at once. `level` and `time` name the arguments
+    that let a message wait.
+    """
+    name = unsent_wait(properties, now_ms)
+    if name is None:
+        return None
+    instead = {DELAY: level, TRAN_MSG: "`rocketpy transaction send`"}.get(name, time)
+    return f"{name!r} is not sent as a property; use {instead}"
+
+
 def joined_keys(keys: Sequence[str]) -> str:
-    """The property KEYS."""
-    return KEY_SEPARATOR.join(keys)
+    """Returns the property KEYS; empty keys are left out."""
+    return KEY_SEPARATOR.join(filter(None, keys))
 
 
 def decode_messages(records: bytes | memoryview, record_sizes: bytes) -> Iterator[Message]:

@@ -13,7 +13,7 @@ from itertools import count
 from rocketpy_broker.client import transactions
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
-from rocketpy_broker.client.retries import kept_properties, origin_topic
+from rocketpy_broker.client.retries import origin_topic
 from rocketpy_broker.client.sending import ANY_QUEUE, MessageSender
 from rocketpy_broker.client.topics import RETRY_PREFIX
 from rocketpy_proto.record import java_hash
@@ -56,11 +56,11 @@ def resend_messages(
     """
     senders = _Senders(connection)
     for message in messages:
-        yield senders.send(message, topic or message.topic, kept_properties(message))
+        yield senders.send(message, topic or message.topic, dict(message.properties))
 
 
 def _with_unique_key(letter: Message) -> dict[str, str]:
-    kept = kept_properties(letter)
+    kept = dict(letter.properties)
     if letter.msg_id != letter.offset_msg_id:
         kept[UNIQ_KEY] = letter.msg_id
     return kept

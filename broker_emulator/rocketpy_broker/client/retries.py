@@ -12,23 +12,10 @@ from rocketpy_broker.client.messages import Message
 from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.record import decode_offset_message_id
-from rocketpy_proto.record.properties import (
-    DELAY,
-    PRODUCER_GROUP,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
-    RETRY_TOPIC,
-    TRAN_MSG,
-    TRANSACTION_ID,
-)
+from rocketpy_proto.record.properties import RETRY_TOPIC
 from rocketpy_proto.rocketpy.v1 import broker_pb2, retry_pb2
 
 DEAD_LETTER_PREFIX = "%DLQ%"
-# What tells of the deliveries that have failed, and is not true of a message that is sent anew.
-_OF_DELIVERIES = frozenset(
-    {RETRY_TOPIC, DELAY, REAL_TOPIC, REAL_QUEUE_ID, "WAIT", TRAN_MSG, TRANSACTION_ID}
-    | {PRODUCER_GROUP, "MAX_RECONSUME_TIMES"}
-)
 
 
 class SentBackTo(str, Enum):
@@ -117,9 +104,3 @@ def dead_letter_counts(connection: BrokerConnection) -> dict[str, int]:
 def origin_topic(letter: Message) -> str | None:
     """The topic that a dead letter was first sent to; None where it does not say."""
     return letter.properties.get(RETRY_TOPIC)
-
-
-def kept_properties(message: Message) -> dict[str, str]:
-    """Returns the properties that are also true of a copy of the message."""
-    properties = message.properties
-    return {name: properties[name] for name in properties if name not in _OF_DELIVERIES}

@@ -29,10 +29,10 @@ from rocketpy_proto.record.properties import (
     DELAY,
     KEY_SEPARATOR,
     KEYS,
+    NOT_COPIED_NAMES,
     TAGS,
     TIMER_DELIVER_MS,
     UNIQ_KEY,
-    WAITING_NAMES,
     encode_properties,
 )
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
@@ -91,7 +91,11 @@ class MessageChecker:
         if parted is not None:
             return f"key {parted!r} has a blank, which parts keys; send it as several"
         # The values may be empty, the names may not.
-        named = {name: value or "-" for name, value in message.properties.items()}
+        named = {
+            name: value or "-"
+            for name, value in message.properties.items()
+            if name not in NOT_COPIED_NAMES
+        }
         apart = {TAGS: message.tags or "", KEYS: joined_keys(message.keys), UNIQ_KEY: "0" * 32}
         try:
             encode_properties(named | {name: apart[name] or named.get(name, "") for name in apart})
@@ -231,7 +235,7 @@ def block_columns(
         keys=pa.array([joined_keys(message.keys) for message in messages], pa.string()),
         properties=pa.array(properties, pa.map_(pa.string(), pa.string())),
         extra={UNIQ_KEY: msg_ids, **_waiting_properties(messages)},
-        left_out=WAITING_NAMES,
+        left_out=NOT_COPIED_NAMES,
         born_timestamp_ms=now_ms,
         born_host=born_host(),
     )

@@ -22,7 +22,7 @@ from pyspark_rocketpy.sink.waiting import waiting_properties
 from pyspark_rocketpy.transport.values import BrokerLimits
 from pyspark_rocketpy.transport.writing_values import SIZE_BYTES, BatchName, Block
 from rocketpy_proto.record import BLANK_BYTES, BlockColumns, CheckedBlock, UnencodableRecordError
-from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS, WAITING_NAMES
+from rocketpy_proto.record.properties import DELAY, NOT_COPIED_NAMES, TIMER_DELIVER_MS
 from rocketpy_proto.unique_keys import born_host, row_keys, unique_keys
 
 GROUP = "messageGroup"
@@ -104,7 +104,7 @@ class BlockForm:
             keys=rows.column("keys"),
             properties=rows.column("properties"),
             extra=extra,
-            left_out=WAITING_NAMES,
+            left_out=NOT_COPIED_NAMES,
             born_timestamp_ms=now_ms,
             born_host=born_host(),
         )

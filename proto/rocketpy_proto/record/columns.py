@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_proto.column_types import COLUMN_TYPES, TIMESTAMP
-from rocketpy_proto.record.arrays import array_of, numbers_in, repeated, strings_of
+from rocketpy_proto.record.arrays import array_of, repeated, strings_of
 from rocketpy_proto.record.block import RecordBlock
 from rocketpy_proto.record.compression import (
     INFLATED_TOGETHER_BYTES_MAX,
@@ -28,9 +28,9 @@ from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, SHARDING_KEY, 
 from rocketpy_proto.record.properties_block import BlockProperties, find_entries, parse_properties
 from rocketpy_proto.record.ranges import (
     binary_ranges,
+    filled_lists,
     fixed_width_strings,
     hex_digits,
-    offsets_of,
     to_strings,
 )
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
@@ -183,18 +183,7 @@ def _hex_strings(octets: NDArray[np.uint8]) -> pa.StringArray:
 
 def _split_keys(keys: pa.Array) -> pa.Array:
     """Tokens between blanks, without empty ones; null where there are no keys."""
-    lists = pc.split_pattern(keys, KEY_SEPARATOR)
-    tokens = lists.flatten()
-    filled = np.diff(offsets_of(tokens)) > 0
-    if filled.all():
-        return lists
-    parents = numbers_in(pc.list_parent_indices(lists), np.int64)[filled]
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(parents, minlength=len(keys)))))
-    return pa.ListArray.from_arrays(
-        array_of(offsets.astype(np.int32)),
-        tokens.filter(array_of(filled)),
-        mask=keys.is_null(),
-    )
+    return filled_lists(pc.split_pattern(keys, KEY_SEPARATOR))
 
 
 _BY_NAME: Mapping[str, Callable[[_Decoder], pa.Array]] = {

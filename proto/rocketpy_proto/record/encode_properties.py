@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rocketpy_proto.record.errors import UnencodableRecordError
 from rocketpy_proto.record.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, encode_property_name
-from rocketpy_proto.record.ranges import octets_of, offsets_of
+from rocketpy_proto.record.ranges import filled_lists, octets_of, offsets_of
 
 _NAME_END = bytes([NAME_VALUE_SEPARATOR])
 _VALUE_END = bytes([PROPERTY_SEPARATOR])
@@ -52,13 +52,14 @@ def _joined_keys(keys: pa.StringArray | pa.ListArray | None) -> pa.StringArray |
     if keys is None or not (pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type)):
         return keys
     lists = keys.cast(pa.list_(pa.string()))
-    # A null among the keys would make the whole join null.
-    if lists.flatten().null_count:
-        lists = pa.array(
-            [None if row is None else [key for key in row if key] for row in lists.to_pylist()],
-            lists.type,
-        )
-    return pc.binary_join(lists, KEY_SEPARATOR)
+    given = lists.flatten()
+    parted = pc.match_substring(given, KEY_SEPARATOR).fill_null(False)
+    if pc.any(parted).as_py():
+        index = int(np.argmax(parted.to_numpy(zero_copy_only=False)))
+        row = pc.list_parent_indices(lists)[index].as_py()
+        reason = "has a blank, which parts keys; send it as several, or without the blank"
+        raise UnencodableRecordError(KEYS, given[index].as_py(), reason, row)
+    return pc.binary_join(filled_lists(lists), KEY_SEPARATOR)
 
 
 def _text(field: str, column: pa.Array) -> pa.BinaryArray:
@@ -118,8 +119,9 @@ def _map_entries(
     rows = np.repeat(np.arange(len(properties)), np.diff(bounds))
     kept = _filled(values) & ~_taken(names, rows, columns)
     kept &= properties.is_valid().to_numpy(zero_copy_only=False)[rows]
-    for name in left_out:
-        kept &= pc.not_equal(names, name.encode()).to_numpy(zero_copy_only=False)
+    if left_out:
+        unwanted = pa.array([name.encode() for name in left_out], pa.binary())
+        kept &= ~pc.is_in(names, unwanted).to_numpy(zero_copy_only=False)
     index = np.flatnonzero(kept)
     rows, names, values = rows[index], names.take(pa.array(index)), values.take(pa.array(index))
     _refuse_separators("property name", names, rows)

@@ -1,6 +1,8 @@
-r"""The properties string of one record. Source: spec/storage.md section 3.1. Holds no state.
+r"""The properties string of one record, and the names that brokers use. Holds no state.
 
 name \x01 value \x02 name \x01 value \x02 ...
+
+Source: spec/storage.md sections 3.1 and 3.2, spec/grpc_v2_semantics.md section 7.1.
 """
 
 from __future__ import annotations
@@ -30,8 +32,46 @@ WAITING_NAMES = frozenset({DELAY, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 # Of a message that was sent back: the topic that it was first sent to, and its offset id there.
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
+# Properties of one stored message or one delivery. A message that is sent with the properties of
+# another one leaves them out: brokers would take them for facts about the new message.
+NOT_COPIED_NAMES = WAITING_NAMES | {
+    # Of the wait: the true topic and queue, and the work of the timer.
+    *(REAL_TOPIC, REAL_QUEUE_ID, "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"),
+    *("TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL"),
+    # Of the transaction.
+    *(PRODUCER_GROUP, TRANSACTION_ID, "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"),
+    "TRANS_OFFSET",
+    # Of deliveries that failed.
+    *(RETRY_TOPIC, ORIGIN_MESSAGE_ID, "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "ORIGIN_GROUP"),
+    *("DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME"),
+    # Of the broker that stored it, and of the call that sent it.
+    *("CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT", "__CRC32#", "__BORNHOST", "BORN_TIMESTAMP"),
+    *("INNER_NUM", "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "ARRIVE_TIME", "PUSH_REPLY_TIME"),
+    # Of the client that read it.
+    *("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"),
+}
 _NAME_END = bytes([NAME_VALUE_SEPARATOR])
 _VALUE_END = bytes([PROPERTY_SEPARATOR])
+
+
+def unsent_wait(properties: Mapping[str, str], now_ms: int) -> str | None:
+    """Returns the property that asks a broker to let a message wait; None where none does.
+
+    A message that has waited has a REAL_TOPIC. Levels and times that are over ask for no wait.
+    """
+    if REAL_TOPIC in properties:
+        return None
+    waiting = sorted(WAITING_NAMES.intersection(properties))
+    return next((name for name in waiting if _asks_for_wait(name, properties[name], now_ms)), None)
+
+
+def _asks_for_wait(name: str, value: str, now_ms: int) -> bool:
+    if name == TRAN_MSG:
+        return value.lower() == "true"
+    try:
+        return int(value) > (now_ms if name == TIMER_DELIVER_MS else 0)
+    except ValueError:
+        return True
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketpy_proto.record.arrays import array_of, binaries_of, strings_of
+from rocketpy_proto.record.arrays import (
+    array_of,
+    binaries_of,
+    numbers_in,
+    strings_of,
+    truths_in,
+)
 
 # Arrow keeps up to so many bytes in the view itself.
 INLINE_BYTES_MAX = 12
@@ -57,6 +64,21 @@ def octets_of(array: pa.BinaryArray | pa.StringArray) -> NDArray[np.uint8]:
     """The data buffer that `offsets_of` points into."""
     buffer = array.buffers()[2]
     return np.frombuffer(buffer, np.uint8) if buffer is not None else np.empty(0, np.uint8)
+
+
+def filled_lists(lists: pa.ListArray) -> pa.ListArray:
+    """Returns the lists of texts without their empty and null items."""
+    items = lists.flatten()
+    filled = np.diff(offsets_of(items)) > 0
+    if items.null_count:
+        filled &= truths_in(items.is_valid())
+    if filled.all():
+        return lists
+    parents = numbers_in(pc.list_parent_indices(lists), np.int64)[filled]
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(parents, minlength=len(lists)))))
+    return pa.ListArray.from_arrays(
+        array_of(offsets.astype(np.int32)), items.filter(array_of(filled)), mask=lists.is_null()
+    )
 
 
 def to_strings(array: pa.BinaryArray) -> pa.StringArray:

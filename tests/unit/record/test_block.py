@@ -151,7 +151,7 @@ def test_a_block_is_encoded_to_the_bytes_of_its_single_records(
     )
     expected = []
     for body, tag, key, properties, group in rows:
-        named = {"TAGS": tag, "KEYS": " ".join(key or []), "__SHARDINGKEY": group}
+        named = {"TAGS": tag, "KEYS": " ".join(filter(None, key or [])), "__SHARDINGKEY": group}
         merged = {name: value for name, value in named.items() if value}
         merged |= {n: v for n, v in (properties or {}).items() if n not in merged}
         expected.append(

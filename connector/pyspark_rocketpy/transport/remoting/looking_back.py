@@ -15,17 +15,15 @@ from numpy.typing import NDArray
 
 from pyspark_rocketpy.transport.writing_values import Block
 from rocketpy_proto.record import EncodedBlock, RecordBlock, property_columns
-from rocketpy_proto.record.properties import UNIQ_KEY
+from rocketpy_proto.record.properties import NOT_COPIED_NAMES, UNIQ_KEY
 from rocketpy_proto.record.properties_block import parse_properties
 from rocketpy_proto.unique_keys import row_numbers
 
 _CRC_BITS = 32
 # Odd: products of different numbers are different.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-# By brokers of 4.9 and 5.3, and the key that tells the row.
-_NOT_OURS = frozenset(
-    {UNIQ_KEY, "CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT", "INNER_NUM", "__CRC32#"}
-)
+# What brokers add, which no row has, and the key that tells the row.
+_NOT_OURS = NOT_COPIED_NAMES | {UNIQ_KEY}
 
 
 class StoredRows:

@@ -17,11 +17,18 @@ from pyspark_rocketpy.sink.routing import Routes
 from pyspark_rocketpy.sink.rows import Rows
 from pyspark_rocketpy.transport.values import BrokerLimits
 from pyspark_rocketpy.transport.writing_values import SIZE_BYTES, BatchName, Block
-from rocketpy_proto.record import BLANK_BYTES, RecordBlock
+from rocketpy_proto.record import (
+    BLANK_BYTES,
+    COLUMN_TYPES,
+    RecordBlock,
+    property_column,
+    to_record_batch,
+)
 from tests.blocks import bodies_of
 
 MIB = 1 << 20
 LIMITS = BrokerLimits(4 * MIB, 32 * MIB)
+KEYS_SCHEMA = pa.schema({"keys": COLUMN_TYPES["keys"]})
 
 
 def rows_of(**columns: pa.Array) -> Rows:
@@ -141,6 +148,12 @@ def test_the_largest_message_fills_a_segment_but_for_its_end() -> None:
     [
         ({"tags": ["fine", "a\x02b"]}, "column tags .* row 101 .*separator"),
         ({"keys": ["fine", "a\x01b"]}, "column keys .* row 101 .*separator"),
+        (
+            {"keys": [["fine"], ["b", "order 17"]]},
+            "column keys .* row 101 .*'order 17' has a blank",
+        ),
+        ({"keys": [[None, "fine"], [" "]]}, "column keys .* row 101 .*' ' has a blank"),
+        ({"keys": [[], ["", None, "trailing "]]}, "column keys .* row 101 .*'trailing ' has a"),
         ({"messageGroup": ["fine", "a\x01b"]}, "column messageGroup .* row 101 .*separator"),
         ({"properties": [None, [("", "x")]]}, "column properties .* row 101 .*is empty"),
         ({"properties": [None, [("a\x01", "x")]]}, "column properties .* row 101 .*separator"),
@@ -154,6 +167,30 @@ def test_what_cannot_be_encoded_is_named_by_column_and_row(
     arrays = {name: pa.array(values, kinds.get(name)) for name, values in columns.items()}
     with pytest.raises(ColumnError, match=words):
         blocks_of(rows_of(body=pa.array([b"a", b"b"]), **arrays))
+
+
+def test_keys_come_back_as_they_were_and_empty_ones_are_left_out() -> None:
+    keys = [["a", "b"], ["", "c", None, ""], [""], [None], [], None, ["tab\there", "\u00a0"]]
+    rows = rows_of(body=pa.array([b"x"] * 7), keys=pa.array(keys, pa.list_(pa.string())))
+    for one in (rows, rows.part(slice(1, 7))):
+        (block,) = blocks_of(one)
+        found = to_record_batch(RecordBlock.parse(block.records), KEYS_SCHEMA)
+        wanted = [["a", "b"], ["c"], None, None, None, None, ["tab\there", "\u00a0"]]
+        assert found["keys"].to_pylist() == wanted[7 - len(one) :]
+        texts = property_column(RecordBlock.parse(block.records), "KEYS").to_pylist()
+        assert texts == ["a b", "c", None, None, None, None, "tab\there \u00a0"][7 - len(one) :]
+
+
+def test_an_empty_key_leaves_no_blank() -> None:
+    rows = rows_of(body=pa.array([b"x"]), keys=pa.array([["", "a", ""]]))
+    (block,) = blocks_of(rows)
+    assert property_column(RecordBlock.parse(block.records), "KEYS").to_pylist() == ["a"]
+
+
+def test_keys_of_one_text_are_parted_by_blanks() -> None:
+    (block,) = blocks_of(rows_of(body=pa.array([b"x"]), keys=pa.array([" a  b "])))
+    found = to_record_batch(RecordBlock.parse(block.records), KEYS_SCHEMA)
+    assert found["keys"].to_pylist() == [["a", "b"]]
 
 
 def test_the_last_row_is_checked_before_the_first_block_is_made(

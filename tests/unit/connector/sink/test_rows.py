@@ -78,9 +78,7 @@ def text(*values: bytes | None, kind: pa.DataType | None = None) -> pa.Array:
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 @pytest.mark.parametrize("name", ["topic", "tags", "keys", "messageGroup", "brokerName"])
-def test_a_text_that_is_no_utf8_is_refused_by_column_and_row(
-    name: str, kind: pa.DataType
-) -> None:
+def test_a_text_that_is_no_utf8_is_refused_by_column_and_row(name: str, kind: pa.DataType) -> None:
     columns = {"body": text(WRONG, WRONG, WRONG), name: text(b"a", None, WRONG, kind=kind)}
     with pytest.raises(ColumnError, match=rf"column {name} is not valid UTF-8 in row 12 of"):
         rows_of(10, 3, **columns).check_texts()

@@ -15,7 +15,7 @@ from pyspark_rocketpy.sink.waiting import LEVEL_MAX, delays_of, waiting_properti
 from pyspark_rocketpy.transport.values import BrokerLimits
 from pyspark_rocketpy.transport.writing_values import DELAY_TIMED, BatchName, Block
 from rocketpy_proto.record import RecordBlock, property_column
-from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS
+from rocketpy_proto.record.properties import DELAY, NOT_COPIED_NAMES, TIMER_DELIVER_MS
 from tests.blocks import bodies_of
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_901, timezone.utc)
@@ -44,6 +44,37 @@ def test_d02_a_time_is_rounded_up_to_the_millisecond_and_never_negative() -> Non
     rows = rows_of(deliverAt=pa.array([AT, None, before], TIMES))
     assert delays_of(rows).tolist() == [DELAY_TIMED, 0, DELAY_TIMED]
     assert waiting_properties(rows)[TIMER_DELIVER_MS].to_pylist() == [str(AT_MS), None, "0"]
+
+
+def microseconds(*values: int | None) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(TIMES)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64()])
+def test_d01_the_largest_level_of_a_type_is_the_highest(kind: pa.DataType) -> None:
+    largest = (1 << (kind.bit_width - 1)) - 1
+    rows = rows_of(delayLevel=pa.array([largest], kind))
+    assert delays_of(rows).tolist() == [min(largest, LEVEL_MAX)]
+    assert waiting_properties(rows)[DELAY].to_pylist() == [str(min(largest, LEVEL_MAX))]
+    with pytest.raises(ColumnError, match=rf"delayLevel is {-largest - 1} in row 1 of partition 3"):
+        delays_of(rows_of(delayLevel=pa.array([0, -largest - 1], kind)))
+
+
+def test_d02_times_are_exact_up_to_the_last_one_that_is_accepted() -> None:
+    last = 253_402_300_799_999_999
+    times = microseconds(-(1 << 63), -1, 0, 1, 1_000, 1_001, last)
+    rows = rows_of(deliverAt=times)
+    assert delays_of(rows).tolist() == [DELAY_TIMED] * 7
+    found = waiting_properties(rows)[TIMER_DELIVER_MS].to_pylist()
+    assert found == ["0", "0", "0", "1", "1", "2", str((last + 1) // 1_000)]
+
+
+@pytest.mark.parametrize("beyond", [253_402_300_800_000_000, (1 << 63) - 1_000, (1 << 63) - 1])
+def test_d02_a_time_that_no_calendar_holds_is_refused_by_its_row(beyond: int) -> None:
+    rows = rows_of(deliverAt=microseconds(None, 5, beyond))
+    words = rf"column deliverAt is {beyond} microseconds since 1970 in row 2 of partition 3"
+    with pytest.raises(ColumnError, match=words):
+        delays_of(rows)
 
 
 def test_a_negative_level_is_refused_by_its_row() -> None:
@@ -84,10 +115,20 @@ def test_d02_rows_that_wait_differently_go_in_blocks_of_their_own() -> None:
     assert column_of(blocks[0], DELAY) == [None]
 
 
-def test_entries_of_a_copied_message_do_not_let_it_wait_again() -> None:
-    entries = [[("DELAY", "3"), ("a", "1"), ("TRAN_MSG", "true"), ("TIMER_DELIVER_MS", "9")]]
+def test_entries_of_a_copied_message_that_brokers_set_are_left_out() -> None:
+    entries = [[("a", "1"), *((name, "3") for name in sorted(NOT_COPIED_NAMES))], [("b", "2")]]
     properties = pa.array(entries, pa.map_(pa.string(), pa.string()))
-    (block,) = blocks_of(rows_of(body=pa.array([b"x"]), properties=properties))
-    assert column_of(block, "a") == ["1"]
-    for name in ("DELAY", "TRAN_MSG", "TIMER_DELIVER_MS"):
+    (block,) = blocks_of(rows_of(body=pa.array([b"x", b"y"]), properties=properties))
+    assert (column_of(block, "a"), column_of(block, "b")) == (["1", None], [None, "2"])
+    for name in NOT_COPIED_NAMES:
+        assert column_of(block, name) == [None, None]
+
+
+def test_a_copied_row_waits_by_its_own_column_alone() -> None:
+    entries = [[("TIMER_OUT_MS", "1"), ("DELAY", "9"), ("REAL_TOPIC", "old")]]
+    properties = pa.array(entries, pa.map_(pa.string(), pa.string()))
+    rows = rows_of(body=pa.array([b"x"]), properties=properties, deliverAt=pa.array([AT], TIMES))
+    (block,) = blocks_of(rows)
+    assert column_of(block, TIMER_DELIVER_MS) == [str(AT_MS)]
+    for name in ("TIMER_OUT_MS", DELAY, "REAL_TOPIC"):
         assert column_of(block, name) == [None]

@@ -49,7 +49,10 @@ class Setup:
             self.transport.cluster, self.transport.retries, 500, CONTROL, floor
         )
         rows = pa.record_batch(
-            {"body": pa.array(bodies, pa.binary()), "queueId": pa.array([0] * len(bodies), pa.int32())}
+            {
+                "body": pa.array(bodies, pa.binary()),
+                "queueId": pa.array([0] * len(bodies), pa.int32()),
+            }
         )
         config = WriteConfig(transport, TOPIC, ("body", "queueId"), 1_024, 7, has_keys_of_rows=True)
         return write_batches(config, iter([rows]), BatchName("query", batch_id), partition).part
