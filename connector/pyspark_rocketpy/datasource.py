@@ -121,16 +121,19 @@ class DefaultSource(DataSource):
             raise OptionError('mode "overwrite" is not accepted, a topic only grows; use "append"')
         return RocketpyWriter(self._sink_plan(schema, is_shared=True))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> RocketpyStreamWriter:
-        """A streaming writer. Raises OptionError, ColumnError."""
+    def streamWriter(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002 (PySpark's; set in output mode complete)
+    ) -> RocketpyStreamWriter:
+        """Returns a streaming writer; in output mode complete, too, each row is a new message.
+
+        Raises OptionError, ColumnError.
+        """
         _check_version()
         with importing_much():
             from pyspark_rocketpy.sink.writers import RocketpyStreamWriter
 
-        if overwrite:
-            raise OptionError(
-                'outputMode "complete" is not accepted, a topic only grows; use "append"'
-            )
         return RocketpyStreamWriter(self._sink_plan(schema))
 
     def _sink_plan(self, schema: StructType, *, is_shared: bool = False) -> SinkPlan:

@@ -197,7 +197,7 @@ def test_wrong_sink_options_are_named(
         assert word in text
 
 
-def test_overwrite_and_complete_are_refused(topic: Topic) -> None:
+def test_overwrite_is_refused(topic: Topic) -> None:
     frame = topic.spark.createDataFrame([("x",)], "body string")
     writer = frame.write.format("rocketpy").options(**topic.options()).mode("overwrite")
     assert '"append"' in failure(writer.save)
