@@ -43,9 +43,10 @@ MEANINGS = {
     "body": "content; the only column that must be there, and never null",
     "topic": "topic; null stands for option `topic`",
     "tags": "the tag",
-    "keys": "the keys, a list or one text with blanks between",
+    "keys": "the keys: a list, none with a blank inside, or one text with blanks between them; "
+    "empty ones are left out",
     "properties": "further properties; the other columns win over entries of their names, and "
-    "entries by which a message would wait, as a copied one may have them, are left out",
+    "entries that brokers set are left out, see [copies](#copies-of-messages)",
     "queueId": "queue within the topic; null lets the sink choose",
     "brokerName": "the broker whose queueId is meant; needed where several brokers of a cluster "
     "have the topic, null where there is but one",
@@ -53,7 +54,7 @@ MEANINGS = {
     "delayLevel": "the message comes when this level is over: 1 is 1 s, 2 is 5 s, up to 18, which "
     "is 2 h; null and 0 stand for no delay",
     "deliverAt": "the message comes at this time, up to 3 days from now; null and times that are "
-    "over stand for now",
+    "over stand for now; a time after the year 9999 is an error",
 }
 assert MEANINGS.keys() == ACCEPTED.keys()
 _NAMES = {name.lower(): name for name in ACCEPTED}

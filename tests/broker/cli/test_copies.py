@@ -1,4 +1,4 @@
-"""Messages that are sent again with their properties: new messages, of which nothing old is said."""
+"""Messages that are sent again with their properties: nothing of the old ones is kept."""
 
 from __future__ import annotations
 
@@ -143,7 +143,10 @@ def test_a_key_with_a_blank_is_refused_by_every_way(
     for words, stdin in (
         ((*send, "--body", "a", "--key", "b", "--key", key), None),
         ((*send, "--file", "-"), line),
-        (("transaction", "send", rocketpy_topic, "--group", "g", "--body", "a", "--key", key), None),
+        (
+            ("transaction", "send", rocketpy_topic, "--group", "g", "--body", "a", "--key", key),
+            None,
+        ),
     ):
         done = run(rocketpy_broker, *words, stdin=stdin)
         assert done.exit_code == 1

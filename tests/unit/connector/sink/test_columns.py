@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -23,6 +26,7 @@ from pyspark.sql.types import (
 
 from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.sink.columns import SinkColumns
+from rocketpy_proto.record.properties import NOT_COPIED_NAMES
 
 STRING = StringType()
 
@@ -105,3 +109,12 @@ def test_a_broker_s_name_without_a_queue_says_nothing() -> None:
     assert check(body=STRING, queueId=IntegerType(), brokerName=STRING)[-1] == "brokerName"
     with pytest.raises(ColumnError, match="brokerName says whose queue a queueId is"):
         check(body=STRING, brokerName=STRING)
+
+
+def test_the_page_names_each_property_that_copies_leave_out() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "sink.md").read_text(encoding="utf-8")
+    section = text.partition("## Copies of messages")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([^`]+)`", section))
+    assert "TIMER_…" in named
+    others = {name for name in NOT_COPIED_NAMES if not name.startswith("TIMER_")}
+    assert others <= named
