@@ -158,6 +158,10 @@ class BrokerConfig:
     system_topics: SystemTopicOptions = field(default_factory=SystemTopicOptions)
     limits: Limits = field(default_factory=Limits)
 
+    def __post_init__(self) -> None:
+        """Makes `data` absolute: the program may change its directory later."""
+        object.__setattr__(self, "data", self.data.absolute())
+
     @property
     def config_folder(self) -> Path:
         """Where RocketMQ keeps its JSON files."""

@@ -53,7 +53,8 @@ class LocalBroker:
             assert [message.text for message in broker.messages("orders")] == ["a first order"]
             spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
 
-    - `data`: the directory of its store, which stays. Without it the store is temporary.
+    - `data`: the directory of its store, which stays. Without it the store is temporary. A relative
+      one is below the program's directory of now, also when that changes later.
     - `port`: 0 takes a free one.
     - `flush`: what an acknowledgement means. `SYNC_FLUSH`, on disk, is the default with `data`,
       `ASYNC_FLUSH`, in the page cache, the one without.
@@ -76,7 +77,7 @@ class LocalBroker:
         http_port: int | None = None,
     ) -> None:
         """An unknown `flush` raises ParameterIllegalError."""
-        self._given_data = None if data is None else Path(data)
+        self._given_data = None if data is None else _absolute(data)
         self._temporary: TemporaryStore | None = None
         default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
         self._flush = default if flush is None else _flush_disk_type(flush)
@@ -371,6 +372,17 @@ class LocalBroker:
 
 
 _START_FIRST = "call start(), or use it in a with statement"
+
+
+def _absolute(data: Path | str) -> Path:
+    """The same directory, also when the program has gone to another one."""
+    try:
+        return Path(data).absolute()
+    except OSError as error:
+        raise LocalBrokerError(
+            f"the store's directory is relative: {data}. The program's own directory cannot be "
+            f"read ({error}); give an absolute path"
+        ) from error
 
 
 def _flush_disk_type(flush: str) -> FlushDiskType:

@@ -126,15 +126,21 @@ class BrokerProcess:
 
     def last_words(self) -> str:
         """The last lines that it has logged."""
-        with self._log_path.open("rb") as log:
-            end = log.seek(0, 2)
-            log.seek(max(self._log_begin, end - QUOTED_BYTES_MAX))
-            lines = log.read().decode(errors="replace").strip().splitlines()
+        try:
+            with self._log_path.open("rb") as log:
+                end = log.seek(0, 2)
+                log.seek(max(self._log_begin, end - QUOTED_BYTES_MAX))
+                lines = log.read().decode(errors="replace").strip().splitlines()
+        except OSError as error:
+            return f"its log cannot be read: {error}"
         return "\n".join(lines[-QUOTED_LINES_MAX:]) or "it has logged nothing"
 
     def _progress(self) -> Progress:
-        """How far it has come."""
-        logged_bytes = self._log_path.stat().st_size - self._log_begin
+        """How far it has come. A log that is gone has no bytes."""
+        try:
+            logged_bytes = self._log_path.stat().st_size - self._log_begin
+        except OSError:
+            logged_bytes = 0
         return Progress(processor_seconds(self.pid), logged_bytes)
 
     def _wait_ready(self, times: StartTimes) -> tuple[int, int | None]:
@@ -163,23 +169,30 @@ class BrokerProcess:
         return int(_PORT.findall(line)[0]), None if http is None else int(http[1])
 
     def stop(self) -> None:
-        """Stop cleanly, as SIGTERM does. Raises LocalBrokerError if that takes too long."""
+        """Stop cleanly, as SIGTERM does. Raises LocalBrokerError if that takes too long.
+
+        The process has ended afterwards, whatever is raised.
+        """
+        try:
+            self._process.terminate()
+            self._wait_end()
+        finally:
+            self.kill()
+
+    def _wait_end(self) -> None:
         clock = SystemClock()
         begin_ms = clock.monotonic_ms()
         patience = Patience(STOP_SECONDS_MAX, self._progress())
-        self._process.terminate()
         while True:
             try:
                 self._process.wait(STILL_STARTING_SECONDS)
-                break
+                return
             except subprocess.TimeoutExpired as error:
                 waited = (clock.monotonic_ms() - begin_ms) / 1000
                 if patience.is_over(waited, self._progress()):
-                    self.kill()
                     raise LocalBrokerError(
                         f"the broker did not stop within {waited:.0f} s and was killed"
                     ) from error
-        self._close_pipes()
 
     def kill(self) -> None:
         """End it at once, as a crash does."""

@@ -43,7 +43,7 @@ class TemporaryStore:
     @classmethod
     def make(cls) -> TemporaryStore:
         """A new directory. Raises OSError."""
-        path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=PREFIX)).absolute()
         token = secrets.token_hex(TOKEN_BYTES)
         (path / OWNER_FILE).write_text(token, encoding="ascii")
         return cls(path, token)
