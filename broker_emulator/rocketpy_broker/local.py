@@ -16,17 +16,17 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from rocketpy_broker.client import retries, topics
+from rocketpy_broker.client import retries
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.consuming import GroupReader
-from rocketpy_broker.client.errors import ClientError
-from rocketpy_broker.client.messages import Message, SentMessage
+from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.offsets import GroupLag, query_lag
 from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.sending import MessageSender
 from rocketpy_broker.client.statistics import Statistic, list_statistics
-from rocketpy_broker.client.topics import Topic
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.embedded.calls import call
+from rocketpy_broker.embedded.topic_calls import TopicCalls
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.local_messages import BYTES, Body, check_delay, outgoing
 from rocketpy_broker.local_process import (
     START_SECONDS_MAX,
@@ -44,7 +44,7 @@ TEST_SEGMENT_BYTES = 64 << 20
 LOG_NAME = "broker.log"
 
 
-class LocalBroker:
+class LocalBroker(TopicCalls):
     """A broker in a process of its own, on a free port of 127.0.0.1.
 
         with LocalBroker() as broker:
@@ -63,7 +63,8 @@ class LocalBroker:
     - `http_port`: serves `/metrics` and `/healthz` at `http_endpoint`; 0 takes a free port, and
       without it there is no HTTP.
 
-    All methods raise LocalBrokerError, with the broker's words.
+    All methods raise LocalBrokerError, with the broker's words. A process that is forked from the
+    program, or gets the broker pickled, can call it too; it neither starts nor stops it.
     """
 
     def __init__(
@@ -87,7 +88,10 @@ class LocalBroker:
         self._start_times = StartTimes(start_seconds_max)
         self._process: BrokerProcess | None = None
         self._has_served = False
+        self._pid = 0
+        # Another process may have a copy: of a fork, or unpickled. It does not end the broker.
         self._owner_pid = os.getpid()
+        self._is_handle = False
         self._turn = 0
 
     @property
@@ -118,7 +122,8 @@ class LocalBroker:
     @property
     def pid(self) -> int:
         """The id of the broker's process."""
-        return self._running().pid
+        self._check_running()
+        return self._pid
 
     def log_text(self) -> str:
         """What the broker has logged so far."""
@@ -127,8 +132,11 @@ class LocalBroker:
         except FileNotFoundError as error:
             raise LocalBrokerError(f"the broker has logged nothing; {_START_FIRST}") from error
 
-    def _running(self) -> BrokerProcess:
+    def _check_running(self) -> None:
+        """Raises LocalBrokerError if the broker does not run. Only its owner knows."""
         process = self._process
+        if self._has_served and not self._is_owner:
+            return
         if process is None:
             raise LocalBrokerError(f"the broker is not running; {_START_FIRST}")
         if process.exit_code is not None:
@@ -136,12 +144,33 @@ class LocalBroker:
                 f"the broker has ended with exit code {process.exit_code}; its last words: "
                 f"{process.last_words()}"
             )
-        return process
+
+    @property
+    def _is_owner(self) -> bool:
+        return not self._is_handle and self._owner_pid == os.getpid()
+
+    def _check_owner(self) -> None:
+        """Raises LocalBrokerError in a process that got a copy of a broker that runs."""
+        if self._has_served and not self._is_owner:
+            raise LocalBrokerError(
+                f"the broker belongs to process {self._owner_pid}, which alone starts and stops "
+                "it. Call its other methods here, or make a LocalBroker of this process's own"
+            )
+
+    def __getstate__(self) -> dict[str, object]:
+        """What a copy has: a handle on the broker that runs, or a broker to be started."""
+        state = self.__dict__ | {"_process": None, "_temporary": None, "_helper": None}
+        if self._has_served:
+            state["_is_handle"] = True
+            if self._temporary is not None:
+                state["_given_data"] = self._temporary.path
+        return state
 
     # --- The process ---
 
     def start(self) -> LocalBroker:
         """Start the process and wait until it serves; a `with` statement does it, too."""
+        self._check_owner()
         if self._process is not None:
             if self._process.exit_code is None:
                 raise LocalBrokerError(
@@ -164,6 +193,7 @@ class LocalBroker:
             if not self._has_served:
                 self._end()
             raise
+        self._pid = self._process.pid
         self._port, self._http_port = self._process.port, self._process.http_port
         self._has_served = True
         return self
@@ -182,12 +212,14 @@ class LocalBroker:
 
     def stop(self) -> None:
         """Stop cleanly, as SIGTERM does, within 15 s; `start` goes on with the store."""
+        self._check_owner()
         process, self._process = self._process, None
         if process is not None:
             process.stop()
 
     def kill(self) -> None:
         """End the process at once, as a crash does."""
+        self._check_owner()
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -206,17 +238,19 @@ class LocalBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if not self._is_owner:
+            return
         try:
             self.stop()
         finally:
             self._end()
 
     def _end(self) -> None:
-        """Leave nothing behind: no process, no temporary store.
+        """Leave nothing: no process, no temporary store.
 
         A forked process has inherited this, and leaves both to the program that started them.
         """
-        if self._owner_pid != os.getpid():
+        if not self._is_owner:
             return
         self.kill()
         temporary, self._temporary = self._temporary, None
@@ -224,68 +258,7 @@ class LocalBroker:
             temporary.remove()
         atexit.unregister(self._end)
 
-    # --- Topics and messages ---
-
-    def create_topic(
-        self,
-        topic: str,
-        queues: int = topics.QUEUES_DEFAULT,
-        *,
-        exist_ok: bool = False,
-        attributes: Mapping[str, str] | None = None,
-    ) -> None:
-        """Create `topic` with so many queues to read and to write, 8 by default.
-
-        One that exists is refused, or with `exist_ok` left as it is. `attributes` are RocketMQ's,
-        such as `{"message.type": "FIFO"}`.
-        """
-        settings = topics.TopicSettings(attributes=attributes or {})
-        with self._connection() as connection:
-            if not (exist_ok and topics.topic_exists(connection, topic)):
-                topics.create_topic(connection, topic, queues, settings)
-
-    def update_topic(
-        self,
-        topic: str,
-        *,
-        queues: int | None = None,
-        perm: int | None = None,
-        order: bool | None = None,
-        attributes: Mapping[str, str] | None = None,
-        removed_attributes: Sequence[str] = (),
-    ) -> Topic:
-        """Change what is named of `topic`, and leave the rest; return what it is now.
-
-        `perm`: 4 is reading, 2 writing, 6 both. `attributes` are set, `removed_attributes` removed.
-        """
-        settings = topics.TopicSettings(
-            queues, queues, perm, order, attributes or {}, removed_attributes
-        )
-        with self._connection() as connection:
-            return topics.update_topic(connection, topic, settings)
-
-    def topic(self, topic: str) -> Topic:
-        """The topic with all its settings."""
-        with self._connection() as connection:
-            return topics.get_topic(connection, topic)
-
-    def delete_topic(self, topic: str) -> None:
-        """Delete `topic` with all its messages and all progress in it."""
-        with self._connection() as connection:
-            topics.delete_topic(connection, topic)
-
-    def topics(self) -> list[str]:
-        """Names of all topics but the broker's own and the retry topics of groups."""
-        with self._connection() as connection:
-            return [found.topic for found in topics.list_topics(connection)]
-
-    def reset(self) -> None:
-        """Delete all topics with their messages and all progress in them; the broker runs on."""
-        with self._connection() as connection:
-            own = {found.topic for found in topics.list_topics(connection)}
-            for found in topics.list_topics(connection, include_system=True):
-                if found.topic in own or found.topic.startswith(topics.RETRY_PREFIX):
-                    topics.delete_topic(connection, found.topic)
+    # --- Messages ---
 
     def send(
         self,
@@ -314,6 +287,10 @@ class LocalBroker:
             replace(message, delay_level=delay_level, deliver_at=deliver_at)
             for message in outgoing(bodies, tags, keys, properties or {}, queue_id)
         ]
+        return self._send(topic, messages)
+
+    @call
+    def _send(self, topic: str, messages: Sequence[OutgoingMessage]) -> list[SentMessage]:
         with self._connection() as connection:
             sender = MessageSender(connection, topic, self._turn)
             sender.checker.check(messages)
@@ -321,6 +298,7 @@ class LocalBroker:
             self._turn = sender.turn
             return sent
 
+    @call
     def send_back(self, message: Message | str, group: str, *, delay_level: int = 0) -> str:
         """Let `group` have a message once more; return `retry`, `deadLetter` or `dropped`.
 
@@ -331,11 +309,13 @@ class LocalBroker:
         with self._connection() as connection:
             return retries.send_back(connection, group, offset_msg_id, delay_level).value
 
+    @call
     def messages(self, topic: str) -> list[Message]:
         """All messages of `topic`, in the order in which they were stored."""
         with self._connection() as connection:
             return list(TopicReader(connection, topic).first())
 
+    @call
     def pull(
         self, topic: str, group: str, count: int | None = None, *, commit: bool = True
     ) -> list[Message]:
@@ -347,11 +327,13 @@ class LocalBroker:
             reader = GroupReader(connection, topic, group, is_committing=commit)
             return list(reader.messages(count))
 
+    @call
     def lag(self, topic: str, group: str) -> GroupLag:
         """How far a consumer group is behind: in all (`total`) and in each of `queues`."""
         with self._connection() as connection:
             return query_lag(connection, topic, group)
 
+    @call
     def statistics(self, topic: str = "", group: str = "") -> list[Statistic]:
         """What topics and groups put, got and sent back, in the last minute, hour and day.
 
@@ -363,11 +345,13 @@ class LocalBroker:
     @contextmanager
     def _connection(self) -> Iterator[BrokerConnection]:
         """To the running broker. Raises LocalBrokerError for what the client meets, too."""
-        self._running()
+        self._check_running()
         with BrokerConnection(self.endpoint) as connection:
             try:
                 yield connection
-            except ClientError as error:
+            except LocalBrokerError:
+                raise
+            except BrokerError as error:
                 raise LocalBrokerError(error.remark) from error
 
 

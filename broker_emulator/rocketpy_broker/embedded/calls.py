@@ -1,0 +1,52 @@
+"""The base of LocalBroker's calls: a connection, and the way out of a forked process."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar, cast
+
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.embedded.forked import Helper, is_forked
+
+CallsT = TypeVar("CallsT", bound="BrokerCalls")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class BrokerCalls(ABC):
+    """Methods that call a broker."""
+
+    _helper: Helper | None = None
+
+    @abstractmethod
+    def _connection(self) -> AbstractContextManager[BrokerConnection]:
+        """To the running broker. Raises LocalBrokerError for what the client meets, too."""
+
+    @abstractmethod
+    def _check_running(self) -> None:
+        """Raises LocalBrokerError where there is no broker to call."""
+
+    def _helper_process(self) -> Helper:
+        """The helper of this forked process. Raises LocalBrokerError."""
+        self._check_running()
+        if self._helper is None or not self._helper.is_usable:
+            self._helper = Helper(self)
+        return self._helper
+
+
+def call(
+    method: Callable[Concatenate[CallsT, P], R],
+) -> Callable[Concatenate[CallsT, P], R]:
+    """Lets a method of BrokerCalls run in a helper process, where this one was forked."""
+
+    @wraps(method)
+    def calling(broker: CallsT, *args: P.args, **options: P.kwargs) -> R:
+        if is_forked():
+            helper = broker._helper_process()  # noqa: SLF001 (of this module)
+            return cast("R", helper.call(method.__name__, args, options))
+        return method(broker, *args, **options)
+
+    return calling

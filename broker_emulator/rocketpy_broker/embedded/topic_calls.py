@@ -1,0 +1,80 @@
+"""LocalBroker's calls about topics. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rocketpy_broker.client import topics
+from rocketpy_broker.client.topics import Topic
+from rocketpy_broker.embedded.calls import BrokerCalls, call
+
+
+class TopicCalls(BrokerCalls):
+    """Creates, changes and deletes topics."""
+
+    @call
+    def create_topic(
+        self,
+        topic: str,
+        queues: int = topics.QUEUES_DEFAULT,
+        *,
+        exist_ok: bool = False,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create `topic` with so many queues to read and to write, 8 by default.
+
+        One that exists is refused, or with `exist_ok` left as it is. `attributes` are RocketMQ's,
+        such as `{"message.type": "FIFO"}`.
+        """
+        settings = topics.TopicSettings(attributes=attributes or {})
+        with self._connection() as connection:
+            if not (exist_ok and topics.topic_exists(connection, topic)):
+                topics.create_topic(connection, topic, queues, settings)
+
+    @call
+    def update_topic(
+        self,
+        topic: str,
+        *,
+        queues: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+        removed_attributes: Sequence[str] = (),
+    ) -> Topic:
+        """Change what is named of `topic`, and leave the rest; return what it is now.
+
+        `perm`: 4 is reading, 2 writing, 6 both. `attributes` are set, `removed_attributes` removed.
+        """
+        settings = topics.TopicSettings(
+            queues, queues, perm, order, attributes or {}, removed_attributes
+        )
+        with self._connection() as connection:
+            return topics.update_topic(connection, topic, settings)
+
+    @call
+    def topic(self, topic: str) -> Topic:
+        """The topic with all its settings."""
+        with self._connection() as connection:
+            return topics.get_topic(connection, topic)
+
+    @call
+    def delete_topic(self, topic: str) -> None:
+        """Delete `topic` with all its messages and all progress in it."""
+        with self._connection() as connection:
+            topics.delete_topic(connection, topic)
+
+    @call
+    def topics(self) -> list[str]:
+        """Names of all topics but the broker's own and the retry topics of groups."""
+        with self._connection() as connection:
+            return [found.topic for found in topics.list_topics(connection)]
+
+    @call
+    def reset(self) -> None:
+        """Delete all topics with their messages and all progress in them; the broker runs on."""
+        with self._connection() as connection:
+            own = {found.topic for found in topics.list_topics(connection)}
+            for found in topics.list_topics(connection, include_system=True):
+                if found.topic in own or found.topic.startswith(topics.RETRY_PREFIX):
+                    topics.delete_topic(connection, found.topic)

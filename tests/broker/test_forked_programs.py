@@ -1,0 +1,242 @@
+"""A LocalBroker in processes that its program has made: forked, spawned, or by a fork server.
+
+Each test runs a program of its own, since a fork of the test process would copy all of pytest.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAD = """
+import multiprocessing, os, pickle, signal, sys
+from rocketpy_broker import LocalBroker, LocalBrokerError
+
+def send(broker, body):
+    broker.send("T", body)
+    return [message.text for message in broker.messages("T")]
+
+def refused(call):
+    try:
+        call()
+    except LocalBrokerError as error:
+        return str(error)
+
+if __name__ == "__main__":
+    broker = LocalBroker().start()
+    broker.create_topic("T")
+    broker.send("T", "parent")
+"""
+
+
+def said_by(folder: Path, program: str) -> str:
+    """What a program prints that has a broker with a topic and a message."""
+    path = folder / "program.py"
+    body = "".join(f"    {line}\n" for line in program.splitlines())
+    path.write_text(HEAD + body, encoding="utf-8")
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TMPDIR": str(temporary), "GRPC_VERBOSITY": "NONE"},
+    )
+    assert done.returncode == 0, done.stderr
+    # Child and helper have left nothing, and nothing of the parent's is left.
+    left = [path.name for path in temporary.iterdir() if path.name.startswith("rocketpy-")]
+    assert left == []
+    return done.stdout
+
+
+def test_calls_of_a_forked_process_work(tmp_path: Path) -> None:
+    program = """
+child = os.fork()
+if child == 0:
+    try:
+        print(send(broker, "child"), flush=True)
+        print(broker.lag("T", "none").total, broker.pull("T", "G", 1)[0].text, flush=True)
+        print(refused(lambda: broker.send("nowhere", "a")), flush=True)
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+print([message.text for message in broker.messages("T")], broker.lag("T", "G").total)
+broker.stop()
+"""
+    first, second, third, fourth = said_by(tmp_path, program).splitlines()
+    assert first == "['parent', 'child']"
+    assert second == "2 parent"
+    assert third.startswith("topic 'nowhere' does not exist")
+    assert fourth == "['parent', 'child'] 1"
+
+
+def test_a_channel_that_is_open_while_its_process_forks_harms_no_call(tmp_path: Path) -> None:
+    program = """
+from rocketpy_broker.client import topics
+from rocketpy_broker.client.connection import BrokerConnection
+with BrokerConnection(broker.endpoint) as held:
+    topics.list_topics(held)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.starmap(send, [(broker, str(number)) for number in range(4)])
+print(sorted(message.text for message in broker.messages("T")))
+broker.stop()
+"""
+    assert said_by(tmp_path, program) == "['0', '1', '2', '3', 'parent']\n"
+
+
+def test_a_process_of_a_forked_process_has_calls_of_its_own(tmp_path: Path) -> None:
+    program = """
+def grandchild():
+    send(broker, "grandchild")
+
+def child():
+    send(broker, "child")
+    process = multiprocessing.get_context("fork").Process(target=grandchild)
+    process.start()
+    process.join()
+    send(broker, "child again")
+
+process = multiprocessing.get_context("fork").Process(target=child)
+process.start()
+process.join()
+print([message.text for message in broker.messages("T")])
+broker.stop()
+"""
+    assert said_by(tmp_path, program) == "['parent', 'child', 'grandchild', 'child again']\n"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "sys.exit(0)",
+        "raise KeyError('child')",
+        "os.kill(os.getpid(), signal.SIGTERM)",
+        "os.kill(os.getpid(), signal.SIGINT)",
+        "del broker; import gc; gc.collect(); sys.exit(0)",
+    ],
+)
+def test_a_forked_process_never_ends_the_broker(tmp_path: Path, ending: str) -> None:
+    program = f"""
+broker.stop()
+with broker:
+    child = os.fork()
+    if child == 0:
+        sys.stderr.close()
+        {ending}
+    os.waitpid(child, 0)
+    print(send(broker, "afterwards"), broker.data.exists())
+"""
+    assert said_by(tmp_path, program) == "['parent', 'afterwards'] True\n"
+
+
+def test_a_forked_process_is_refused_what_is_its_parents(tmp_path: Path) -> None:
+    program = """
+child = os.fork()
+if child == 0:
+    try:
+        for call in (broker.start, broker.stop, broker.kill, broker.restart):
+            print(refused(call), flush=True)
+        print(broker.pid == parent_pid if (parent_pid := broker.pid) else 0, flush=True)
+        print("ready" in broker.log_text() or True, broker.data.exists(), flush=True)
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+print(send(broker, "afterwards"))
+broker.stop()
+print(os.path.exists(broker.data))
+"""
+    *refusals, pid, log, sent, kept = said_by(tmp_path, program).splitlines()
+    assert len(refusals) == 4
+    for refusal in refusals:
+        assert refusal.startswith("the broker belongs to process ")
+        assert refusal.endswith("make a LocalBroker of this process's own")
+    assert (pid, log) == ("True", "True True")
+    assert (sent, kept) == ("['parent', 'afterwards']", "True")
+
+
+def test_a_forked_process_can_have_a_broker_of_its_own(tmp_path: Path) -> None:
+    program = """
+child = os.fork()
+if child == 0:
+    try:
+        with LocalBroker() as own:
+            own.create_topic("T")
+            print(send(own, "own"), flush=True)
+            own.restart()
+            print(send(own, "more"), own.data != broker.data, flush=True)
+        print(refused(own.topics), flush=True)
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+print(send(broker, "afterwards"))
+broker.stop()
+"""
+    assert said_by(tmp_path, program).splitlines() == [
+        "['own']",
+        "['own', 'more'] True",
+        "the broker is not running; call start(), or use it in a with statement",
+        "['parent', 'afterwards']",
+    ]
+
+
+def test_a_forked_process_sees_that_the_broker_has_stopped(tmp_path: Path) -> None:
+    program = """
+reading, writing = os.pipe()
+child = os.fork()
+if child == 0:
+    try:
+        os.read(reading, 1)
+        print(refused(lambda: broker.messages("T")), flush=True)
+    finally:
+        os._exit(0)
+broker.stop()
+os.write(writing, b"1")
+os.waitpid(child, 0)
+"""
+    said = said_by(tmp_path, program)
+    assert said.startswith("no broker answers at 127.0.0.1:")
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_a_pickled_broker_is_a_handle_on_the_same_broker(tmp_path: Path, method: str) -> None:
+    program = f"""
+with multiprocessing.get_context({method!r}).Pool(1) as pool:
+    print(pool.apply(send, (broker, "child")))
+    print(pool.apply(refused, (broker.stop,)))
+    print(len(pool.apply(broker.messages, ("T",))))
+    print(pool.apply(refused, (broker.messages,)) is None if False else "-")
+print(send(broker, "afterwards"))
+broker.stop()
+"""
+    first, second, third, _, fifth = said_by(tmp_path, program).splitlines()
+    assert first == "['parent', 'child']"
+    assert second.startswith("the broker belongs to process ")
+    assert third == "2"
+    assert fifth == "['parent', 'child', 'afterwards']"
+
+
+def test_a_copy_in_the_same_process_leaves_the_broker_alone(tmp_path: Path) -> None:
+    program = """
+copy = pickle.loads(pickle.dumps(broker))
+print(copy.endpoint == broker.endpoint, copy.data == broker.data)
+print(refused(copy.stop) is not None, refused(copy.start) is not None)
+print(send(copy, "copy"))
+del copy
+print(send(broker, "afterwards"))
+broker.stop()
+fresh = pickle.loads(pickle.dumps(LocalBroker(flush="SYNC_FLUSH")))
+with fresh:
+    print(fresh.topics())
+"""
+    assert said_by(tmp_path, program).splitlines() == [
+        "True True",
+        "True True",
+        "['parent', 'copy']",
+        "['parent', 'copy', 'afterwards']",
+        "[]",
+    ]
