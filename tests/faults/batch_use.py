@@ -112,7 +112,9 @@ class Desk:
         )
         flushes = FlushWhenAsked(store, clock, self.flush, FlushTimes())
         timer = TimerLimits(True, config.timer_delay_ms_max, config.timer_pending_max, lambda: 0)
-        scheduling = Scheduling(store.config.delay_levels, clock, timer)
+        scheduling = Scheduling(
+            store.config.delay_levels, clock, timer, store.config.commit_log_segment_bytes
+        )
         types = MessageTypes(self._topics, is_checking=True)
         placing = Placing(scheduling, types, store.config, reject_transaction_message=False)
         gate = SendGate(self._topics, clock, config)

@@ -55,10 +55,11 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a broker takes, in bytes."""
+    """What a broker takes, in bytes. No block exceeds `segment_bytes` of its log; 0: unknown."""
 
     body_bytes_max: int
     request_bytes_max: int
+    segment_bytes: int = 0
 
 
 class BrokerConnection:
@@ -125,7 +126,9 @@ class BrokerConnection:
         info: admin_pb2.GetBrokerInfoResponse = self.ask(
             lambda: self.admin.GetBrokerInfo(request, timeout=REQUEST_SECONDS_MAX)
         )
-        return Limits(info.body_bytes_max, info.request_bytes_max)
+        return Limits(
+            info.body_bytes_max, info.request_bytes_max, info.commit_log_segment_bytes
+        )
 
     def health(self, seconds_max: float) -> health_pb2.HealthCheckResponse.ServingStatus:
         """Whether the broker serves, as its health service says. Raises UnreachableError."""

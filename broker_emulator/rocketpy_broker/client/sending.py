@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketpy_broker.client.connection import BrokerConnection, check
+from rocketpy_broker.client.connection import BrokerConnection, Limits, check
 from rocketpy_broker.client.errors import (
     ClientError,
     MessageIllegalError,
@@ -24,7 +24,13 @@ from rocketpy_broker.client.errors import (
 from rocketpy_broker.client.messages import OutgoingMessage, SentMessage, joined_keys
 from rocketpy_broker.client.topics import list_topics
 from rocketpy_broker.clock import SystemClock
-from rocketpy_proto.record import BlockColumns, EncodedBlock, UnencodableRecordError, encode_block
+from rocketpy_proto.record import (
+    BLANK_BYTES,
+    BlockColumns,
+    EncodedBlock,
+    UnencodableRecordError,
+    encode_block,
+)
 from rocketpy_proto.record.properties import (
     DELAY,
     KEY_SEPARATOR,
@@ -101,7 +107,21 @@ class MessageChecker:
             encode_properties(named | {name: apart[name] or named.get(name, "") for name in apart})
         except UnencodableRecordError as error:
             return str(error)
-        return _fault_of_waiting(message)
+        return _fault_of_waiting(message) or self._fault_of_size(message)
+
+    def _fault_of_size(self, message: OutgoingMessage) -> str | None:
+        """Refuses a record that fits no segment. The broker checks what waiting adds to one."""
+        limit = _room_bytes(self._limits)
+        if limit is None or _size_about(message) <= limit:
+            return None
+        columns, _ = block_columns(self.topic, [message], SystemClock().now_ms())
+        size = int(encode_block(columns).sizes[0])
+        if size <= limit:
+            return None
+        return (
+            f"its record has {size} bytes, limit {limit} (a segment of the log); "
+            "send less in a message"
+        )
 
 
 class MessageSender:
@@ -114,7 +134,9 @@ class MessageSender:
         """
         self._connection = connection
         self._clock = SystemClock()
-        self._batch_bytes_max = min(BATCH_BYTES_MAX, connection.limits.request_bytes_max // 2)
+        limits = connection.limits
+        room_bytes = _room_bytes(limits) or BATCH_BYTES_MAX
+        self._batch_bytes_max = min(BATCH_BYTES_MAX, limits.request_bytes_max // 2, room_bytes)
         self.checker = MessageChecker(connection, topic)
         self.turn = turn
         self.sent_count = 0
@@ -275,7 +297,12 @@ def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int
     }
 
 
+def _room_bytes(limits: Limits) -> int | None:
+    """Bytes of records that a segment of the log has room for; None where it is not known."""
+    return limits.segment_bytes - BLANK_BYTES if limits.segment_bytes else None
+
+
 def _size_about(message: OutgoingMessage) -> int:
-    """Bytes of a message's record, or a little more."""
+    """Bytes of a message's record, or a little more, also of one that waits."""
     texts = [message.tags or "", *message.keys, *message.properties, *message.properties.values()]
     return len(message.body) + 4 * sum(map(len, texts)) + RECORD_OVERHEAD_BYTES

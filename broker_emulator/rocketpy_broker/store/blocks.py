@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.queues.dispatch import NO_KEYS
@@ -23,6 +27,25 @@ def check_fits(block: RecordBlock, config: StoreConfig, store_host: Host) -> Non
         raise RecordIllegalError(
             f"the records have room for a store host of another IP version than {store_host}"
         )
+
+
+def parts_within(block: RecordBlock, config: StoreConfig) -> Iterator[RecordBlock]:
+    """The block in parts that fit a segment of the log, or hold one record.
+
+    A block that fits comes as it is.
+    """
+    room = config.commit_log_segment_bytes - BLANK_BYTES
+    ends = block.sizes.cumsum(dtype=np.int64)
+    first = 0
+    while first < len(block):
+        start = int(ends[first - 1]) if first else 0
+        last = max(int(np.searchsorted(ends, start + room, "right")), first + 1)
+        if last - first == len(block):
+            yield block
+            return
+        data = bytearray(block.data[start : int(ends[last - 1])])
+        yield RecordBlock.parse(data, block.sizes[first:last])
+        first = last
 
 
 def tags_and_keys(

@@ -88,7 +88,8 @@ class MessageStore:
         self.staging = StagingArea(
             config.folder / "rocketpy" / "staging",
             config.staging_bytes_max,
-            min(FRAME_BYTES, config.commit_log_segment_bytes - BLANK_BYTES),
+            # Records that wait grow by less than they have.
+            min(FRAME_BYTES, (config.commit_log_segment_bytes - BLANK_BYTES) // 2),
         )
         self.deletions = TopicDeletions(self._parts, self._appending.settle, self._forget_topic)
         # Cleaning leaves records alone from these physical offsets on.

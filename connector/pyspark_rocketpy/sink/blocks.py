@@ -71,9 +71,11 @@ class BlockForm:
     ) -> BlockForm:
         """Blocks that the broker takes in a request, and has room for in a segment of its log."""
         bytes_max = limits.request_bytes_max - SIZE_BYTES
+        block_bytes = min(block_bytes_max, bytes_max)
         if limits.segment_bytes:
             bytes_max = min(bytes_max, limits.segment_bytes - BLANK_BYTES)
-        block_bytes = min(block_bytes_max, bytes_max)
+            # Records that wait grow by less than they have.
+            block_bytes = min(block_bytes, bytes_max // 2)
         return cls(block_bytes, bytes_max, origin, is_told, has_keys_of_rows)
 
     def blocks(self, rows: Rows, routes: Routes) -> Iterator[Block]:

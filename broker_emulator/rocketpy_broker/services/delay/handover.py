@@ -29,7 +29,7 @@ from rocketpy_broker.services.delay.timer import TimerDelivery
 from rocketpy_broker.services.delay.timer_position import TimerPosition
 from rocketpy_broker.services.delay.timer_records import TIMER_ROLL_TIMES, fitting, void_rows
 from rocketpy_broker.services.flushing.group_commit import flush_now
-from rocketpy_broker.store.blocks import tags_and_keys
+from rocketpy_broker.store.blocks import parts_within, tags_and_keys
 from rocketpy_broker.store.files.timer_checkpoint import (
     TIMER_QUEUE,
     TimerCheckpointFile,
@@ -158,7 +158,7 @@ class TimerHandover:
         if self._store.is_busy:
             flush_now(self._store)
         origins = waiting.header["physical_offset"].astype(np.int64)
-        block = rewritten(
+        rolled = rewritten(
             waiting,
             TIMER_QUEUE.topic,
             _rolled_strings(waiting),
@@ -168,8 +168,9 @@ class TimerHandover:
                 "sys_flag": waiting.header["sys_flag"] & ~TRANSACTION_MASK,
             },
         )
-        found = tags_and_keys(TIMER_QUEUE, block, self._store.config)
-        self._store.append(TIMER_QUEUE, block, Known(found, KEEP_NUMBERS, PutCause.OWN))
+        for block in parts_within(rolled, self._store.config):
+            found = tags_and_keys(TIMER_QUEUE, block, self._store.config)
+            self._store.append(TIMER_QUEUE, block, Known(found, KEEP_NUMBERS, PutCause.OWN))
 
 
 def _rolled_strings(block: RecordBlock) -> pa.BinaryArray:

@@ -21,7 +21,7 @@ from rocketpy_broker.seldom import Seldom
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.store.blocks import tags_and_keys
+from rocketpy_broker.store.blocks import parts_within, tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.numbered import origin_fields
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
@@ -106,14 +106,18 @@ class Releasing:
             "prepared_transaction_offset": origin_fields(origins),
             "sys_flag": header["sys_flag"] & ~TRANSACTION_MASK,
         }
-        block = rewritten(waiting, queue.topic, strings_of(waiting), fields)
-        found = tags_and_keys(queue, block, self._store.config)
-        try:
-            self._store.append(queue, block, Known(found, KEEP_NUMBERS))
-        except RecordIllegalError as error:
-            logger.critical("%d waiting messages of %s are lost: %s", len(block), queue, error)
-        else:
-            self.on_released(queue.topic, waiting)
+        released = rewritten(waiting, queue.topic, strings_of(waiting), fields)
+        first = 0
+        for block in parts_within(released, self._store.config):
+            part = waiting.filter(slice(first, first + len(block)))
+            first += len(block)
+            found = tags_and_keys(queue, block, self._store.config)
+            try:
+                self._store.append(queue, block, Known(found, KEEP_NUMBERS))
+            except RecordIllegalError as error:
+                logger.critical("%d waiting messages of %s are lost: %s", len(block), queue, error)
+            else:
+                self.on_released(queue.topic, part)
 
     def _drop(self, topic: str, count: int) -> None:
         self._dropped_count += count

@@ -28,6 +28,7 @@ from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import (
+    BLANK_BYTES,
     RecordBlock,
     UnencodableRecordError,
     properties_strings,
@@ -50,6 +51,8 @@ TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
 TIMER_NAMES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 # RocketMQ's timer counts in this; its messages get out one of these before they are due.
 PRECISION_MS = 1_000
+# A delivered record gets its topic back, TIMER_DEQUEUE_MS and a count of rolls.
+DELIVERED_BYTES = 64
 _NO_TIME = -1
 
 
@@ -69,8 +72,11 @@ class TimerLimits:
 class Scheduling:
     """Turns blocks into waiting ones."""
 
-    def __init__(self, levels: DelayLevels, clock: Clock, timer: TimerLimits) -> None:
+    def __init__(
+        self, levels: DelayLevels, clock: Clock, timer: TimerLimits, segment_bytes: int
+    ) -> None:
         self._levels = levels
+        self._segment_bytes = segment_bytes
         self._clock = clock
         self._timer = timer
 
@@ -95,10 +101,23 @@ class Scheduling:
             level = self._levels.longest(levels)
         try:
             if level > 0:
-                return self._of_level(queue, block, level)
-            return self._of_times(queue, block, is_accepted=is_accepted)
+                place, waiting = self._of_level(queue, block, level)
+            else:
+                place, waiting = self._of_times(queue, block, is_accepted=is_accepted)
         except UnencodableRecordError as error:
             raise RecordIllegalError(f"with its real topic and queue {error}") from error
+        if waiting is not block and not is_accepted:
+            self._check_fits(queue.topic, waiting)
+        return place, waiting
+
+    def _check_fits(self, topic: str, waiting: RecordBlock) -> None:
+        """Raises RecordIllegalError for what would have no room in the log when it is delivered."""
+        largest = int(waiting.sizes.max()) + len(topic) + DELIVERED_BYTES
+        if largest + BLANK_BYTES > self._segment_bytes:
+            raise RecordIllegalError(
+                f"a record of {largest} bytes, with what waiting adds, does not fit a commit log "
+                f"segment of {self._segment_bytes} bytes; send less in a message"
+            )
 
     def _of_level(
         self, queue: QueueKey, block: RecordBlock, level: int

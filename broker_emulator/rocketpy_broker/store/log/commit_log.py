@@ -90,9 +90,12 @@ class CommitLog:
         """
         needed = length + BLANK_BYTES
         if needed > self.files.segment_bytes:
+            what, way_out = "block", "send smaller blocks"
+            if count == 1:
+                what, way_out = "record", "send less in a message"
             raise RecordIllegalError(
-                f"a block of {length} bytes does not fit a commit log segment of "
-                f"{self.files.segment_bytes} bytes; send smaller blocks"
+                f"a {what} of {length} bytes does not fit a commit log segment of "
+                f"{self.files.segment_bytes} bytes; {way_out}"
             )
         segment = self._grown(self.end)
         left = segment.end - self.end
