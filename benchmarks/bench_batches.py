@@ -107,7 +107,7 @@ async def opened(folder: Path) -> AsyncIterator[Bench]:
     config = BrokerConfig(folder, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
     store_config = StoreConfig(folder, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
     store = MessageStore(store_config, SystemClock(), Host.parse("127.0.0.1:8081"))
-    ground = Ground(config, SystemClock(), store)
+    ground = Ground(config, SystemClock(), SystemClock(), store)
     rooms = Rooms(ground)
     store.open()
     for load in ground.lifecycle.loads:

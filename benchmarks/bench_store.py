@@ -73,7 +73,7 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
     timer = TimerLimits(True, 3 * DAY_MS, 0, lambda: 0)
     placing = Placing(
-        Scheduling(store.config.delay_levels, clock, timer),
+        Scheduling(store.config.delay_levels, clock, timer, store.config.commit_log_segment_bytes),
         MessageTypes(topics, is_checking=True),
         store.config,
         reject_transaction_message=False,

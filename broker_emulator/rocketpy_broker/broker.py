@@ -18,6 +18,7 @@ from rocketpy_broker.believed_clock import BelievedClock
 from rocketpy_broker.clock import Clock, SystemClock, sleep
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.ground import Ground
+from rocketpy_broker.movable_clock import MovableClock
 from rocketpy_broker.server.exposure import check_host, check_port
 from rocketpy_broker.server.grpc_server import Door, GrpcServer
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServices
@@ -26,6 +27,7 @@ from rocketpy_broker.server.rocketpy_v1.door import RocketpyV1Door
 from rocketpy_broker.server.rocketpy_v1.group_admin_servicer import GroupAdminServices
 from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices
 from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServices
+from rocketpy_broker.server.rocketpy_v1.testing_servicer import TestingServices
 from rocketpy_broker.services.batches import room as batches
 from rocketpy_broker.services.config_files.saving import save_all
 from rocketpy_broker.services.consuming import room as consuming
@@ -99,7 +101,8 @@ class Rooms:
 
     def __init__(self, ground: Ground) -> None:
         self._store = ground.store
-        self._clock = ground.clock
+        self._movable = ground.clock if isinstance(ground.clock, MovableClock) else None
+        self._clock = ground.call_clock
         self.hooks = hooks.build()
         self.topics = topics.build(ground)
         self.groups = groups.build(ground, self.topics)
@@ -210,7 +213,20 @@ class Rooms:
             ),
         )
         retry = RetryServices(self.retry.send_backs, requests_max)
-        return [RocketpyV1Door(broker, admin, self.transactions, groups, retry)]
+        testing = self._testing(requests_max)
+        return [RocketpyV1Door(broker, admin, self.transactions, groups, retry, testing)]
+
+    def _testing(self, requests_max: int) -> TestingServices | None:
+        """The service of brokers whose clock can be moved."""
+        if self._movable is None:
+            return None
+        store, group_commit = self._store, self.flushing.group_commit
+
+        async def flushed() -> None:
+            await group_commit.wait(store.positions().log_end)
+
+        admin, batches = self.operations.admin, self.batches.commits
+        return TestingServices(self._movable, flushed, admin, batches, requests_max)
 
 
 class Broker:
@@ -218,10 +234,12 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self._config = config
-        self._clock = clock or BelievedClock(SystemClock())
+        self._call_clock = self._clock = clock or BelievedClock(SystemClock())
+        if config.clock_ahead_ms is not None:
+            self._clock = MovableClock(self._call_clock, config.clock_ahead_ms)
         host = _store_host(config, config.port)
         self.store = MessageStore(_store_config(config), self._clock, host)
-        ground = Ground(config, self._clock, self.store)
+        ground = Ground(config, self._clock, self._call_clock, self.store)
         self._tasks = ground.tasks
         self._lifecycle = ground.lifecycle
         self.rooms = Rooms(ground)
@@ -260,7 +278,7 @@ class Broker:
         server = self.server = GrpcServer(
             self._config,
             self.rooms.doors(self._config),
-            self._clock,
+            self._call_clock,
             None if metrics is None else metrics.on_called,
         )
         async with self._tasks as scope:
@@ -299,7 +317,7 @@ class Broker:
         )
         admin = self.rooms.operations.admin
         self.http = HttpDoor(
-            self._config.host, port, metrics.service.text, lambda: admin.refusal, self._clock
+            self._config.host, port, metrics.service.text, lambda: admin.refusal, self._call_clock
         )
         return await self.http.start(scope)
 

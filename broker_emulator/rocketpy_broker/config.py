@@ -117,7 +117,8 @@ class BrokerConfig:
     `access_message_in_memory_max_ratio` is the percentage of the machine's memory
     that the log's last messages may take and still count as being in memory. Without
     `long_polling_enable` a held call looks again after `short_polling_time_ms`, not when a message
-    comes, and is answered then. `insecure` consents to a `host` that others may reach.
+    comes, and is answered then. `insecure` consents to a `host` that others may reach. With
+    `clock_ahead_ms` the broker is one for tests: its clock begins so far ahead, and can be moved.
     """
 
     data: Path
@@ -155,6 +156,7 @@ class BrokerConfig:
     enable_mixed_message_type: bool = False
     enable_topic_message_type_check: bool = True
     single_writer_idle_ms_max: int = 10 * MINUTE_MS
+    clock_ahead_ms: int | None = None
     system_topics: SystemTopicOptions = field(default_factory=SystemTopicOptions)
     limits: Limits = field(default_factory=Limits)
 

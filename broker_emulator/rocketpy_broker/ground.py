@@ -53,11 +53,14 @@ class Lifecycle:
 class Ground:
     """Configuration, time and store of one broker, and its lifecycle to register with.
 
-    `tasks` owns what goes on beside the requests, from the start to the end of serving.
+    `clock` is the time of messages, groups and batches. `call_clock` is that of calls and the disk,
+    which no test moves. `tasks` owns what goes on beside the requests, from the start to the end of
+    serving.
     """
 
     config: BrokerConfig
     clock: Clock
+    call_clock: Clock
     store: MessageStore
     tasks: TaskScope = field(default_factory=TaskScope)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)

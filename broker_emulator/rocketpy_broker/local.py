@@ -20,12 +20,14 @@ from rocketpy_broker.client import retries
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.consuming import GroupReader
 from rocketpy_broker.client.messages import Message, OutgoingMessage, SentMessage
-from rocketpy_broker.client.offsets import GroupLag, query_lag
 from rocketpy_broker.client.reading import TopicReader
 from rocketpy_broker.client.sending import MessageSender
-from rocketpy_broker.client.statistics import Statistic, list_statistics
 from rocketpy_broker.embedded.calls import call
+from rocketpy_broker.embedded.clock_calls import ClockCalls
+from rocketpy_broker.embedded.group_calls import GroupCalls
+from rocketpy_broker.embedded.query_calls import QueryCalls
 from rocketpy_broker.embedded.topic_calls import TopicCalls
+from rocketpy_broker.embedded.transaction_calls import TransactionCalls
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.local_messages import BYTES, Body, check_delay, outgoing
 from rocketpy_broker.local_process import (
@@ -36,6 +38,7 @@ from rocketpy_broker.local_process import (
     broker_command,
 )
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.durable import FOLDER_MODE
 from rocketpy_broker.temporary_store import TemporaryStore
 
@@ -44,7 +47,7 @@ TEST_SEGMENT_BYTES = 64 << 20
 LOG_NAME = "broker.log"
 
 
-class LocalBroker(TopicCalls):
+class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCalls):
     """A broker in a process of its own, on a free port of 127.0.0.1.
 
         with LocalBroker() as broker:
@@ -62,6 +65,10 @@ class LocalBroker(TopicCalls):
     - `start_seconds_max`: how long a start may take on an idle machine, as after a crash; 60 s.
     - `http_port`: serves `/metrics` and `/healthz` at `http_endpoint`; 0 takes a free port, and
       without it there is no HTTP.
+    - `message_delay_level`: RocketMQ's messageDelayLevel, such as `1s 5s 1m`: how long messages of
+      level 1, 2, ... wait. Without it they are RocketMQ's 18.
+
+    `advance_clock` moves the broker's clock, so that tests of what waits do not wait.
 
     All methods raise LocalBrokerError, with the broker's words. A process that is forked from the
     program, or gets the broker pickled, can call it too; it neither starts nor stops it.
@@ -76,8 +83,12 @@ class LocalBroker(TopicCalls):
         commit_log_segment_bytes: int = TEST_SEGMENT_BYTES,
         start_seconds_max: float = START_SECONDS_MAX,
         http_port: int | None = None,
+        message_delay_level: str | None = None,
     ) -> None:
-        """An unknown `flush` raises ParameterIllegalError."""
+        """An unknown `flush` or `message_delay_level` raises ParameterIllegalError."""
+        if message_delay_level is not None:
+            DelayLevels.parse(message_delay_level)
+        self._message_delay_level = message_delay_level
         self._given_data = None if data is None else _absolute(data)
         self._temporary: TemporaryStore | None = None
         default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
@@ -204,6 +215,9 @@ class LocalBroker(TopicCalls):
         options += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
         # Tests and notebooks run on machines whose disks are none of this broker's business.
         options += ["--disk-full-ratio", "1"]
+        options += ["--clock-ahead-ms", str(self._clock_ahead_ms)]
+        if self._message_delay_level is not None:
+            options += ["--message-delay-level", self._message_delay_level]
         if self._http_port is not None:
             options += ["--http-port", str(self._http_port)]
         if self._temporary is not None:
@@ -310,10 +324,15 @@ class LocalBroker(TopicCalls):
             return retries.send_back(connection, group, offset_msg_id, delay_level).value
 
     @call
-    def messages(self, topic: str) -> list[Message]:
-        """All messages of `topic`, in the order in which they were stored."""
+    def messages(self, topic: str, *, since: datetime | None = None) -> list[Message]:
+        """All messages of `topic`, in the order in which they were stored.
+
+        With `since`, a time with a time zone, those that were stored then or later.
+        """
+        if since is not None and since.tzinfo is None:
+            raise LocalBrokerError(f"the time {since.isoformat()} has no time zone; give one")
         with self._connection() as connection:
-            return list(TopicReader(connection, topic).first())
+            return list(TopicReader(connection, topic).first(since=since))
 
     @call
     def pull(
@@ -326,21 +345,6 @@ class LocalBroker(TopicCalls):
         with self._connection() as connection:
             reader = GroupReader(connection, topic, group, is_committing=commit)
             return list(reader.messages(count))
-
-    @call
-    def lag(self, topic: str, group: str) -> GroupLag:
-        """How far a consumer group is behind: in all (`total`) and in each of `queues`."""
-        with self._connection() as connection:
-            return query_lag(connection, topic, group)
-
-    @call
-    def statistics(self, topic: str = "", group: str = "") -> list[Statistic]:
-        """What topics and groups put, got and sent back, in the last minute, hour and day.
-
-        Those of one topic, one group, or all.
-        """
-        with self._connection() as connection:
-            return list_statistics(connection, topic=topic, group=group)
 
     @contextmanager
     def _connection(self) -> Iterator[BrokerConnection]:

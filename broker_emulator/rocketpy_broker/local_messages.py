@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from rocketpy_broker.client.messages import OutgoingMessage, fault_of_wait
+from rocketpy_broker.client.messages import OutgoingMessage, WaitArguments, fault_of_wait
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.local_process import LocalBrokerError
 
@@ -31,9 +31,9 @@ def outgoing(
     for name, value in properties.items():
         if not (isinstance(name, str) and isinstance(value, str)):
             raise _wrong(f"property {name!r}", value, "str")
-    fault = fault_of_wait(
-        properties, SystemClock().now_ms(), level="delay_level", time="deliver_at"
-    )
+    now_ms = SystemClock().now_ms()
+    instead = WaitArguments("delay_level", "deliver_at", "send_transaction")
+    fault = fault_of_wait(properties, now_ms, instead)
     if fault is not None:
         raise LocalBrokerError(fault)
     if not (queue_id is None or isinstance(queue_id, int)):

@@ -21,6 +21,11 @@ def time_of_ms(time_ms: int) -> str:
         return f"{time_ms} ms since 1970"
 
 
+def ms_of_time(time: datetime) -> int:
+    """Returns ms since 1970, rounded up; 0 for times before."""
+    return max(-((EPOCH - time) // timedelta(milliseconds=1)), 0)
+
+
 def duration_of_ms(duration_ms: int) -> str:
     """In the largest unit of which it is a whole number."""
     for name, unit_ms in _UNITS:

@@ -180,7 +180,7 @@ def test_flush_is_taken_as_text(broker: LocalBroker) -> None:
         ({"body": "a", "properties": {"TIMER_DELIVER_MS": "soon"}}, "use deliver_at"),
         ({"body": "a", "properties": {"TIMER_DELAY_MS": "1"}}, "use deliver_at"),
         ({"body": "a", "properties": {"TIMER_DELAY_SEC": "1"}}, "use deliver_at"),
-        ({"body": "a", "properties": {"TRAN_MSG": "true"}}, "use `rocketpy transaction send`"),
+        ({"body": "a", "properties": {"TRAN_MSG": "true"}}, "use send_transaction"),
         ({"body": "a", "delay_level": "3"}, "delay_level is '3', accepted is an int"),
         ({"body": "a", "deliver_at": "2026-05-01"}, "deliver_at is '2026-05-01', accepted is a da"),
         ({"body": "a", "queue_id": "0"}, "queue_id is '0', accepted is an int"),

@@ -175,6 +175,8 @@ LogLevel = Annotated[
 ]
 # The token of a LocalBroker's temporary store; see there.
 Temporary = Annotated[str | None, typer.Option(hidden=True)]
+# A broker for tests, whose clock can be moved; LocalBroker starts such.
+ClockAheadMs = Annotated[int | None, typer.Option(hidden=True, min=0)]
 
 
 def broker(
@@ -207,6 +209,7 @@ def broker(
     stop_at_eof: StopAtEof = False,
     log_level: LogLevel = LogLevelName.WARNING,
     temporary: Temporary = None,
+    clock_ahead_ms: ClockAheadMs = None,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
@@ -235,6 +238,7 @@ def broker(
                 enable_topic_message_type_check=topic_message_type_check,
                 long_polling_enable=long_polling,
                 short_polling_time_ms=short_polling_time_ms,
+                clock_ahead_ms=clock_ahead_ms,
                 flush_times=_flush_times(
                     flush_interval_ms, flush_least_pages, sync_flush_timeout_ms
                 ),

@@ -230,13 +230,13 @@ def tail(
     """
     if follow and beginning != LATEST and count is not None:
         raise typer.BadParameter("-n would end what --follow goes on with; leave one of them out")
-    begin = None if beginning in {EARLIEST, LATEST} else time_option(beginning, "--from")
+    since = None if beginning in {EARLIEST, LATEST} else time_option(beginning, "--from")
     with asking(endpoint) as connection:
         reader = TopicReader(connection, topic, queue or ())
         if beginning == LATEST:
             shown = reader.last(TAIL_COUNT_DEFAULT if count is None else count)
         else:
-            shown = reader.first(count, begin)
+            shown = reader.first(count, since=since)
         _print_messages(shown, is_whole=whole, as_json=as_json)
         while follow:
             output.flush()

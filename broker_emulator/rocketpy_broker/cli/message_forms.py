@@ -43,6 +43,7 @@ def json_of(message: Message) -> dict[str, object]:
         "offsetMsgId": message.offset_msg_id,
         "bornTimestamp": time_text(message.born_timestamp),
         "storeTimestamp": time_text(message.store_timestamp),
+        "reconsumeTimes": message.reconsume_times,
         "tags": message.tags,
         "keys": list(message.keys),
         "properties": dict(message.properties),
@@ -76,6 +77,7 @@ def fields_of(message: Message) -> list[list[Cell]]:
         ["offsetMsgId", message.offset_msg_id],
         ["born", f"{time_text(message.born_timestamp)} at {message.born_host}"],
         ["stored", f"{time_text(message.store_timestamp)} at {message.store_host}"],
+        ["reconsumeTimes", message.reconsume_times],
         ["tags", message.tags or ABSENT],
         ["keys", " ".join(message.keys) or ABSENT],
     ]

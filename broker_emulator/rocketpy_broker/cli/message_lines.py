@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from rocketpy_broker.cli.times import parsed_time
-from rocketpy_broker.client.messages import OutgoingMessage, fault_of_wait
+from rocketpy_broker.client.messages import OutgoingMessage, WaitArguments, fault_of_wait
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.errors import BrokerError
 
@@ -36,6 +36,7 @@ BODY, BODY_BASE64 = "body", "bodyBase64"
 _TAKEN = (BODY, BODY_BASE64, "tags", "keys", "properties", "queueId", "delayLevel", "deliverAt")
 _PASSED_OVER = frozenset(
     {"topic", "queueOffset", "msgId", "offsetMsgId", "bornTimestamp", "storeTimestamp"}
+    | {"reconsumeTimes"}
 )
 Fault = Callable[[OutgoingMessage], str | None]
 Parse = Callable[[bytes], OutgoingMessage]
@@ -209,7 +210,7 @@ def _properties(value: object) -> dict[str, str]:
         if not isinstance(text, str):
             raise _wrong(f"property {name!r}", text, "a text")
     now_ms = SystemClock().now_ms()
-    fault = fault_of_wait(properties, now_ms, level="delayLevel", time="deliverAt")
+    fault = fault_of_wait(properties, now_ms, WaitArguments("delayLevel", "deliverAt"))
     if fault is not None:
         raise ValueError(fault)
     return properties

@@ -23,6 +23,7 @@ from rocketpy_proto.rocketpy.v1 import (
     common_pb2,
     groups_pb2_grpc,
     retry_pb2_grpc,
+    testing_pb2_grpc,
     transactions_pb2_grpc,
 )
 
@@ -73,6 +74,7 @@ class BrokerConnection:
         self.groups = groups_pb2_grpc.GroupsStub(self._channel)
         self.transactions = transactions_pb2_grpc.TransactionsStub(self._channel)
         self.retry = retry_pb2_grpc.RetryStub(self._channel)
+        self.testing = testing_pb2_grpc.TestingStub(self._channel)
         # Not the stub's, because its responses would be copied once more.
         self._pull = self._channel.unary_stream(
             PULL_METHOD,
@@ -126,9 +128,7 @@ class BrokerConnection:
         info: admin_pb2.GetBrokerInfoResponse = self.ask(
             lambda: self.admin.GetBrokerInfo(request, timeout=REQUEST_SECONDS_MAX)
         )
-        return Limits(
-            info.body_bytes_max, info.request_bytes_max, info.commit_log_segment_bytes
-        )
+        return Limits(info.body_bytes_max, info.request_bytes_max, info.commit_log_segment_bytes)
 
     def health(self, seconds_max: float) -> health_pb2.HealthCheckResponse.ServingStatus:
         """Whether the broker serves, as its health service says. Raises UnreachableError."""

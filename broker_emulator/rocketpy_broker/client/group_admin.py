@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
-from rocketpy_broker.spoken import EPOCH
+from rocketpy_broker.spoken import ms_of_time
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Each queue may have to be searched by time, or a topic's files removed.
@@ -211,7 +211,7 @@ def reset_offsets(connection: BrokerConnection, reset: Reset) -> list[ResetQueue
     if isinstance(reset.to, ResetTo):
         setattr(request, reset.to.value, True)
     elif isinstance(reset.to, datetime):
-        request.timestamp_ms = max(-((EPOCH - reset.to) // timedelta(milliseconds=1)), 0)
+        request.timestamp_ms = ms_of_time(reset.to)
     else:
         request.offset = reset.to
     response: groups_pb2.ResetOffsetsResponse = connection.ask(

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 
 from rocketpy_broker.client.errors import UnreadableError
-from rocketpy_broker.spoken import EPOCH
+from rocketpy_broker.spoken import EPOCH, ms_of_time
 from rocketpy_proto.record import (
     MalformedRecordError,
     Record,
@@ -95,6 +95,7 @@ class Message:
     store_timestamp: datetime
     store_host: str
     commit_log_offset: int
+    reconsume_times: int = 0
 
     @property
     def body(self) -> bytes:
@@ -137,6 +138,7 @@ class Message:
             store_timestamp=_time(record.store_timestamp_ms),
             store_host=str(record.store_host),
             commit_log_offset=record.physical_offset,
+            reconsume_times=record.reconsume_times,
         )
 
 
@@ -144,21 +146,29 @@ def delivery_ms(time: datetime | None) -> int | None:
     """A delivery time in ms since 1970; rounded up, so that nothing is early."""
     if time is None:
         return None
-    return max(-((EPOCH - time) // timedelta(milliseconds=1)), 0)
+    return ms_of_time(time)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitArguments:
+    """Names of the arguments that let a message wait for a level, a time, or a transaction."""
+
+    level: str
+    time: str
+    transaction: str = "`rocketpy transaction send`"
 
 
 def fault_of_wait(
-    properties: Mapping[str, str], now_ms: int, *, level: str, time: str
+    properties: Mapping[str, str], now_ms: int, arguments: WaitArguments
 ) -> str | None:
     """Returns why properties that ask for a wait are refused; None where none does.
 
-    They are left out, so the message would come at once. `level` and `time` name the arguments
-    that let a message wait.
+    They are left out, so the message would come at once.
     """
     name = unsent_wait(properties, now_ms)
     if name is None:
         return None
-    instead = {DELAY: level, TRAN_MSG: "`rocketpy transaction send`"}.get(name, time)
+    instead = {DELAY: arguments.level, TRAN_MSG: arguments.transaction}.get(name, arguments.time)
     return f"{name!r} is not sent as a property; use {instead}"
 
 

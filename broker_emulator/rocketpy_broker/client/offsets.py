@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
 from rocketpy_broker.client.errors import UnreadableError
-from rocketpy_broker.spoken import EPOCH
+from rocketpy_broker.spoken import ms_of_time
 from rocketpy_proto.call_limits import ENTRIES_MAX as SEARCHES_MAX
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
@@ -109,13 +109,12 @@ def offsets_at(
 
     A queue without such a message has its maximum. Raises UnreachableError, RefusedError.
     """
-    timestamp_ms = max(-((EPOCH - time) // timedelta(milliseconds=1)), 0)
     found: dict[int, int] = {}
     while len(found) < len(queue_ids):
         asked = queue_ids[len(found) : len(found) + SEARCHES_MAX]
         request = broker_pb2.SearchOffsetsRequest(
             queues=[
-                broker_pb2.QueueTime(topic=topic, queue_id=queue_id, timestamp_ms=timestamp_ms)
+                broker_pb2.QueueTime(topic=topic, queue_id=queue_id, timestamp_ms=ms_of_time(time))
                 for queue_id in asked
             ]
         )

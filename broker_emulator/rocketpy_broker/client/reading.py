@@ -51,15 +51,17 @@ class TopicReader:
         self._queue_ids = frozenset(queue_ids)
         self._positions: dict[int, int] = {}
 
-    def first(self, count: int | None = None, begin: datetime | None = None) -> Iterator[Message]:
-        """The first messages that are there now, or all; with `begin` those stored since then.
+    def first(
+        self, count: int | None = None, *, since: datetime | None = None
+    ) -> Iterator[Message]:
+        """The first messages that are there now, or all; with `since` those stored then or later.
 
         Raises ClientError, ParameterIllegalError for a queue that does not exist.
         """
         bounds = self._bounds_now()
         begins = {queue.queue_id: queue.min_offset for queue in bounds}
-        if begin is not None:
-            begins = offsets_at(self._connection, self.topic, [*begins], begin)
+        if since is not None:
+            begins = offsets_at(self._connection, self.topic, [*begins], since)
         ranges = [
             QueueRange(queue.queue_id, begins[queue.queue_id], queue.max_offset) for queue in bounds
         ]

@@ -65,17 +65,17 @@ def dead_letters(
     keys: Sequence[str] = (),
     offsets: Sequence[int] = (),
     queue_ids: Collection[int] = (),
-    begin: datetime | None = None,
+    since: datetime | None = None,
 ) -> Iterator[Message]:
     """The group's dead letters, oldest first: all, or those with a key or at a queue offset.
 
-    `queue_ids` names the queues, and `begin` the first store time. A group that gave nothing up has
+    `queue_ids` names the queues, and `since` the first store time. A group that gave nothing up has
     no dead letters, and no topic for them. Raises UnreachableError, RefusedError, UnreadableError,
     ParameterIllegalError for a queue that does not exist.
     """
     wanted_keys, wanted_offsets = frozenset(keys), frozenset(offsets)
     try:
-        letters = TopicReader(connection, DEAD_LETTER_PREFIX + group, queue_ids).first(begin=begin)
+        letters = TopicReader(connection, DEAD_LETTER_PREFIX + group, queue_ids).first(since=since)
     except RefusedError as error:
         if error.is_missing_topic:
             return

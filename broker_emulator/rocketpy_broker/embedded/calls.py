@@ -6,14 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.embedded.forked import Helper, is_forked
 
-CallsT = TypeVar("CallsT", bound="BrokerCalls")
-P = ParamSpec("P")
-R = TypeVar("R")
+MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 
 class BrokerCalls(ABC):
@@ -37,16 +35,14 @@ class BrokerCalls(ABC):
         return self._helper
 
 
-def call(
-    method: Callable[Concatenate[CallsT, P], R],
-) -> Callable[Concatenate[CallsT, P], R]:
+def call(method: MethodT) -> MethodT:
     """Lets a method of BrokerCalls run in a helper process, where this one was forked."""
 
     @wraps(method)
-    def calling(broker: CallsT, *args: P.args, **options: P.kwargs) -> R:
+    def calling(broker: BrokerCalls, *args: Any, **options: Any) -> object:
         if is_forked():
             helper = broker._helper_process()  # noqa: SLF001 (of this module)
-            return cast("R", helper.call(method.__name__, args, options))
+            return helper.call(method.__name__, args, options)
         return method(broker, *args, **options)
 
-    return calling
+    return cast("MethodT", calling)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocketpy_broker.client import topics
+from rocketpy_broker.client import clearing, topics
 from rocketpy_broker.client.topics import Topic
 from rocketpy_broker.embedded.calls import BrokerCalls, call
 
@@ -72,9 +72,22 @@ class TopicCalls(BrokerCalls):
 
     @call
     def reset(self) -> None:
-        """Delete all topics with their messages and all progress in them; the broker runs on."""
+        """Remove everything; the broker runs on.
+
+        That is all topics with their messages, those that wait for a time among them; all consumer
+        groups with settings, progress, retries and dead letters; open transactions and those that
+        were given up; and what the broker knows of exactly-once writers. The clock stays.
+        """
         with self._connection() as connection:
-            own = {found.topic for found in topics.list_topics(connection)}
-            for found in topics.list_topics(connection, include_system=True):
-                if found.topic in own or found.topic.startswith(topics.RETRY_PREFIX):
-                    topics.delete_topic(connection, found.topic)
+            clearing.clear(connection, clearing.Contents())
+
+    @call
+    def _contents(self) -> clearing.Contents:
+        with self._connection() as connection:
+            return clearing.contents(connection)
+
+    @call
+    def _clear(self, kept: clearing.Contents) -> None:
+        """Remove what has come since `kept` was there."""
+        with self._connection() as connection:
+            clearing.clear(connection, kept)

@@ -85,7 +85,10 @@ def test_half_messages_and_messages_that_wait_fit_too_or_are_refused(small: Loca
     small.create_topic(TOPIC, queues=1, exist_ok=True)
     before = len(small.messages(TOPIC))
     body = b"x" * (SEGMENT - 400)
-    for options in ({"delay_level": 1}, {"deliver_at": datetime.now(timezone.utc) + timedelta(hours=1)}):
+    for options in (
+        {"delay_level": 1},
+        {"deliver_at": datetime.now(timezone.utc) + timedelta(hours=1)},
+    ):
         with pytest.raises(LocalBrokerError, match="send less in a message"):
-            small.send(TOPIC, body, **options)  # type: ignore[arg-type]
+            small.send(TOPIC, body, **options)
     assert len(small.messages(TOPIC)) == before

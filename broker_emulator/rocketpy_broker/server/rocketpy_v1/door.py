@@ -13,12 +13,14 @@ from rocketpy_broker.server.rocketpy_v1 import (
     groups_servicer,
     retry_servicer,
     status,
+    testing_servicer,
     transactions_servicer,
 )
 from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServicer, AdminServices
 from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServicer, BrokerServices
 from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices, GroupsServicer
 from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServicer, RetryServices
+from rocketpy_broker.server.rocketpy_v1.testing_servicer import TestingServicer, TestingServices
 from rocketpy_broker.server.rocketpy_v1.transactions_servicer import TransactionsServicer
 from rocketpy_broker.services.transactions.room import Transactions
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -26,20 +28,26 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 @dataclass(frozen=True, slots=True)
 class RocketpyV1Door:
-    """The services of the protocol."""
+    """The services of the protocol. `testing` is that of brokers for tests."""
 
     broker: BrokerServices
     admin: AdminServices
     transactions: Transactions
     groups: GroupServices
     retry: RetryServices
-    names = (
-        broker_servicer.SERVICE_NAME,
-        admin_servicer.SERVICE_NAME,
-        transactions_servicer.SERVICE_NAME,
-        groups_servicer.SERVICE_NAME,
-        retry_servicer.SERVICE_NAME,
-    )
+    testing: TestingServices | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The services by full name."""
+        names = (
+            broker_servicer.SERVICE_NAME,
+            admin_servicer.SERVICE_NAME,
+            transactions_servicer.SERVICE_NAME,
+            groups_servicer.SERVICE_NAME,
+            retry_servicer.SERVICE_NAME,
+        )
+        return names if self.testing is None else (*names, testing_servicer.SERVICE_NAME)
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """The services, with their methods."""
@@ -52,6 +60,8 @@ class RocketpyV1Door:
             groups_servicer.SERVICE_NAME: GroupsServicer(self.groups).handlers(),
             retry_servicer.SERVICE_NAME: RetryServicer(self.retry).handlers(),
         }
+        if self.testing is not None:
+            services[testing_servicer.SERVICE_NAME] = TestingServicer(self.testing).handlers()
         return [
             grpc.method_handlers_generic_handler(name, handlers)
             for name, handlers in services.items()

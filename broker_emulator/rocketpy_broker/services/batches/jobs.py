@@ -57,6 +57,9 @@ class JobTable:
         self._by_writer: dict[str, set[BatchJob]] = {}
         self._put_away: OrderedDict[BatchJob, str] = OrderedDict()
 
+    def __iter__(self) -> Iterator[BatchJob]:
+        return iter(list(self._jobs))
+
     def find(self, name: BatchJob) -> Job | None:
         """The job, if something of it is here."""
         return self._jobs.get(name)

@@ -15,10 +15,11 @@ to be forgotten again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.services.batches.ledger_file import LedgerEntry, LedgerFile
@@ -82,6 +83,7 @@ class BatchLedger:
         self._reading: _Reading | None = None
         self._idle_before_ms = 0
         self._forgotten: list[str] = []
+        self._has_forgotten_all = False
 
     def load(self) -> None:
         """Read the file, if there is one. Blocks. Raises ConfigFileError, OSError."""
@@ -127,6 +129,16 @@ class BatchLedger:
         self._steps.append(_Step(log_end, next_offset, self._changed))
         self._changed = {}
 
+    def forget_all(self, kept: Collection[str]) -> None:
+        """Forget all writers but these, at the next save also on disk."""
+        gone = [each for each in (*self._writers, *self._singles) if each not in kept]
+        tables: list[dict[str, Any]] = [self._writers, self._singles, self._changed]
+        for table in (*tables, *(step.entries for step in self._steps)):
+            for writer_id in gone:
+                table.pop(writer_id, None)
+        self._forgotten += gone
+        self._file.must_replace = self._has_forgotten_all = True
+
     def plan_save(self) -> SavePlan | None:
         """Save what has changed and is flushed."""
         self._forget_idle()
@@ -140,7 +152,8 @@ class BatchLedger:
             count += 1
             entries.update(step.entries)
             next_offset = step.next_offset
-        if not count and not self._file.is_too_long(len(self._forgotten)):
+        is_long = self._has_forgotten_all or self._file.is_too_long(len(self._forgotten))
+        if not count and not is_long:
             return None
         forgotten = self._forgotten.copy()
 
@@ -148,6 +161,7 @@ class BatchLedger:
             for _ in range(count):
                 self._steps.popleft()
             del self._forgotten[: len(forgotten)]
+            self._has_forgotten_all = False
 
         return SavePlan(lambda: self._file.save(entries, next_offset, forgotten), saved)
 

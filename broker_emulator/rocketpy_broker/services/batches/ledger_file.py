@@ -82,7 +82,7 @@ class LedgerFile:
         self.entries: dict[str, LedgerEntry] = {}
         self.next_offset = 0
         self._line_count = 0
-        self._must_replace = True
+        self.must_replace = True
 
     def load(self) -> None:
         """Read the file, or that of an earlier version. Raises ConfigFileError, OSError."""
@@ -105,7 +105,7 @@ class LedgerFile:
             elif NEXT_OFFSET in line and number < content.sound_count:
                 self.next_offset = line[NEXT_OFFSET]
         self._line_count = len(content.lines)
-        self._must_replace = content.is_damaged
+        self.must_replace = content.is_damaged
 
     def is_too_long(self, forgotten_count: int) -> bool:
         """Whether it is to be replaced, once so many of its writers are forgotten."""
@@ -123,19 +123,19 @@ class LedgerFile:
             self.entries.pop(writer_id, None)
         self.entries.update(entries)
         self.next_offset = next_offset
-        if self._must_replace or self.is_too_long(0):
+        if self.must_replace or self.is_too_long(0):
             self._replace()
             return
         # Should this fail, nobody knows what of it is on the disk.
-        self._must_replace = True
+        self.must_replace = True
         self._journal.append(_lines(entries, next_offset))
-        self._must_replace = False
+        self.must_replace = False
         self._line_count += len(entries) + 1
 
     def _replace(self) -> None:
-        self._must_replace = True
+        self.must_replace = True
         self._journal.replace(_lines(self.entries, self.next_offset))
-        self._must_replace = False
+        self.must_replace = False
         self._line_count = len(self.entries) + 1
 
 

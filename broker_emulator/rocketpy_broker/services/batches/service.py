@@ -161,6 +161,12 @@ class BatchService:
         async with self._lock(job.writer_id):
             return await self._staging.abort(job)
 
+    async def forget_writers(self) -> None:
+        """Forget every writer, and what is staged, but for batches that are being stored."""
+        for name in self._staging.names():
+            await self.abort(name)
+        self._ledger.forget_all(kept=self._pending)
+
     def _lock(self, writer_id: str) -> asyncio.Lock:
         """One request of a writer at a time. The lock lives as long as somebody has it."""
         return self._locks.setdefault(writer_id, asyncio.Lock())

@@ -311,6 +311,10 @@ class StagingService:
         await self._remove_leaving(attempts)
         return len(attempts)
 
+    def names(self) -> list[BatchJob]:
+        """The jobs that have staged something."""
+        return list(self._jobs)
+
     async def sweep(self) -> None:
         """Remove what nothing was heard of for too long."""
         for number, name in enumerate(list(self._jobs.idle()), 1):

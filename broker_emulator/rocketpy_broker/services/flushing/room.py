@@ -22,9 +22,10 @@ def build(ground: Ground) -> Flushing:
     """Flushes of one broker."""
     config = ground.config
     group_commit = GroupCommit(
-        ground.store, ground.clock, config.flush_disk_type, config.flush_times
+        ground.store, ground.call_clock, config.flush_disk_type, config.flush_times
     )
-    store_files = StoreFiles(ground.store, ground.clock, config.flush_times.derived_interval_ms)
+    interval_ms = config.flush_times.derived_interval_ms
+    store_files = StoreFiles(ground.store, ground.call_clock, interval_ms)
 
     async def start(scope: TaskScope) -> None:
         scope.start(group_commit.run())

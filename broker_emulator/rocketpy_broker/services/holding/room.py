@@ -22,7 +22,7 @@ def build(ground: Ground, topics: TopicConfigManager) -> Holding:
     """Those who wait at one broker. What is dispatched wakes those that wait for it."""
     config = ground.config
     short_polling_time_ms = None if config.long_polling_enable else config.short_polling_time_ms
-    calls = HeldCalls(ground.clock, short_polling_time_ms=short_polling_time_ms)
+    calls = HeldCalls(ground.call_clock, short_polling_time_ms=short_polling_time_ms)
     tasks = HeldCalls(ground.clock)
 
     def arrived(queue: QueueKey) -> None:

@@ -24,6 +24,7 @@ from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_broker.tasks import TaskScope
@@ -128,6 +129,16 @@ class AdminService:
             await self._contents.remove(topic)
             await self._topics.delete(topic)
         await self._statistics.forget_topic(topic)
+
+    async def remove_given_up(self) -> None:
+        """Remove the messages of transactions that were given up. Raises BrokerError."""
+        await self._tasks.finish(self._remove_given_up())
+
+    async def _remove_given_up(self) -> None:
+        topic = CHECK_MAX_TIME_TOPIC
+        await self._large_writes.over()
+        with saving(f"topic {topic!r}"), self._store.deletions.refusing(topic):
+            await self._contents.remove(topic)
 
     def list_topics(
         self, names: list[str], after: str = "", count_max: int = 0, *, include_system: bool

@@ -1,0 +1,56 @@
+"""LocalBroker's calls about transactions. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rocketpy_broker.client import transactions
+from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.client.transactions import OpenTransaction, Transaction
+from rocketpy_broker.embedded.calls import BrokerCalls, call
+from rocketpy_broker.local_messages import Body, outgoing
+
+
+class TransactionCalls(BrokerCalls):
+    """Sends half messages, and commits them or rolls them back."""
+
+    def send_transaction(
+        self,
+        topic: str,
+        body: Body,
+        group: str,
+        *,
+        tags: str | None = None,
+        keys: str | Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+    ) -> Transaction:
+        """Send a half message of the producer group `group`: no consumer sees it.
+
+        `commit` lets it be a message like any other, `rollback` ends it.
+        """
+        [message] = outgoing([body], tags, keys, properties or {}, queue_id)
+        return self._send_transaction(topic, group, message)
+
+    @call
+    def _send_transaction(self, topic: str, group: str, message: OutgoingMessage) -> Transaction:
+        with self._connection() as connection:
+            return transactions.prepare(connection, topic, group, message)
+
+    @call
+    def commit(self, transaction: Transaction) -> None:
+        """Commit a transaction; the same decision may be made again."""
+        with self._connection() as connection:
+            transactions.end(connection, transaction, commit=True)
+
+    @call
+    def rollback(self, transaction: Transaction) -> None:
+        """Roll a transaction back; the same decision may be made again."""
+        with self._connection() as connection:
+            transactions.end(connection, transaction, commit=False)
+
+    @call
+    def transactions(self, group: str = "") -> list[OpenTransaction]:
+        """Open transactions, oldest first: of one producer group, or all; 1,000 at most."""
+        with self._connection() as connection:
+            return transactions.list_open(connection, group)
