@@ -357,6 +357,8 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
                 raise
             except BrokerError as error:
                 raise LocalBrokerError(error.remark) from error
+            except (TypeError, ValueError) as error:
+                raise LocalBrokerError(f"a value cannot be sent to the broker: {error}") from error
 
 
 _START_FIRST = "call start(), or use it in a with statement"

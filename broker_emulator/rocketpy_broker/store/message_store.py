@@ -80,7 +80,7 @@ class MessageStore:
         self._derived = DerivedFiles(parts, self._dispatcher, self._checkpoint, self._directory)
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, config.hot_bytes, self._keep_apart)
-        self.messages = MessageLookup(self._log, self.index)
+        self.messages = MessageLookup(self._log, self.index, self._queues.deleted_below)
         self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
         self.scattered = ScatteredReader(self._log, self._queues, self._keep_apart)
         self.prepared = PreparedRecords(self._log, self._queues)

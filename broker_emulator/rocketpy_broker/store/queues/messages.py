@@ -8,7 +8,7 @@ Source: DefaultMessageStore#lookMessageByOffset, #queryMessage; spec/storage.md 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,9 +41,12 @@ class Place:
 class MessageLookup:
     """Looks into one log."""
 
-    def __init__(self, log: CommitLog, index: IndexDispatch) -> None:
+    def __init__(
+        self, log: CommitLog, index: IndexDispatch, deleted_below: Callable[[str], int]
+    ) -> None:
         self._log = log
         self._index = index
+        self._deleted_below = deleted_below
 
     def at(self, physical_offset: int) -> memoryview | None:
         """The bytes of the message at `physical_offset`; None where none begins.
@@ -95,7 +98,8 @@ class MessageLookup:
             offsets = self._index.query(topic, key, begin_ms, end_ms, 2 * count_max)
         except OSError as error:
             raise StoreReadError("the index", error) from error
-        for offset in offsets.tolist():
+        # A topic that was deleted has no messages, also when there is one of its name again.
+        for offset in offsets[offsets >= self._deleted_below(topic)].tolist():
             decoded = self._decoded(offset)
             # Keys of the same hash lie together in the index; it knows times by the second, or not.
             if (
