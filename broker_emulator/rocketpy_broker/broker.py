@@ -225,8 +225,8 @@ class Rooms:
         async def flushed() -> None:
             await group_commit.wait(store.positions().log_end)
 
-        admin, batches = self.operations.admin, self.batches.commits
-        return TestingServices(self._movable, flushed, admin, batches, requests_max)
+        admin = self.operations.admin
+        return TestingServices(self._movable, flushed, admin, self.batches, requests_max)
 
 
 class Broker:

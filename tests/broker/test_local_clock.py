@@ -184,8 +184,9 @@ def test_a_broker_that_is_not_for_tests_has_no_such_service(tmp_path: Path) -> N
     with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         endpoint = process.stdout.readline().split()[4]
-        with grpc.insecure_channel(endpoint) as channel, pytest.raises(grpc.RpcError) as caught:
+        with grpc.insecure_channel(endpoint) as channel:
             stub = testing_pb2_grpc.TestingStub(channel)
-            stub.AdvanceClock(testing_pb2.AdvanceClockRequest(advance_ms=1), timeout=30)
+            with pytest.raises(grpc.RpcError) as caught:
+                stub.AdvanceClock(testing_pb2.AdvanceClockRequest(advance_ms=1), timeout=30)
         process.terminate()
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -111,8 +111,8 @@ def test_groups_have_settings_and_places(broker: LocalBroker) -> None:
     assert [message.text for message in broker.pull("orders", "billing")] == ["d"]
     broker.delete_group("billing")
     assert broker.groups() == []
+    broker.create_group("again")
     with pytest.raises(LocalBrokerError, match="exists already"):
-        broker.create_group("again")
         broker.create_group("again")
     broker.reset()
 
@@ -120,7 +120,10 @@ def test_groups_have_settings_and_places(broker: LocalBroker) -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda b: b.create_group("G", retries=1), "setting is unknown: retries. Accepted are cons"),
+        (
+            lambda b: b.create_group("G", retries=1),
+            "setting is unknown: retries. Accepted",
+        ),
         (lambda b: b.update_group("G", retry_max_times="1"), "retry_max_times is '1', accepted"),
         (lambda b: b.update_group("none", retry_max_times=1), "none"),
         (lambda b: b.reset_group("T", "G", "begin"), "to is 'begin', accepted is 'earliest'"),

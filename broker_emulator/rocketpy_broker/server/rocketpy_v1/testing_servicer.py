@@ -12,7 +12,7 @@ from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.movable_clock import MovableClock
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
-from rocketpy_broker.services.batches.service import BatchService
+from rocketpy_broker.services.batches.room import Batches
 from rocketpy_broker.services.operations.administration import AdminService
 from rocketpy_proto.rocketpy.v1 import testing_pb2
 
@@ -28,7 +28,7 @@ class TestingServices:
     clock: MovableClock
     flushed: Callable[[], Awaitable[None]]
     admin: AdminService
-    batches: BatchService
+    batches: Batches
     request_bytes_max: int
 
 
@@ -61,7 +61,8 @@ class TestingServicer:
     ) -> testing_pb2.ForgetWritersResponse:
         """Forget what no other call can remove."""
         try:
-            await self._to.batches.forget_writers()
+            await self._to.batches.commits.forget_writers()
+            await self._to.batches.saver.save()
             await self._to.admin.remove_given_up()
         except BrokerError as error:
             return testing_pb2.ForgetWritersResponse(status=status.failure(error))

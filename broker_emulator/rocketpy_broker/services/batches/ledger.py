@@ -130,13 +130,17 @@ class BatchLedger:
         self._changed = {}
 
     def forget_all(self, kept: Collection[str]) -> None:
-        """Forget all writers but these, at the next save also on disk."""
+        """Forget all writers but these, and at the next save for good."""
         gone = [each for each in (*self._writers, *self._singles) if each not in kept]
-        tables: list[dict[str, Any]] = [self._writers, self._singles, self._changed]
-        for table in (*tables, *(step.entries for step in self._steps)):
+        left: dict[str, LedgerEntry] = {}
+        for step in self._steps:
+            left |= step.entries
+        tables: list[dict[str, Any]] = [self._writers, self._singles, self._changed, left]
+        for table in tables:
             for writer_id in gone:
                 table.pop(writer_id, None)
         self._forgotten += gone
+        self._steps = deque([_Step(0, self.next_offset, left)])
         self._file.must_replace = self._has_forgotten_all = True
 
     def plan_save(self) -> SavePlan | None:

@@ -24,6 +24,7 @@ class Batches:
 
     staging: StagingService
     commits: BatchService
+    saver: Saver
 
 
 def build(
@@ -57,4 +58,4 @@ def build(
     ground.lifecycle.starts.append(start)
     ground.lifecycle.tables.append(saver)
     ground.lifecycle.closes.append(staging.close)
-    return Batches(staging, commits)
+    return Batches(staging, commits, saver)

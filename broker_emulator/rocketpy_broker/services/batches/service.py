@@ -165,6 +165,8 @@ class BatchService:
         """Forget every writer, and what is staged, but for batches that are being stored."""
         for name in self._staging.names():
             await self.abort(name)
+        # Past the completions too, which a start would take for batches of their writers.
+        self._note_progress()
         self._ledger.forget_all(kept=self._pending)
 
     def _lock(self, writer_id: str) -> asyncio.Lock:
