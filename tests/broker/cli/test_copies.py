@@ -160,3 +160,12 @@ def test_an_empty_key_is_none(rocketpy_broker: LocalBroker, rocketpy_topic: str)
     rocketpy_broker.send(rocketpy_topic, "a", keys=["", "b", ""])
     run(rocketpy_broker, "message", "send", rocketpy_topic, "--body", "a", "--key", "")
     assert [each.keys for each in rocketpy_broker.messages(rocketpy_topic)] == [("b",), ()]
+
+
+@pytest.mark.parametrize("tags", ["a||b", " a", "*", "a b", "ä\t"])
+def test_a_tag_that_no_expression_can_name_is_kept_as_it_is(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, tags: str
+) -> None:
+    rocketpy_broker.send(rocketpy_topic, "a", tags=tags)
+    run(rocketpy_broker, "message", "send", rocketpy_topic, "--body", "a", "--tag", tags)
+    assert [each.tags for each in rocketpy_broker.messages(rocketpy_topic)] == [tags] * 2
