@@ -19,7 +19,7 @@ FILE ?= docker/docker-compose.yml
 INTEROP := .interop
 INTEROP_SOURCES := tests/interop/java
 # The last brokers of each line that Maven Central has; each has jars and classes of its own.
-ROCKETMQS := 5.3.3 4.9.7
+ROCKETMQS := 5.5.0 5.3.3 4.9.7
 PROTO_FILES := proto/rocketpy/v1/*.proto
 STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
 # What runs in a forked process or a new one does not count; test_f10 traces lines itself.

@@ -21,7 +21,7 @@ from rocketpy_broker.store.values import QueueKey
 from tests.patience import PATIENCE_SECONDS
 
 TOP = Path(__file__).parents[2]
-V5, V4 = VERSIONS = ("5.3.3", "4.9.7")
+V5, V5_3, V4 = VERSIONS = ("5.5.0", "5.3.3", "4.9.7")
 JAVA_OPTIONS = (
     *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     # RocketMQ unmaps its files through the JDK's insides.

@@ -93,16 +93,21 @@ class Chosen:
 
 def query(
     topic: Topic,
-    key: Annotated[str, typer.Argument(help="One of the KEYS, or the UNIQ_KEY.")],
+    key: Annotated[
+        str | None, typer.Argument(help="One of the KEYS, or the UNIQ_KEY.", show_default=False)
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="In place of a key: the tag.")] = None,
     count: Annotated[int, typer.Option(min=1, max=64, help="Show at most so many.")] = 32,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show the newest messages of a topic that have a key."""
+    """Show the newest messages of a topic that have a key, or a tag."""
+    if (key is None) == (tag is None):
+        raise typer.BadParameter("give either a key or --tag")
     with asking(endpoint) as connection:
-        found = query_messages(connection, topic, key, count)
+        found = query_messages(connection, topic, key or "", count, tag=tag or "")
         if not found:
-            refuse("no message has this key")
+            refuse(f"no message has this {'key' if tag is None else 'tag'}")
         _show(found, as_json=as_json)
 
 

@@ -78,7 +78,7 @@ class Verb:
     """What a name of mqadmin's stands for: our command, and what becomes of its options.
 
     `arguments` are the options that are arguments of ours, in our order. `also` is added. Without
-    the option `decisive`, or where it is false, the name stands for `otherwise`.
+    the option `decisive`, or where it is `negative`, the name stands for `otherwise`.
     """
 
     command: Sequence[str]
@@ -87,10 +87,11 @@ class Verb:
     also: Sequence[str] = ()
     decisive: str | None = None
     otherwise: Verb | None = None
+    negative: frozenset[str] = _NO
 
     def chosen(self, given: Mapping[str, str]) -> Verb:
         """The command that these options ask for."""
-        is_decided = given.get(self.decisive or "", "false").lower() not in _NO
+        is_decided = given.get(self.decisive or "", "false").lower() not in self.negative
         return self if is_decided or self.otherwise is None else self.otherwise
 
     def knows(self, name: str) -> bool:
@@ -120,10 +121,22 @@ def _dropped(_value: str) -> Words:
     return []
 
 
+def _only(accepted: str) -> Translation:
+    """The value has been looked at, and is nothing else."""
+
+    def translate(value: str) -> Words:
+        if value.lower() != accepted:
+            raise NoTranslationError(f"{value!r} is no type of key; it is K for keys, or T for tags")
+        return []
+
+    return translate
+
+
 ENDPOINT = {"n": option("--endpoint")}
 # With verbs that ask a broker by its address.
 BROKER = {**ENDPOINT, "b": option("--endpoint")}
 TOPIC = {**ENDPOINT, "t": option("--topic")}
+_QUERY = {**ENDPOINT, "m": option("--count")}
 _SUBSCRIPTION_GROUP: Mapping[str, Translation] = {
     **BROKER,
     "s": switch("--consume", "--no-consume"),
@@ -181,7 +194,14 @@ VERBS: Mapping[str, Verb] = {
         decisive="s",
         otherwise=Verb(["message", "view"], {**TOPIC, "s": _dropped}, ["i"]),
     ),
-    "queryMsgByKey": Verb(["message", "query"], {**ENDPOINT, "m": option("--count")}, ["t", "k"]),
+    "queryMsgByKey": Verb(
+        ["message", "query"],
+        {**_QUERY, "p": _only("t"), "k": option("--tag")},
+        ["t"],
+        decisive="p",
+        otherwise=Verb(["message", "query"], {**_QUERY, "p": _only("k")}, ["t", "k"]),
+        negative=_NO | {"k"},
+    ),
     "queryMsgByUniqueKey": Verb(["message", "query"], ENDPOINT, ["t", "i"]),
     "queryMsgByOffset": Verb(
         ["message", "view"], {**TOPIC, "i": option("--queue"), "o": option("--offset")}

@@ -1,4 +1,4 @@
-"""Single messages, by key, by offset message id and by place. Holds no state."""
+"""Single messages, by key, by tag, by offset message id and by place. Holds no state."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 
 def query_messages(
-    connection: BrokerConnection, topic: str, key: str, count_max: int
+    connection: BrokerConnection, topic: str, key: str, count_max: int, *, tag: str = ""
 ) -> list[Message]:
-    """The newest messages of `topic` with `key`, oldest first.
+    """The newest messages of `topic` with `key`, or with `tag` in its place, oldest first.
 
     Raises UnreachableError, RefusedError, UnreadableError.
     """
-    request = admin_pb2.QueryMessageRequest(topic=topic, key=key, count_max=count_max)
+    request = admin_pb2.QueryMessageRequest(topic=topic, key=key, tag=tag, count_max=count_max)
     response: admin_pb2.MessagesResponse = connection.ask(
         lambda: connection.admin.QueryMessage(request, timeout=REQUEST_SECONDS_MAX)
     )

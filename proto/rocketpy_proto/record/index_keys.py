@@ -1,10 +1,11 @@
 """The keys by which a block's messages are found, as the hashes that the index holds.
 
-A message is found by its unique key and by each of the blank-separated words of its KEYS; what is
-hashed is `topic#key`. Keys are never copied into strings: hashing goes on from the topic's hash
-over the bytes of the key. Tags codes come from the same entries, so both together
-(`tags_codes_and_index_keys`) cost one scan of the properties. Holds no state.
-Source: spec/storage.md sections 7.2 and 7.4.
+A message is found by its unique key, by each of the blank-separated words of its KEYS, and by its
+tag; what is hashed is `topic#key`, and `topic#T#tag`. The tag comes last, as RocketMQ writes it
+since 5.4. Keys are never copied into strings: hashing goes on from the topic's hash over the bytes
+of the key. Tags codes come from the same entries, so both together (`tags_codes_and_index_keys`)
+cost one scan of the properties. Holds no state.
+Source: spec/storage.md sections 7.2 and 7.4; IndexService#buildIndex of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from rocketpy_proto.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBAC
 from rocketpy_proto.record.tags import tags_codes
 
 TOPIC_END = "#"
+# Stands before a tag; a word of KEYS may look the same, so a query compares the tag, too.
+TAG_PREFIX = "T#"
 # Up to so many records of one topic are taken one by one: 5 to 7 microseconds each, where arrays of
 # so few cost a hundred for all, and twice that in a broker that does other things in between.
 FEW_RECORDS = 12
@@ -40,6 +43,8 @@ _BLANK = ord(KEY_SEPARATOR)
 _WAITING_LENGTHS = sorted({len(name) for name in WAITING_NAMES - {TRAN_MSG}})
 _WAITING_OCTETS = frozenset(name.encode() for name in WAITING_NAMES)
 _LENGTHS_MAX = _WAITING_LENGTHS[-1] + 1
+# To hash on over the prefix of a tag, whatever stands before it.
+_PREFIX_POWER, _PREFIX_HASH = np.uint32(31 ** len(TAG_PREFIX)), np.uint32(java_hash(TAG_PREFIX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,11 @@ def index_hash(topic: str, key: str) -> int:
     return _index_hash(java_hash(topic + TOPIC_END), key)
 
 
+def tag_key(tag: str) -> str:
+    """The key under which the index has a tag."""
+    return TAG_PREFIX + tag
+
+
 def _index_hash(seed: int, key: str) -> int:
     """The same, from the hash of `topic#`."""
     value = abs(java_hash(key, seed))
@@ -103,6 +113,17 @@ def index_keys(block: RecordBlock, topics: str | pa.Array) -> IndexKeys:
     """The index keys of a block of one topic, or of one topic per record (strings)."""
     seeds = _seeds(topics)
     return _concatenated([_keys_of(block, part, some, seeds) for part, some in block.entries()])
+
+
+def are_tags(block: RecordBlock, keys: IndexKeys) -> NDArray[np.bool_]:
+    """True for each of the block's `keys` that is its record's tag, which is the last one."""
+    tagged = [_values(some, TAGS).record + part.start for part, some in block.entries()]
+    rows = np.concatenate([np.empty(0, np.int64), *tagged])
+    found = np.zeros(len(keys), np.bool_)
+    # A record that is rolled back has no keys.
+    rows = rows[np.isin(rows, keys.row)]
+    found[np.searchsorted(keys.row, rows, "right") - 1] = True
+    return found
 
 
 def tags_codes_and_index_keys(
@@ -159,6 +180,7 @@ def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
         if int(block.header["sys_flag"][row]) & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             continue
         keys = [properties.get(UNIQ_KEY, ""), *properties.get(KEYS, "").split(KEY_SEPARATOR)]
+        keys += [tag_key(properties[TAGS])] if TAGS in properties else []
         found = [_index_hash(seed, key) for key in keys if key]
         hashes += found
         rows += [row] * len(found)
@@ -207,9 +229,13 @@ def _keys_of(
     """The keys of some records, of which `entries` are the properties."""
     if len(seeds) > 1:
         seeds = seeds[part]
-    kinds = [_values(entries, UNIQ_KEY), _split(entries, _values(entries, KEYS), limits)]
-    hashes = np.concatenate([_hashes(entries.octets, words, seeds) for words in kinds])
-    record = np.concatenate([words.record for words in kinds])
+    kinds = [
+        (_values(entries, UNIQ_KEY), seeds),
+        (_split(entries, _values(entries, KEYS), limits), seeds),
+        (_values(entries, TAGS), seeds * _PREFIX_POWER + _PREFIX_HASH),
+    ]
+    hashes = np.concatenate([_hashes(entries.octets, words, before) for words, before in kinds])
+    record = np.concatenate([words.record for words, _ in kinds])
     # One number holds the record and the place among the keys so far: unique keys come first.
     order = np.sort(record << 32 | np.arange(len(record)))
     record, order = order >> 32, order & 0xFFFFFFFF

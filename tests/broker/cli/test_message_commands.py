@@ -298,6 +298,22 @@ def test_messages_are_found_by_key_and_by_id(
     assert json.loads(viewed.output) == found[1]
 
 
+def test_messages_are_found_by_tag(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> None:
+    rocketpy_broker.send(rocketpy_topic, ["a", "b"], keys="k", tags="paid")
+    rocketpy_broker.send(rocketpy_topic, "c", keys="paid", tags="open")
+    line = ["message", "query", rocketpy_topic]
+    found = run(rocketpy_broker, *line, "--tag", "paid", "--json").output.splitlines()
+    assert [json.loads(each)["body"] for each in found] == ["a", "b"]
+    newest = run(rocketpy_broker, *line, "--tag", "paid", "--count", "1", "--json").output
+    assert json.loads(newest)["body"] == "b"
+    none = run(rocketpy_broker, *line, "--tag", "lost")
+    assert (none.exit_code, none.stderr) == (1, "rocketpy: no message has this tag\n")
+    for words in ([], ["k", "--tag", "paid"]):
+        refused = run(rocketpy_broker, *line, *words)
+        assert refused.exit_code == 2
+        assert "give either a key or --tag" in refused.stderr
+
+
 def test_what_is_not_found_is_said(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> None:
     queried = run(rocketpy_broker, "message", "query", rocketpy_topic, "nobody")
     assert (queried.exit_code, queried.stderr) == (1, "rocketpy: no message has this key\n")

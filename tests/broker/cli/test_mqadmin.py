@@ -53,6 +53,8 @@ def of(line: str) -> str:
         ("queryMsgById -i A -s true", "message resend -- A"),
         ("queryMsgById -i A -s false", "message view -- A"),
         ("queryMsgByKey -t T -k K -m 5", "message query --count 5 -- T K"),
+        ("queryMsgByKey -t T -k K -p K", "message query -- T K"),
+        ("queryMsgByKey -t T -k A -p T -m 5", "message query --tag A --count 5 -- T"),
         ("queryMsgByUniqueKey -t T -i U", "message query -- T U"),
         ("queryMsgByOffset -t T -i 1 -o 2", "message view --topic T --queue 1 --offset 2"),
         ("printMsg -t T", "message tail --from earliest -- T"),
@@ -101,6 +103,7 @@ def test_a_local_time_of_mqadmin_s_is_that_time() -> None:
         ("resetOffsetByTime -g G -t T -s 2026-13-01#08:00:00:000", "is no time"),
         ("resetOffsetByTime -g G -t T -s 99999999999999999999", "is no time in ms"),
         ("queryMsgById -i A -s maybe -u x", "-u means nothing"),
+        ("queryMsgByKey -t T -k A -p U", "'U' is no type of key; it is K for keys, or T for tags"),
     ],
 )
 def test_what_has_no_counterpart_is_refused_by_name(line: str, said: str) -> None:
@@ -166,10 +169,12 @@ def test_mqadmin_s_names_work(rocketpy_broker: LocalBroker) -> None:
     assert "mq" in line("topicList")
     assert "sent 1 message to mq" in line("sendMessage -t mq -p hello -k K -i 0")
     assert json.loads(line("queryMsgByKey --json -t mq -k K"))["body"] == "hello"
+    assert "sent 1 message to mq" in line("sendMessage -t mq -p tagged -c TagA -i 0")
+    assert json.loads(line("queryMsgByKey --json -t mq -k TagA -p T"))["body"] == "tagged"
     assert json.loads(line("queryMsgByOffset --json -t mq -i 0 -o 0"))["body"] == "hello"
-    assert line("consumeMessage -t mq -g mq-group").endswith("\thello\n")
+    assert line("consumeMessage -t mq -g mq-group").endswith("\ttagged\n")
     assert "mq-group\tmq\t1\t0\n" in line("consumerProgress -g mq-group")
-    assert "0\t1\t0\n" in line("resetOffsetByTime -g mq-group -t mq -s 0 -f true")
+    assert "0\t2\t0\n" in line("resetOffsetByTime -g mq-group -t mq -s 0 -f true")
     assert "consumeEnable\tno\n" in line("updateSubGroup -g mq-group -s false")
     assert "consumeEnable\tno\n" in line("getConsumerConfig -g mq-group")
     assert "brokerName : broker-a\n" in line("brokerStatus")

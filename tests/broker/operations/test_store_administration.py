@@ -61,6 +61,35 @@ async def test_s05_messages_are_found_by_key_as_soon_as_they_are_acknowledged(
         assert [record.body for record in records_of(await query(running, key=key))] == bodies
 
 
+@pytest.mark.parametrize("flush", list(FlushDiskType))
+async def test_s05_messages_are_found_by_tag_and_by_nothing_that_looks_like_one(
+    start_broker: StartBroker, flush: FlushDiskType
+) -> None:
+    async with start_broker(flush) as running:
+        await running.create_topic("T")
+        await running.create_topic("Other")
+        for topic, body, tag, key in (
+            ("T", b"0", "TagA", "k"),
+            ("T", b"1", "Größe 😀", "k"),
+            ("Other", b"2", "TagA", "k"),
+            ("T", b"3", None, "T#TagA"),
+            ("T", b"4", "TagA", "TagA"),
+        ):
+            await running.append_block(topic, 0, wire_block(topic, [body], tags=tag, keys=[key]))
+        found = {
+            tag: [record.body for record in records_of(await query(running, tag=tag))]
+            for tag in ("TagA", "Größe 😀", "Größe", "k", "T#TagA", "nobody's")
+        }
+        assert found == {
+            "TagA": [b"0", b"4"],
+            "Größe 😀": [b"1"],
+            **dict.fromkeys(("Größe", "k", "T#TagA", "nobody's"), []),
+        }
+        assert [one.body for one in records_of(await query(running, key="T#TagA"))] == [b"3"]
+        newest = await query(running, tag="TagA", count_max=1)
+        assert [record.body for record in records_of(newest)] == [b"4"]
+
+
 async def test_s05_a_time_span_and_a_count_bound_what_is_found(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         await running.create_topic("T")
@@ -80,6 +109,8 @@ async def test_s05_a_time_span_and_a_count_bound_what_is_found(start_broker: Sta
     [
         ({"key": "k", "topic": "Nowhere"}, ResponseCode.TOPIC_NOT_EXIST, "does not exist"),
         ({"key": ""}, ResponseCode.INVALID_PARAMETER, "key is ''"),
+        ({"key": "k", "tag": "t"}, ResponseCode.INVALID_PARAMETER, "tag is 't'"),
+        ({"tag": "t" * 32_768}, ResponseCode.INVALID_PARAMETER, "up to 32767 characters"),
         ({"key": "k", "count_max": -1}, ResponseCode.INVALID_PARAMETER, "count_max is -1"),
         ({"key": "k", "begin_timestamp_ms": 9, "end_timestamp_ms": 8}, 29, "end_timestamp_ms is 8"),
     ],

@@ -197,7 +197,7 @@ PLANTS: dict[str, Plant] = {
     "index begin time": edit_index(7, ">B", 7, 0, "begin_timestamp of the header"),
     "index end time": edit_index(15, ">B", 7, 8, "end_timestamp of the header"),
     "index count": edit_index(36, ">i", 1 << 30, 36, "at most 4999 fit"),
-    "index count short": edit_index(36, ">i", 8, ENTRIES_BEGIN + 8 * ENTRY_BYTES, "3 keys"),
+    "index count short": edit_index(36, ">i", 8, ENTRIES_BEGIN + 8 * ENTRY_BYTES, "6 keys"),
     "index tail": edit_index(
         ENTRY_5 + 6000, ">i", 7, ENTRY_5 + 6003, "behind the last entry is something"
     ),

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record, java_hash
 from rocketpy_proto.record import block as block_module
 from rocketpy_proto.record.index_keys import (
+    are_tags,
     index_hash,
     index_keys,
+    tag_key,
     tags_codes_and_index_keys,
 )
 from rocketpy_proto.record.java_hash import WINDOW_BYTES_MAX, java_hash_ranges
@@ -45,12 +47,19 @@ RECORDS = st.builds(
 
 
 def keys_of(record: Record) -> list[int]:
-    """Section 7.4, for one record."""
+    """Section 7.4, for one record; since RocketMQ 5.4 its tag comes last, behind `T#`."""
     if record.sys_flag & 0xC == 0xC:
         return []
     words = [record.properties.get("UNIQ_KEY", ""), *record.properties.get("KEYS", "").split(" ")]
     hashes = [abs(java_hash(f"{record.topic}#{word}")) for word in words if word]
+    hashes += tag_of(record)
     return [0 if value == 1 << 31 else value for value in hashes]
+
+
+def tag_of(record: Record) -> list[int]:
+    """The hash by which a record is found by its tag, as Java has it."""
+    tag = record.properties.get("TAGS", "")
+    return [abs(java_hash(f"{record.topic}#T#{tag}"))] if tag else []
 
 
 def expected_of(records: list[Record]) -> list[tuple[int, int]]:
@@ -72,6 +81,22 @@ def test_s05_keys_of_a_block_of_many_topics_are_those_of_its_records(records: li
     topics = pa.array([record.topic for record in records], pa.string())
     assert found_in(block, topics) == expected_of(records)
     assert found_in(block, topics.dictionary_encode()) == expected_of(records)
+
+
+@given(st.lists(RECORDS, max_size=12))
+@example([Record("T", 0, b"", {"TAGS": "T", "KEYS": "T#T"})])
+@example([Record("T", 0, b"", {"TAGS": "T"}, sys_flag=0xC), Record("T", 0, b"", {"KEYS": "k"})])
+def test_s05_which_keys_are_tags_is_known(records: list[Record]) -> None:
+    topics = pa.array([record.topic for record in records], pa.string())
+    block = block_of(records)
+    keys = index_keys(block, topics)
+    found = list(zip(keys.row.tolist(), keys.hash.tolist(), are_tags(block, keys), strict=True))
+    expected = []
+    for row, record in enumerate(records):
+        hashes = keys_of(record)
+        count = len(hashes) - len(tag_of(record)) if hashes else 0
+        expected += [(row, value, place >= count) for place, value in enumerate(hashes)]
+    assert found == expected
 
 
 @given(st.lists(RECORDS, max_size=12), st.sampled_from([1, 3, 5000]), st.sampled_from([0, 4, 12]))
@@ -114,6 +139,7 @@ def test_s05_a_hash_is_the_absolute_value_of_javas_and_0_for_the_smallest() -> N
     block = block_of([Record("", 0, b"", {"UNIQ_KEY": key, "KEYS": "TagA"})])
     assert found_in(block, "") == [(0, 0), (0, index_hash("", "TagA"))]
     assert index_hash("TopicA", "K1") == abs(java_hash("TopicA#K1"))
+    assert index_hash("TopicA", tag_key("TagA")) == abs(java_hash("TopicA#T#TagA"))
 
 
 def text_with_hash(prefix: str, wanted: int) -> str:

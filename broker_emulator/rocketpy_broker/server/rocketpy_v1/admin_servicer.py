@@ -153,7 +153,7 @@ class AdminServicer:
     async def QueryMessage(
         self, request: admin_pb2.QueryMessageRequest, _context: status.Context
     ) -> admin_pb2.MessagesResponse:
-        """Messages with a key."""
+        """Messages with a key, or with a tag."""
         await turns.next_turn("admin")
         try:
             records = self._to.store_admin.query_message(
@@ -162,6 +162,7 @@ class AdminServicer:
                 request.begin_timestamp_ms,
                 request.end_timestamp_ms,
                 request.count_max,
+                request.tag,
             )
         except BrokerError as error:
             return admin_pb2.MessagesResponse(status=status.failure(error))

@@ -200,6 +200,7 @@ RULES: Mapping[str, Rule] = {
     "ListTopicGroupsRequest.after": STORED.or_empty(),
     "QueryMessageRequest.topic": STORED,
     "QueryMessageRequest.key": KEY,
+    "QueryMessageRequest.tag": KEY,
     "ViewMessageRequest.offset_msg_id": TEXT,
     "GetStoreStatisticsRequest.topics_after": STORED.or_empty(),
     "GetStatisticsRequest.names": TEXT,

@@ -66,25 +66,33 @@ class StoreAdminService:
         return self._store
 
     def query_message(
-        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
+        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int, tag: str
     ) -> list[memoryview]:
-        """The newest records of `topic` with `key`, oldest first; 0 stands for the defaults.
+        """The newest records of `topic` with `key`, or with `tag` in its place, oldest first.
+
+        0 stands for the defaults.
 
         As many as fit into an answer, and at least one. Raises TopicNotExistError,
         ParameterIllegalError, StoreReadError.
         """
         self._topics.get(topic)
-        if not key:
-            raise ParameterIllegalError("key", key, "a key, or the unique id of a message")
-        if len(key) > PROPERTIES_BYTES_MAX:
-            raise ParameterIllegalError("key", key, f"up to {PROPERTIES_BYTES_MAX} characters")
+        if key and tag:
+            raise ParameterIllegalError("tag", tag, "none beside a key")
+        if not (key or tag):
+            accepted = "a key, or the unique id of a message; or give a tag"
+            raise ParameterIllegalError("key", key, accepted)
+        for name, value in (("key", key), ("tag", tag)):
+            if len(value) > PROPERTIES_BYTES_MAX:
+                raise ParameterIllegalError(name, value, f"up to {PROPERTIES_BYTES_MAX} characters")
         if begin_ms < 0 or end_ms < 0 or (end_ms and end_ms < begin_ms):
             accepted = f"0 for no end, or {begin_ms} and more"
             raise ParameterIllegalError("end_timestamp_ms", end_ms, accepted)
         if count_max < 0:
             raise ParameterIllegalError("count_max", count_max, f"0 to {QUERY_COUNT_MAX}")
         count = min(count_max or QUERY_COUNT_DEFAULT, QUERY_COUNT_MAX)
-        found = self._store.messages.by_key(topic, key, begin_ms, end_ms or NO_END_MS, count)
+        messages = self._store.messages
+        find, wanted = (messages.by_tag, tag) if tag else (messages.by_key, key)
+        found = find(topic, wanted, begin_ms, end_ms or NO_END_MS, count)
         room = ANSWER_BYTES_MAX
         for index in range(len(found) - 1, -1, -1):
             room -= len(found[index])

@@ -2,8 +2,9 @@
 
 By itself a file is right when its header fits its entries, every slot names the newest entry of its
 hash, and every chain leads to older entries only. Against the log, entries are compared in the
-order of both. Memory: the numbers of one file. Reads only; holds no state on disk.
-Source: spec/storage.md section 7.
+order of both. Tags may have entries: RocketMQ writes them since 5.4, and this program since it
+knows them. Memory: the numbers of one file. Reads only; holds no state on disk.
+Source: spec/storage.md section 7; IndexService#buildIndex of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -116,17 +117,25 @@ class IndexCheck:
     # --- Against the log ---
 
     def compare(
-        self, keys: IndexKeys, offsets: Numbers, times_ms: Numbers, end: int
+        self,
+        keys: IndexKeys,
+        are_tags: NDArray[np.bool_],
+        offsets: Numbers,
+        times_ms: Numbers,
+        end: int,
     ) -> Iterator[Finding]:
         """Compare the keys of the log's next records, which end at `end`, with the next entries."""
         if not self.files:
             return
-        wanted = _Wanted(offsets[keys.row], keys.hash.astype(np.int64), times_ms[keys.row])
+        hashes = keys.hash.astype(np.int64)
+        wanted = _Wanted(offsets[keys.row], hashes, times_ms[keys.row], are_tags)
         while True:
             found = self._take(end)
             if found is None:
                 break
             part, rest = wanted.split(found)
+            if not self._is_equal(found, part):
+                part = part.without_lost_tags(found)
             if not self._is_equal(found, part):
                 yield from self._differences(found, part)
             else:
@@ -186,6 +195,7 @@ class IndexCheck:
 
     def _not_entered(self, wanted: _Wanted) -> Iterator[Finding]:
         """Keys for which no entry is left; those behind the last entry are told at the end."""
+        wanted = wanted.where(~wanted.are_tags)
         if len(wanted.offsets) == 0:
             return
         tail = wanted.offsets >= self._end
@@ -291,11 +301,21 @@ class IndexCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The keys of some records: log offset, hash and store time of each."""
+    """The keys of some records: log offset, hash and store time of each.
+
+    `are_tags` says which of them need no entry.
+    """
 
     offsets: Numbers
     hashes: Numbers
     times_ms: Numbers
+    are_tags: NDArray[np.bool_]
+
+    def where(self, chosen: slice | NDArray[np.bool_]) -> _Wanted:
+        """Some of them."""
+        return _Wanted(
+            self.offsets[chosen], self.hashes[chosen], self.times_ms[chosen], self.are_tags[chosen]
+        )
 
     def split(self, found: _Found) -> tuple[_Wanted, _Wanted]:
         """Those up to the last entry that was found, and those behind it."""
@@ -303,12 +323,25 @@ class _Wanted:
         count = int(np.searchsorted(self.offsets, last, "right"))
         # Keys of one record may lie in two files.
         if found.number + len(found.entries) == found.file.format.entry_count_max:
-            count = min(count, len(found.entries))
-        head, tail = slice(None, count), slice(count, None)
-        return (
-            _Wanted(self.offsets[head], self.hashes[head], self.times_ms[head]),
-            _Wanted(self.offsets[tail], self.hashes[tail], self.times_ms[tail]),
-        )
+            begin = int(np.searchsorted(self.offsets, last))
+            entries = found.entries[found.entries["physical_offset"] == last]
+            count = begin + self.where(slice(begin, count)).entered(entries["hash"].tolist())
+        return self.where(slice(None, count)), self.where(slice(count, None))
+
+    def entered(self, found: list[int]) -> int:
+        """How many keys, all of one record, its entries account for; tags may have none."""
+        place = 0
+        for number, (key_hash, is_tag) in enumerate(zip(self.hashes, self.are_tags, strict=True)):
+            if place == len(found):
+                return number
+            if found[place] == key_hash or not is_tag:
+                place += 1
+        return len(self.hashes)
+
+    def without_lost_tags(self, found: _Found) -> _Wanted:
+        """All but tags that have no entry."""
+        have = _pairs(found.entries["physical_offset"], found.entries["hash"])
+        return self.where(~self.are_tags | np.isin(_pairs(self.offsets, self.hashes), have))
 
 
 def _pairs(offsets: NDArray[np.integer], hashes: NDArray[np.integer]) -> NDArray[np.void]:

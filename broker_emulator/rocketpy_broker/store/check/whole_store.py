@@ -43,7 +43,7 @@ from rocketpy_broker.store.queues.dispatch import requests_of, topics_of
 from rocketpy_broker.store.recovery.foreign import scan_start
 from rocketpy_broker.store.recovery.plan import Traces
 from rocketpy_broker.store.values import Damage
-from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
+from rocketpy_proto.record.index_keys import are_tags, tags_codes_and_index_keys
 
 DEFAULT_FORMAT = IndexFormat()
 _FOREVER = 1 << 62
@@ -171,8 +171,9 @@ def _derived(stretch: Stretch, queues: QueuesCheck, index: IndexCheck) -> Iterat
     for request in requests_of(block, topics, found.tags_codes, offset, DELAY_LEVELS):
         queues.compare(request)
     times_ms = block.header["store_timestamp"].astype(np.int64)
-    end = offset + len(block.data)
-    yield from index.compare(found.index_keys, block.positions + offset, times_ms, end)
+    end, keys = offset + len(block.data), found.index_keys
+    tags = are_tags(block, keys)
+    yield from index.compare(keys, tags, block.positions + offset, times_ms, end)
 
 
 def _small_files(context: CheckContext, index: IndexCheck) -> Iterator[Finding]:

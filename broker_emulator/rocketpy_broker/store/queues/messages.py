@@ -1,4 +1,4 @@
-"""Single messages: by physical offset, and by key through the index.
+"""Single messages: by physical offset, and by key or tag through the index.
 
 Holds no state. A record is decoded and checked before it is given, so an offset that points into
 the middle of one, or a damaged one, is answered with nothing.
@@ -20,10 +20,12 @@ from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_proto.record import (
     DecodedRecord,
     MalformedRecordError,
+    Record,
     decode_record,
     has_queue_offset,
 )
-from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY
+from rocketpy_proto.record.index_keys import tag_key
+from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 
 # RocketMQ's maxMsgsNumBatch: more are not looked for.
 QUERY_COUNT_MAX = 64
@@ -91,11 +93,38 @@ class MessageLookup:
         Times are store timestamps in ms, both included. At most 64, as in RocketMQ.
         Raises StoreReadError.
         """
+        return self._found(topic, key, lambda one: _has_key(one, key), begin_ms, end_ms, count_max)
+
+    def by_tag(
+        self, topic: str, tag: str, begin_ms: int, end_ms: int, count_max: int
+    ) -> list[memoryview]:
+        """The newest records of `topic` whose TAGS are `tag`; otherwise as `by_key`.
+
+        A record that an older version stored has no entry for its tag, and is not found.
+        """
+        return self._found(
+            topic,
+            tag_key(tag),
+            lambda record: record.properties.get(TAGS) == tag,
+            begin_ms,
+            end_ms,
+            count_max,
+        )
+
+    def _found(
+        self,
+        topic: str,
+        index_key: str,
+        is_wanted: Callable[[Record], bool],
+        begin_ms: int,
+        end_ms: int,
+        count_max: int,
+    ) -> list[memoryview]:
         found = []
         count_max = min(count_max, QUERY_COUNT_MAX)
         try:
             # A committed message is entered twice: as a prepared record, which is passed over here.
-            offsets = self._index.query(topic, key, begin_ms, end_ms, 2 * count_max)
+            offsets = self._index.query(topic, index_key, begin_ms, end_ms, 2 * count_max)
         except OSError as error:
             raise StoreReadError("the index", error) from error
         # A topic that was deleted has no messages, also when there is one of its name again.
@@ -104,7 +133,8 @@ class MessageLookup:
             # Keys of the same hash lie together in the index; it knows times by the second, or not.
             if (
                 decoded is not None
-                and _has_key(decoded, topic, key)
+                and decoded.record.topic == topic
+                and is_wanted(decoded.record)
                 and begin_ms - SECOND_MS < decoded.record.store_timestamp_ms < end_ms + SECOND_MS
             ):
                 found.append(self._log.files.view(offset, decoded.size))
@@ -134,7 +164,6 @@ class MessageLookup:
         return places
 
 
-def _has_key(decoded: DecodedRecord, topic: str, key: str) -> bool:
-    record = decoded.record
+def _has_key(record: Record, key: str) -> bool:
     keys = record.properties.get(KEYS, "").split(KEY_SEPARATOR)
-    return record.topic == topic and (key in keys or record.properties.get(UNIQ_KEY) == key)
+    return key in keys or record.properties.get(UNIQ_KEY) == key

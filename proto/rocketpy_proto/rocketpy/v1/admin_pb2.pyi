@@ -221,18 +221,20 @@ class GetBrokerStatusResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
-    __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max")
+    __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "tag")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     BEGIN_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     END_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
     topic: str
     key: str
     begin_timestamp_ms: int
     end_timestamp_ms: int
     count_max: int
-    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., begin_timestamp_ms: _Optional[int] = ..., end_timestamp_ms: _Optional[int] = ..., count_max: _Optional[int] = ...) -> None: ...
+    tag: str
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., begin_timestamp_ms: _Optional[int] = ..., end_timestamp_ms: _Optional[int] = ..., count_max: _Optional[int] = ..., tag: _Optional[str] = ...) -> None: ...
 
 class ViewMessageRequest(_message.Message):
     __slots__ = ("offset_msg_id",)

@@ -153,7 +153,7 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def QueryMessage(self, request, context):
-        """Messages with a key (KEYS or UNIQ_KEY), found through the index.
+        """Messages with a key (KEYS or UNIQ_KEY) or with a tag, found through the index.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

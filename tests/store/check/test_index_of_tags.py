@@ -1,0 +1,103 @@
+"""`StoreCheck` on index files with entries of tags, as RocketMQ writes them since 5.4, and without.
+
+A directory may have had brokers of both kinds, so of each tag an entry may be there.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.check.whole_store import Fault, StoreCheck
+from rocketpy_broker.store.config import StoreConfig
+from rocketpy_broker.store.index.layout import ENTRY, IndexFormat
+from rocketpy_broker.store.index.service import IndexService
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.record import IndexKeys
+from rocketpy_proto.record.index_keys import are_tags, index_keys
+from tests.blocks import wire_block
+from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST
+from tests.store.index.test_golden import golden_blocks
+from tests.store.messages import QUEUE, numbered
+
+COUNT = 24
+
+
+def index_format(entry_count_max: int) -> IndexFormat:
+    return IndexFormat(slot_count=7, entry_count_max=entry_count_max)
+
+
+def write(folder: Path, entry_count_max: int) -> None:
+    """A store of ours: each message has a tag, two of three have two keys."""
+    config = StoreConfig(
+        folder,
+        SEGMENT_BYTES,
+        QUEUE_FILE_BYTES,
+        index_slot_count=7,
+        index_entry_count_max=entry_count_max,
+    )
+    store = MessageStore(config, ManualClock(), STORE_HOST)
+    store.open()
+    keys = [f"k{number} all" if number % 3 else "" for number in range(COUNT)]
+    block = wire_block(QUEUE.topic, numbered(COUNT), keys=keys, tags="TagA")
+    store.append(QUEUE, block.parsed())
+    store.close()
+
+
+def rewrite_index(folder: Path, entry_count_max: int, *, tags_from: int, tags_to: int) -> None:
+    """Enter the tags of some records only, as RocketMQ does from record by record."""
+    shutil.rmtree(folder / "rocketpy")
+    shutil.rmtree(folder / "index")
+    service = IndexService(folder / "index", ManualClock(), index_format(entry_count_max))
+    base = 0
+    for block in golden_blocks(folder):
+        keys = index_keys(block, QUEUE.topic)
+        number = base + keys.row
+        kept = ~are_tags(block, keys) | ((number >= tags_from) & (number < tags_to))
+        offsets = block.header["physical_offset"].astype(np.int64)
+        times = block.header["store_timestamp"].astype(np.int64)
+        service.put(IndexKeys(keys.hash[kept], keys.row[kept]), offsets, times)
+        base += len(block)
+    service.flush()
+    service.close()
+
+
+def faults(folder: Path, entry_count_max: int) -> list[str]:
+    checking = StoreCheck(folder, StoreSizes.of(folder), index_format(entry_count_max))
+    return [one.text for one in checking.run() if isinstance(one, Fault)]
+
+
+# So many that all entries fit, or so few that keys of one record lie in two files.
+@pytest.mark.parametrize("entry_count_max", [100, 4, 5, 6, 7])
+@pytest.mark.parametrize(
+    ("tags_from", "tags_to"), [(0, COUNT), (0, 0), (9, COUNT), (0, 13), (5, 14)]
+)
+def test_s05_an_entry_of_a_tag_may_be_there_or_not(
+    tmp_path: Path, entry_count_max: int, tags_from: int, tags_to: int
+) -> None:
+    write(tmp_path, entry_count_max)
+    assert faults(tmp_path, entry_count_max) == []
+    rewrite_index(tmp_path, entry_count_max, tags_from=tags_from, tags_to=tags_to)
+    assert faults(tmp_path, entry_count_max) == []
+
+
+@pytest.mark.parametrize("tags_to", [0, COUNT])
+def test_s05_entries_of_no_key_and_lost_keys_are_told_with_tags_or_without(
+    tmp_path: Path, tags_to: int
+) -> None:
+    write(tmp_path, 100)
+    rewrite_index(tmp_path, 100, tags_from=0, tags_to=tags_to)
+    (path,) = (tmp_path / "index").iterdir()
+    data = bytearray(path.read_bytes())
+    # The lowest byte of an entry's hash: of a key, since each third record has none.
+    place = index_format(100).entries_begin + 3 * ENTRY.itemsize + 3
+    data[place] ^= 1
+    path.write_bytes(data)
+    told = faults(tmp_path, 100)
+    assert any("where no record has this key" in text for text in told)
+    assert any("keys of records from log offset" in text for text in told)
