@@ -39,7 +39,9 @@ class DerivedFiles:
         if self.is_sealed:
             return
         parts, checkpoint = self._parts, self._checkpoint
-        logics_ms = self._dispatcher.progress.timestamp_ms
+        progress = self._dispatcher.progress
+        # A power cut may take records that are not flushed, though their units are.
+        logics_end = min(progress.end, parts.log.flushed)
         try:
             parts.queues.flush()
             parts.index.flush()
@@ -47,7 +49,8 @@ class DerivedFiles:
         except OSError as error:
             self.is_sealed = error.errno not in OUT_OF_DESCRIPTORS
             raise
-        checkpoint.logics_msg_timestamp_ms = logics_ms
+        checkpoint.logics_msg_timestamp_ms = progress.timestamp_ms
+        checkpoint.logics_physical_offset = logics_end
         checkpoint.index_msg_timestamp_ms = parts.index.end_timestamp_of_full_ms
         checkpoint.save()
         self._directory.flush()

@@ -117,6 +117,7 @@ class MessageStore:
             result, known = recover(self.config, parts, self._checkpoint, started_last=is_last)
             self._appending.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
             self._dispatcher.started(result.end, result.last_store_timestamp_ms)
+            self._checkpoint.recovered(result.end)
             manifest = self.plan_manifest().make()
             told = None if manifest == known else manifest
             self._directory.started(result.end, told, abnormal=result.abnormal)
@@ -127,7 +128,6 @@ class MessageStore:
         damaged_ends = [damage.offset + damage.length for damage in result.damages]
         self._reader.checked_from = max(result.begin, *damaged_ends, 0)
         self._reader.written_from = result.end
-        self._checkpoint.confirm_physical_offset = result.end
         self._refusal = None
         return result
 

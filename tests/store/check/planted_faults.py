@@ -206,6 +206,7 @@ PLANTS: dict[str, Plant] = {
     "checkpoint time": edit_file("checkpoint", 0, FAR, 0, "physicMsgTimestamp is"),
     "checkpoint logics": edit_file("checkpoint", 8, FAR, 8, "logicsMsgTimestamp is"),
     "checkpoint offset": edit_file("checkpoint", 32, FAR, 32, "confirmPhyOffset is"),
+    "checkpoint queues": edit_file("checkpoint", 40, FAR, 40, "logicsPhysicalOffset is"),
     "checkpoint rest": edit_file("checkpoint", 100, b"x", 100, "behind the fields"),
     "checkpoint size": make_file("checkpoint", b"x", 0, "has 1 bytes instead of 4096"),
     "mark": edit_file("rocketpy/flushed", 5, b"x", 0, "its CRC is wrong"),

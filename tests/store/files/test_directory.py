@@ -125,18 +125,58 @@ def test_s08_the_checkpoint_follows_what_is_on_disk(
     put(store, numbered(1))
     flush_log(store)
     clock.advance(10)
-    put(store, numbered(1, 1))
+    second = put(store, numbered(1, 1))
     store.dispatch()
     store.flush_derived()
     saved = StoreCheckpoint(tmp_path / "checkpoint")
     saved.load()
     # The second message is in the log only, and not known to be on disk.
     assert (saved.physic_msg_timestamp_ms, saved.logics_msg_timestamp_ms) == (begin_ms, begin_ms)
+    assert saved.logics_physical_offset == second
     assert saved.index_msg_timestamp_ms == 0
     assert (tmp_path / "checkpoint").stat().st_size == FILE_BYTES
     store.close()
     saved.load()
     assert saved.physic_msg_timestamp_ms == saved.logics_msg_timestamp_ms == begin_ms + 10
+    assert saved.logics_physical_offset == store.positions().log_end
+
+
+def test_s08_the_checkpoint_names_no_queue_entry_whose_record_may_not_be_on_disk(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store(FlushDiskType.ASYNC_FLUSH)
+    store.open()
+    put(store, numbered(1))
+    flush_log(store)
+    second = put(store, numbered(1, 1))
+    store.dispatch()
+    assert store.range_of(QUEUE) == QueueRange(0, 2)
+    store.flush_derived()
+    saved = StoreCheckpoint(tmp_path / "checkpoint")
+    saved.load()
+    assert saved.logics_physical_offset == second
+
+
+def test_s08_a_start_takes_back_what_the_checkpoint_says_of_a_longer_log(
+    new_store: OpenStore, tmp_path: Path
+) -> None:
+    store = new_store()
+    store.open()
+    put(store, numbered(3))
+    store.close()
+    log_end = store.positions().log_end
+    longer = StoreCheckpoint(tmp_path / "checkpoint")
+    longer.load()
+    longer.logics_physical_offset = longer.confirm_physical_offset = 1 << 30
+    longer.save()
+    again = new_store()
+    again.open()
+    crash(again)
+    found = StoreCheckpoint(tmp_path / "checkpoint")
+    found.load()
+    assert (found.logics_physical_offset, found.confirm_physical_offset) == (log_end, log_end)
+    # What it has to say of times is left to the next flush.
+    assert found.logics_msg_timestamp_ms == longer.logics_msg_timestamp_ms
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"\xff" * FILE_BYTES])
@@ -162,10 +202,18 @@ def rocketmqs(folder: Path, change: Callable[[Path], None]) -> None:
     change(folder)
 
 
-@pytest.mark.parametrize("is_flushed", [True, False])
+@pytest.mark.parametrize(
+    ("is_flushed", "logics_segment"),
+    [(True, None), (False, None), (False, 0), (False, 1), (True, 0)],
+)
 def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_where_the_scan_begins(
-    new_store: OpenStore, clock: ManualClock, tmp_path: Path, is_flushed: bool
+    new_store: OpenStore,
+    clock: ManualClock,
+    tmp_path: Path,
+    is_flushed: bool,
+    logics_segment: int | None,
 ) -> None:
+    """RocketMQ 5.5 goes by the queues' position, where it has written one; older ones by times."""
     store = new_store()
     store.open()
     put(store, numbered(1))
@@ -182,13 +230,15 @@ def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_where_the_scan_be
         checkpoint = StoreCheckpoint(folder / "checkpoint")
         checkpoint.physic_msg_timestamp_ms = clock.now_ms() + CHECKPOINT_MARGIN_MS
         checkpoint.logics_msg_timestamp_ms = checkpoint.physic_msg_timestamp_ms - (not is_flushed)
+        if logics_segment is not None:
+            checkpoint.logics_physical_offset = bad + 1 if logics_segment == 0 else SEGMENT_BYTES
         checkpoint.save()
 
     rocketmqs(tmp_path, break_record)
     again = new_store()
     result = again.open()
     assert result.abnormal
-    if is_flushed:
+    if is_flushed or logics_segment == 1:
         assert [damage.offset for damage in result.damages] == [bad]
         assert again.range_of(QUEUE) == QueueRange(0, 5)
         # The damaged record's place in the queue is passed over.

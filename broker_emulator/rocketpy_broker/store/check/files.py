@@ -160,7 +160,7 @@ def checkpoint(context: CheckContext) -> Iterator[Finding]:
     if len(data) != FILE_BYTES:
         yield Fault(path, 0, f"has {len(data)} bytes instead of {FILE_BYTES}")
         return
-    fields = struct.unpack_from(">qqqqq", data)
+    fields = struct.unpack_from(">qqqqqq", data)
     last_ms = context.last_store_timestamp_ms
     for number, (name, value) in enumerate(zip(_CHECKPOINT_FIELDS, fields, strict=False)):
         place = number * _FIELD_BYTES
@@ -169,11 +169,11 @@ def checkpoint(context: CheckContext) -> Iterator[Finding]:
         elif value > last_ms > 0 and not context.damages:
             text = f"{name} is {value}, the last record of the log was stored at {last_ms}"
             yield Fault(path, place, text)
-    confirm = fields[4]
-    if confirm > context.log_end:
-        text = f"confirmPhyOffset is {confirm}, but the log ends at {context.log_end}"
-        yield Fault(path, 4 * _FIELD_BYTES, text)
-    rest = data[5 * _FIELD_BYTES :]
+    for number, name in ((4, "confirmPhyOffset"), (5, "logicsPhysicalOffset")):
+        if fields[number] > context.log_end:
+            text = f"{name} is {fields[number]}, but the log ends at {context.log_end}"
+            yield Fault(path, number * _FIELD_BYTES, text)
+    rest = data[6 * _FIELD_BYTES :]
     if rest.strip(b"\0"):
         place = FILE_BYTES - len(rest.lstrip(b"\0"))
         yield Fault(path, place, "behind the fields is something that is not zero")

@@ -1,12 +1,18 @@
 """The file `checkpoint`: up to which store timestamps log, queues and index are on disk.
 
-Maps: three timestamps, and two positions, of 8 bytes each, big-endian, in a file of 4096 bytes:
+Maps: three timestamps, and three positions, of 8 bytes each, big-endian, in a file of 4096 bytes:
 
-    physicMsgTimestamp | logicsMsgTimestamp | indexMsgTimestamp | masterFlushed | confirmPhyOffset
+    physicMsgTimestamp | logicsMsgTimestamp | indexMsgTimestamp
+    masterFlushed      | confirmPhyOffset   | logicsPhysicalOffset
+
+RocketMQ has the last field since 5.5: after a crash it completes the queues from there. Where it
+is 0 it goes by the timestamps, or refuses to start with enableAcceleratedRecovery. Older brokers
+leave the field as it is.
 
 Not checksummed. Written in place and flushed; a crash leaves older, smaller values, which are
 always safe. Used by the store; recovery asks it how far a log that another broker left behind had
-been flushed. Source: StoreCheckpoint, spec/storage.md section 8.1; row S08.
+been flushed. Source: StoreCheckpoint, spec/storage.md section 8.1, and ConsumeQueueStore of
+RocketMQ 5.5.0; row S08.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from pathlib import Path
 from rocketpy_broker.store.files import durable
 
 FILE_BYTES = 4096
-_FIELDS = struct.Struct(">qqqqq")
+_FIELDS = struct.Struct(">qqqqqq")
 
 
 class StoreCheckpoint:
@@ -30,6 +36,8 @@ class StoreCheckpoint:
         self.logics_msg_timestamp_ms = 0
         self.index_msg_timestamp_ms = 0
         self.confirm_physical_offset = 0
+        # Every record below it has its unit, on disk.
+        self.logics_physical_offset = 0
         self._master_flushed_offset = 0
         self._saved = b""
 
@@ -40,11 +48,22 @@ class StoreCheckpoint:
             data = bytes(FILE_BYTES)
         fields: tuple[int, ...] = _FIELDS.unpack_from(data)
         # A negative time is garbage, and zero is always safe.
-        physic, logics, index, self._master_flushed_offset, confirm = fields
+        physic, logics, index, self._master_flushed_offset, confirm, logics_offset = fields
         self.physic_msg_timestamp_ms = max(physic, 0)
         self.logics_msg_timestamp_ms = max(logics, 0)
         self.index_msg_timestamp_ms = max(index, 0)
         self.confirm_physical_offset = max(confirm, 0)
+        self.logics_physical_offset = max(logics_offset, 0)
+
+    def recovered(self, log_end: int) -> None:
+        """A start has made all on disk up to the log's end. Blocks. Raises OSError.
+
+        Positions beyond it are taken back at once: soon other records lie there.
+        """
+        is_beyond = max(self.confirm_physical_offset, self.logics_physical_offset) > log_end
+        self.confirm_physical_offset = self.logics_physical_offset = log_end
+        if is_beyond:
+            self.save()
 
     def save(self) -> None:
         """Put the values on disk, if they have changed. Blocks. Raises OSError."""
@@ -54,6 +73,7 @@ class StoreCheckpoint:
             self.index_msg_timestamp_ms,
             self._master_flushed_offset,
             self.confirm_physical_offset,
+            self.logics_physical_offset,
         )
         if packed == self._saved:
             return

@@ -35,14 +35,19 @@ def scan_start(
 ) -> int:
     """Physical offset from which RocketMQ's next recovery would look at records.
 
-    `queues_end` is the end of the last record that has a unit, -1 for none.
+    `queues_end` is the end of the last record that has a unit, -1 for none. After a crash RocketMQ
+    5.5 goes by a position, older brokers by times; which is the next is not known, so that the
+    later start counts.
     """
     segments = log.files.segments
     if abnormal:
         logics_ms = checkpoint.logics_msg_timestamp_ms
         on_disk_ms = min(checkpoint.physic_msg_timestamp_ms, logics_ms) - CHECKPOINT_MARGIN_MS
+        # No record begins at 0 but the first.
+        on_disk = checkpoint.logics_physical_offset or -1  # 0 is none.
         for segment in reversed(segments):
-            if 0 < log.store_timestamp_ms_at(segment.base) <= on_disk_ms:
+            stored_ms = log.store_timestamp_ms_at(segment.base)
+            if 0 < stored_ms and (stored_ms <= on_disk_ms or segment.base <= on_disk):
                 return segment.base
         return log.begin
     return max((one.base for one in segments if one.base <= queues_end), default=log.begin)
