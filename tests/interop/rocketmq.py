@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from rocketpy_broker.store.config import FlushDiskType
@@ -89,11 +89,17 @@ class RocketMQStore:
         return answer
 
     def open(
-        self, folder: Path, segment_bytes: int, queue_file_bytes: int, flush: FlushDiskType
+        self,
+        folder: Path,
+        segment_bytes: int,
+        queue_file_bytes: int,
+        flush: FlushDiskType,
+        settings: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """Load, recover and start a store."""
+        """Load, recover and start a store. `settings` are those of a MessageStoreConfig."""
         sizes = {"segmentBytes": segment_bytes, "queueFileBytes": queue_file_bytes}
-        self.ask("open", folder=str(folder), flushDiskType=flush.value, **sizes)
+        told = {"flushDiskType": flush.value, "settings": {**settings}}
+        self.ask("open", folder=str(folder), **told, **sizes)
 
     def put(self, queue: QueueKey, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Put one by one; each answer has status, queueOffset and physicalOffset."""
@@ -114,6 +120,10 @@ class RocketMQStore:
     def query(self, topic: str, key: str) -> list[dict[str, Any]]:
         """The records of a topic that the index finds for a key."""
         return _records(self.ask("query", dispatched=True, topic=topic, key=key))
+
+    def query_by_tag(self, topic: str, tag: str) -> list[dict[str, Any]]:
+        """The records of a topic that the index finds for a tag."""
+        return _records(self.ask("queryByTag", dispatched=True, topic=topic, tag=tag))
 
     def range(self, queue: QueueKey) -> dict[str, int]:
         """`min` and `max` of the queue in units, logBegin and logEnd in bytes."""

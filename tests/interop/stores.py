@@ -60,10 +60,11 @@ class Stores:
         return MessageStore(config, SystemClock(), STORE_HOST)
 
     @contextmanager
-    def rocketmq(self) -> Iterator[RocketMQStore]:
+    def rocketmq(self, **settings: object) -> Iterator[RocketMQStore]:
         """RocketMQ's store, open; killed at the end unless it was stopped."""
         with self._process() as store:
-            store.open(self.folder, self.segment_bytes, self.queue_file_bytes, self.flush)
+            sizes = self.segment_bytes, self.queue_file_bytes
+            store.open(self.folder, *sizes, self.flush, settings)
             yield store
 
     def ask_config(self) -> dict[str, Any]:

@@ -13,7 +13,9 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.UtilAll;
 import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.compression.CompressorFactory;
@@ -27,6 +29,7 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.GetMessageStatus;
 import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
@@ -98,6 +101,7 @@ public final class StoreDriver {
             case "putBatch" -> answer.put("results", List.of(putBatch(request)));
             case "dump" -> answer.put("records", dump(request));
             case "query" -> answer.put("records", query(request));
+            case "queryByTag" -> answer.put("records", queryByTag(request));
             case "range" -> range(request, answer);
             case "offsetByTime" -> answer.put("offset", store.getOffsetInQueueByTime(
                 topic(request), queueId(request), request.getLongValue("timestamp")));
@@ -133,6 +137,10 @@ public final class StoreDriver {
         config.setMappedFileSizeConsumeQueue(request.getIntValue("queueFileBytes"));
         config.setFlushDiskType(FlushDiskType.valueOf(request.getString("flushDiskType")));
         config.setHaListenPort(0); // Any free one: several stores are open at a time.
+        Properties more = new Properties();
+        JSONObject settings = request.getJSONObject("settings");
+        settings.forEach((name, value) -> more.setProperty(name, value.toString()));
+        MixAll.properties2Object(more, config);
         store = Version.newStore(config);
         if (!store.load()) {
             throw new IllegalStateException("the store does not load");
@@ -214,9 +222,17 @@ public final class StoreDriver {
     }
 
     private JSONArray query(JSONObject request) {
-        JSONArray records = new JSONArray();
         long end = System.currentTimeMillis() + MONTH_MILLIS;
-        var result = store.queryMessage(topic(request), request.getString("key"), 64, 0, end);
+        return found(store.queryMessage(topic(request), request.getString("key"), 64, 0, end));
+    }
+
+    private JSONArray queryByTag(JSONObject request) {
+        long end = System.currentTimeMillis() + MONTH_MILLIS;
+        return found(Version.queryByTag(store, topic(request), request.getString("tag"), end));
+    }
+
+    private static JSONArray found(QueryMessageResult result) {
+        JSONArray records = new JSONArray();
         result.getMessageBufferList().forEach(buffer -> records.add(recordOf(buffer)));
         result.release();
         return records;

@@ -6,7 +6,8 @@ Source: DataVersion, spec/storage.md section 11.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from rocketpy_broker.services.config_files.json_fields import (
     JsonField,
@@ -24,23 +25,25 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """The version of one table; `timestamp_ms` since 1970. RocketMQ 4 has no `state_version`."""
+    """The version of one table; `timestamp_ms` since 1970. RocketMQ 4 has no `state_version`.
+
+    `extra` are fields that this broker does not know.
+    """
 
     counter: int = 0
     state_version: int = 0
     timestamp_ms: int = 0
+    extra: Mapping[str, object] = field(default_factory=dict)
 
     def next(self, now_ms: int) -> DataVersion:
         """The version after one more change."""
-        return DataVersion(self.counter + 1, self.state_version, now_ms)
+        return replace(self, counter=self.counter + 1, timestamp_ms=now_ms)
 
     def to_json(self) -> dict[str, object]:
         """`dataVersion` of a file."""
-        return encode_fields(_FIELDS, self)
+        return {**self.extra, **encode_fields(_FIELDS, self)}
 
     @classmethod
     def from_json(cls, entry: object) -> DataVersion:
         """Of a file's `dataVersion`, which may be missing. Raises ValueError."""
-        arguments = decode_fields(_FIELDS, entry)
-        del arguments["extra"]
-        return cls(**arguments)
+        return cls(**decode_fields(_FIELDS, entry))

@@ -4,6 +4,7 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
@@ -25,5 +26,11 @@ final class Version {
 
     static MessageExtBrokerInner newMessage() {
         return new MessageExtBrokerInner();
+    }
+
+    /** Messages that its index finds by a tag. */
+    static QueryMessageResult queryByTag(
+            DefaultMessageStore store, String topic, String tag, long end) {
+        return store.queryMessage(topic, tag, 64, 0, end, "T", null);
     }
 }
