@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 NAMES = st.sampled_from(["a", "b", "c"])
 STRINGS = st.sampled_from(["x", "xy", "", "1", "true", "it's", "ä"])
-NUMBERS = st.sampled_from(["0", "1", "5", "7L", "2147483648", "1.0", "1.5", ".5", "1e3", "5E-1"])
+NUMBERS = st.sampled_from(
+    ["0", "1", "5", "7L", "2147483648", "1.0", "1.5", ".5", "1e3", "5E-1", "0.0", ".0", "0e1"]
+)
 VALUES = st.one_of(
     st.sampled_from(
         ["1", "5", "01", "1.0", " 2 ", "x", "xy", "true", "FALSE", "NaN", "-0.0", "1e400"]

@@ -152,8 +152,7 @@ def _equal(left: Value, right: Value) -> bool | None:  # noqa: PLR0911
     if isinstance(left, bool) and isinstance(right, bool):
         return left is right
     if isinstance(left, bool):
-        if isinstance(right, str):
-            raise EvaluationError
+        assert not isinstance(right, str)
         return False
     if isinstance(right, bool):
         return isinstance(left, str) and (left.lower() == "true") is right

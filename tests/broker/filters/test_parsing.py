@@ -25,6 +25,7 @@ from rocketpy_broker.services.filters.parsing import ExpressionError, parse
 A_IS_1 = Equal(Property("a"), Number(1, NumberType.INT32))
 ORDERS = "<, <=, >, >= and BETWEEN compare numbers and properties only"
 CONDITION = "a condition is needed"
+BOOLEAN = "a boolean left of = or <> never equals a string (write a = TRUE; write NOT (a = 'x'))"
 MORE = "it ends where more is needed"
 
 
@@ -73,6 +74,13 @@ def test_c04_hyphens_in_a_line_without_an_end_are_signs(text: str) -> None:
         (".5E-3", Number(0.5e-3, NumberType.DOUBLE)),
         ("5E+10", Number(5e10, NumberType.DOUBLE)),
         ("007.5", Number(7.5, NumberType.DOUBLE)),
+        ("0.0", Number(0.0, NumberType.DOUBLE)),
+        (".0", Number(0.0, NumberType.DOUBLE)),
+        ("0.", Number(0.0, NumberType.DOUBLE)),
+        ("0e9", Number(0.0, NumberType.DOUBLE)),
+        ("00.00E-400", Number(0.0, NumberType.DOUBLE)),
+        ("4.9E-324", Number(5e-324, NumberType.DOUBLE)),
+        ("1.7976931348623157E308", Number(1.7976931348623157e308, NumberType.DOUBLE)),
     ],
 )
 def test_c04_numbers_have_a_type(text: str, number: Number) -> None:
@@ -140,9 +148,9 @@ def test_c04_any_string_can_be_written(value: str) -> None:
         ("a LIKE 'x%'", "'LIKE' cannot stand here (there is no LIKE", 3),
         ("a + 1 = 2", "'+' cannot stand here (there is no arithmetic)", 3),
         ("a-b = 1", "'-' cannot stand here (there is no arithmetic", 2),
-        ("a = 05", "'5' cannot stand here", 6),
-        ("a = 0L", "'L' cannot stand here", 6),
-        ("1a = 'x'", "'a' cannot stand here", 2),
+        ("a = 05", "'5' cannot stand here (a number has decimal digits", 6),
+        ("a = 0L", "'L' cannot stand here (a number has decimal digits", 6),
+        ("1a = 'x'", "'a' cannot stand here (a number has decimal digits", 2),
         ("a = 1 -- note", "'-' cannot stand here (there is no arithmetic; a comment", 7),
         # What is no condition.
         ("1", CONDITION, 1),
@@ -171,14 +179,23 @@ def test_c04_any_string_can_be_written(value: str) -> None:
         ("NULL <> a", "nothing is compared with NULL; write IS NULL", 1),
         ("TRUE = 1", "a boolean literal is never equal to this", 8),
         ("FALSE <> 'x'", "a boolean literal is never equal to this", 10),
+        ("TRUE = a", BOOLEAN, 1),
+        ("b = 'x' AND False <> a", BOOLEAN, 13),
+        ("NOT a = 'x'", BOOLEAN, 5),
+        ("(a = 1) = b", BOOLEAN, 2),
         ("'x' IN ('x')", "only a property can be IN a list", 1),
         ("a = 1 NOT IN ('x')", "only a property can be IN a list", 5),
         # Numbers that are none.
         ("a = 9223372036854775808", "an integer is at most 9223372036854775807", 5),
         ("a = -9223372036854775808", "an integer is at most 9223372036854775807", 6),
-        ("a > 0.0", "it is 0.0, or too small or too large for a double", 5),
-        ("a > 1e-400", "it is 0.0, or too small or too large for a double", 5),
-        ("a > 1e400", "it is 0.0, or too small or too large for a double", 5),
+        ("a > 1e-400", "a double reaches from 4.9E-324 to 1.7976931348623157E308", 5),
+        ("a > 0.1e-400", "a double reaches from 4.9E-324 to 1.7976931348623157E308", 5),
+        ("a > 1e400", "a double reaches from 4.9E-324 to 1.7976931348623157E308", 5),
+        ("a = 0x1F", "'x1F' cannot stand here (a number has decimal digits", 6),
+        ("a = 017", "'17' cannot stand here (a number has decimal digits", 6),
+        ("a = 1.5f", "'f' cannot stand here (a number has decimal digits", 8),
+        ("a = 1e", "'e' cannot stand here (a number has decimal digits", 6),
+        ("a = 1_000", "'_000' cannot stand here (a number has decimal digits", 6),
     ],
 )
 def test_c04_what_is_refused_is_told_with_its_place(text: str, reason: str, character: int) -> None:
@@ -211,7 +228,7 @@ def test_c04_of_a_long_expression_a_part_is_shown() -> None:
         ("a = " + "'" * 4091, "a string is not closed"),
         ("a = " + "/*" * 2000, "'*' begins no token"),
         ("a = " + "9" * 4000, "an integer is at most"),
-        ("a = 1e" + "9" * 4000, "it is 0.0, or too small or too large"),
+        ("a = 1e" + "9" * 4000, "a double reaches from"),
     ],
     ids=lambda text: text[:16],
 )

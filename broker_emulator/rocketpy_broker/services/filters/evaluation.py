@@ -168,8 +168,6 @@ def _same(left: Value, right: Value) -> Truths:
         case Strings(), np.ndarray():
             is_true = _mask(pc.equal(pc.ascii_lower(left.array), "true"))
             result = (is_true == (right == TRUE)).view(np.uint8)
-        case np.ndarray(), Strings():
-            result = truths(ERROR)
         case np.ndarray(), np.ndarray():
             result = (left == right).view(np.uint8)
         case _:

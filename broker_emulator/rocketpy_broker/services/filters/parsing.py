@@ -1,8 +1,9 @@
 """Reading SQL92 expressions: text in, expression out, or what is wrong with it and where.
 
-Whatever RocketMQ refuses when it compiles an expression is refused here (section 3.4), and so is
-what it passes over behind one (3.5). Text, nesting and terms are bounded, so that neither reading
-an expression nor evaluating it holds up anybody. Holds no state.
+RocketMQ's refusals when it compiles an expression (section 3.4) are refusals here, but `0.0` is a
+number. The text that RocketMQ passes over at the end (3.5) is an error, and so is a comparison that
+fails in RocketMQ for every message: a boolean left of a string. Text, nesting and terms are
+bounded, so that neither reading an expression nor evaluating it holds up anybody. Holds no state.
 Source: spec/broker_behaviour.md sections 3.1 to 3.5; row C04.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
+from string import ascii_letters, digits
 from typing import cast
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -54,6 +56,11 @@ _HINTS = {
     "-": "there is no arithmetic; a comment that begins with -- ends with its line",
     **dict.fromkeys("+*/%", "there is no arithmetic"),
 }
+_IN_WORDS = frozenset(f"{ascii_letters}{digits}_")
+_NUMBER_HINT = "a number has decimal digits, no leading zeros, and an L only after a whole one"
+_BOOLEAN_LEFT = (
+    "a boolean left of = or <> never equals a string (write a = TRUE; write NOT (a = 'x'))"
+)
 NULL = Truth(None)
 
 
@@ -109,6 +116,12 @@ def _syntax_error(text: str, error: UnexpectedInput) -> ExpressionError:
         index, found = _index(token), str(token)
         reason = f"{_shortened(found)} cannot stand here"
     hint = _HINTS.get(found.upper())
+    if (
+        hint is None
+        and (found[0].isalnum() or found[0] == "_")
+        and text[index - 1 : index].isdigit()
+    ):
+        hint = _NUMBER_HINT
     return ExpressionError(text, index, f"{reason} ({hint})" if hint else reason)
 
 
@@ -182,6 +195,8 @@ def _require_equatable(left: _Part, right: _Part) -> None:
             raise _RefusedError(part, "nothing is compared with NULL; write IS NULL or IS NOT NULL")
     if isinstance(left.says, Truth) and isinstance(right.says, (Text, Number)):
         raise _RefusedError(right, "a boolean literal is never equal to this")
+    if isinstance(left.says, CONDITIONS) and isinstance(right.says, (Text, Property)):
+        raise _RefusedError(left, _BOOLEAN_LEFT)
 
 
 @v_args(inline=True)
@@ -204,8 +219,10 @@ class _Builder(Transformer[Token, _Part]):
     def double(self, token: Token) -> _Part:
         value = float(token)
         part = _Part(_index(token), Number(value, NumberType.DOUBLE))
-        if value == 0 or math.isinf(value):
-            raise _RefusedError(part, "it is 0.0, or too small or too large for a double")
+        significand = token.lower().partition("e")[0]
+        if math.isinf(value) or (value == 0 and significand.strip("0.")):
+            reason = "a double reaches from 4.9E-324 to 1.7976931348623157E308, or is 0.0"
+            raise _RefusedError(part, reason)
         return part
 
     def true(self, token: Token) -> _Part:
