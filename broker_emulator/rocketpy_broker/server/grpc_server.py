@@ -18,6 +18,7 @@ from rocketpy_broker.server.exposure import PortInUseError
 from rocketpy_broker.server.failure_log import FailureLog
 from rocketpy_broker.server.guarding import Called, Failure, Guard, GuardedHandlers, TimedCalls
 from rocketpy_broker.server.unfinished import UnfinishedRequests
+from rocketpy_broker.server.unserved import UnservedCalls, UnservedConnections
 from rocketpy_broker.tasks import TaskScope
 
 logger = logging.getLogger(__name__)
@@ -112,6 +113,14 @@ class GrpcServer:
         servicer = reflection.aio.ReflectionServicer(self._names)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, others)
         self._add(others.handlers)
+        unserved = UnservedCalls(clock, self._names)
+        self._server.add_generic_rpc_handlers([unserved])
+        self.unserved = UnservedConnections(
+            clock,
+            unserved.lines,
+            lambda: self._traffic.closed(self._port),
+            self.unfinished.has_called,
+        )
 
     def _add(
         self, handlers: Sequence[grpc.GenericRpcHandler], failure: Failure | None = None
@@ -130,6 +139,7 @@ class GrpcServer:
         self._port = bound
         await self._server.start()
         self.unfinished.start(scope)
+        scope.start(self.unserved.run())
         await self._set_health(SERVING)
         return bound
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from rocketpy_broker.clock import Clock
 
@@ -28,6 +28,10 @@ SEARCH_SHARE = 20
 # struct tcp_info: 8 bytes, 24 numbers of 4 and 2 of 8 before tcpi_bytes_acked; <linux/tcp.h>.
 _TRAFFIC = struct.Struct("=120xQQ")
 _MAPPED = "::ffff:"
+# The system's tables of connections. A line has: number, own address, peer's address, state.
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+# FIN_WAIT1, FIN_WAIT2, TIME_WAIT and CLOSING: this side closed first.
+_CLOSED_FIRST = frozenset({b"04", b"05", b"06", b"0B"})
 
 
 class Traffic(NamedTuple):
@@ -54,6 +58,13 @@ class ConnectionTraffic:
         """How many connections clients have with this process's port."""
         counting = asyncio.get_running_loop().run_in_executor(self._thread, _count_of, port)
         return await counting
+
+    async def closed(self, port: int) -> set[str]:
+        """Returns the peers of connections with this port that this side closed first.
+
+        The system forgets them after a minute. Empty where it has no such table.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _closed_of, port)
 
     def close(self) -> None:
         """Wait for what is under way, and end the thread."""
@@ -125,12 +136,38 @@ def _count_of(port: int) -> int:
     return count
 
 
+def _closed_of(port: int) -> set[str]:
+    own_end = b":%04X" % port
+    closed: set[str] = set()
+    for table in TABLES:
+        lines: list[bytes] = []
+        with contextlib.suppress(OSError):
+            lines = table.read_bytes().splitlines()[1:]
+        for line in lines:
+            _, own, peer, state = line.split(maxsplit=4)[:4]
+            if state in _CLOSED_FIRST and own.endswith(own_end):
+                closed.add(quote(_peer_of_table(peer), safe=":"))
+    return closed
+
+
+def _peer_of_table(text: bytes) -> str:
+    """The other end as the table has it: words of four bytes in the machine's order."""
+    address, _, port = text.decode().partition(":")
+    words = struct.iter_unpack("=I", bytes.fromhex(address))
+    packed = b"".join(struct.pack("!I", word) for (word,) in words)
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
+    return _name_of(socket.inet_ntop(family, packed), int(port, 16))
+
+
 def _peer(connection: socket.socket) -> str:
     """The other end as gRPC writes it; empty where it has no address. Raises OSError."""
     address = connection.getpeername()
     if not isinstance(address, tuple):
         return ""
-    host, port = address[:2]
+    return _name_of(*address[:2])
+
+
+def _name_of(host: str, port: int) -> str:
     if ":" in host and not host.startswith(_MAPPED):
         return f"ipv6:[{host}]:{port}"
     return f"ipv4:{host.removeprefix(_MAPPED)}:{port}"

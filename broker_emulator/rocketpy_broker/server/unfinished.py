@@ -105,6 +105,10 @@ class UnfinishedRequests:
     def __len__(self) -> int:
         return len(self._reads)
 
+    def has_called(self, peer: str) -> bool:
+        """True if a call of this connection has begun."""
+        return peer in self._senders
+
     @property
     def held(self) -> int:
         """What they are believed to hold, in bytes."""
