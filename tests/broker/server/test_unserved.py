@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.server import received, unserved
+from rocketpy_broker.server.failure_log import PeerLines
 from tests.broker.conftest import RunningBroker, StartBroker, until
 
 SDK = "/apache.rocketmq.v2.MessagingService"
@@ -157,7 +158,7 @@ async def test_b12_a_connection_that_had_calls_is_not_logged_when_the_broker_clo
     async def closed() -> set[str]:
         return {"ipv4:10.0.0.1:1", "ipv4:10.0.0.2:1"}
 
-    lines_ = unserved.PeerLines(ManualClock())
+    lines_ = PeerLines(ManualClock())
     looking = unserved.UnservedConnections(
         ManualClock(), lines_, closed, lambda peer: peer == "ipv4:10.0.0.1:1"
     )
