@@ -131,8 +131,8 @@ class TooManyJobsError(StoreError):
 
     code = ResponseCode.SYSTEM_BUSY
 
-    def __init__(self, jobs_max: int) -> None:
-        super().__init__(f"{jobs_max} jobs stage batches already; send again later")
+    def __init__(self, jobs_max: int, of: str = "") -> None:
+        super().__init__(f"{jobs_max} jobs {of}stage batches already; send again later")
 
 
 class StagedIllegalError(StoreError):

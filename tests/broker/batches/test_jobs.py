@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -13,7 +14,7 @@ from rocketpy_broker.services.batches import jobs
 from rocketpy_broker.services.batches.service import SWEEP_MS
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.writer import Job, Task, bodies, staging_files
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.conftest import RunningBroker, StartBroker, until
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 COMMITTED, INCOMPLETE = broker_pb2.COMMITTED, broker_pb2.INCOMPLETE
@@ -173,3 +174,79 @@ async def test_s10_after_a_restart_files_of_committed_batches_are_gone(
         assert staging_files(running) == []
         assert running.broker.store.staging.used_bytes == 0
         assert await bodies(running) == [b"a"]
+
+
+def sign_of_life(job: Job) -> broker_pb2.StageBlocksRequest:
+    return broker_pb2.StageBlocksRequest(job=job.name, task=0, task_token=1)
+
+
+async def test_s10_a_job_without_files_ends_with_its_stream(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        table = running.broker.rooms.batches.staging._jobs
+        # One stream names many jobs: it is the stream of the last one.
+        call = running.data.StageBlocks()
+        for number in range(50):
+            await call.write(sign_of_life(Job(running, writer_id=f"w{number}")))
+            assert (await call.read()).status.code == ResponseCode.SUCCESS
+            assert [name.writer_id for name in table._jobs] == [f"w{number}"]
+        await call.done_writing()
+        assert await call.read() == grpc.aio.EOF
+        await until(lambda: not table._jobs)
+        assert not table._by_connection
+        # A job with files stays.
+        await Job(running).stage((0, [b"a"]))
+        assert len(table._jobs) == 1
+
+
+async def test_s10_names_of_jobs_that_ended_are_bounded(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "ENDED_MAX", 3)
+    async with start_broker() as running:
+        table = running.broker.rooms.batches.staging._jobs
+        for number in range(10):
+            task = Task(Job(running, writer_id=f"w{number}"), 0, 1)
+            assert (await task.ask(sign_of_life(task.job))).status.code == ResponseCode.SUCCESS
+        await until(lambda: not table._jobs)
+        assert [name.writer_id for name in table._ended] == ["w7", "w8", "w9"]
+        assert sorted(table._by_writer) == ["w7", "w8", "w9"]
+
+
+async def test_s02_a_newer_job_puts_away_one_that_ended_without_files(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        table = running.broker.rooms.batches.staging._jobs
+        older = Task(Job(running, 5, token=1), 0, 1)
+        assert (await older.ask(sign_of_life(older.job))).status.code == ResponseCode.SUCCESS
+        await until(lambda: not table._jobs)
+        newer = Job(running, 5, token=2)
+        await newer.stage((0, [b"newer"]))
+        answer = await older.send(0, b"older")
+        assert answer.status.code == ILLEGAL
+        assert "another job writes the same batch" in answer.status.remark
+        assert (await newer.commit()).outcome == COMMITTED
+
+
+async def test_s10_a_connection_begins_a_limited_number_of_jobs(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "CONNECTION_JOBS_MAX", 3)
+    async with start_broker() as running:
+        await running.create_topic("T")
+        first = Job(running, writer_id="w0")
+        await first.stage((0, [b"a"]))
+        for number in (1, 2):
+            await Job(running, writer_id=f"w{number}").stage((0, [b"a"]))
+        answer = await Task(Job(running, writer_id="w3"), 0, 1).send(0, b"a")
+        assert answer.status.code == ResponseCode.SYSTEM_BUSY
+        assert "3 jobs of this connection stage batches" in answer.status.remark
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        target = f"127.0.0.1:{running.ready.port}"
+        async with grpc.aio.insecure_channel(target, options=options) as channel:
+            another = replace(running, channel=channel)
+            await Job(another, writer_id="w4").stage((0, [b"a"]))
+        assert await first.abort() == 1
+        await Job(running, writer_id="w3").stage((0, [b"a"]))

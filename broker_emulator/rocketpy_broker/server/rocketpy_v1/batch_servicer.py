@@ -6,7 +6,6 @@ Holds no state.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
 from typing import Any, cast
 
 import grpc
@@ -16,6 +15,7 @@ from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import bounded, decoder_of_large
+from rocketpy_broker.services.batches.jobs import JobHold
 from rocketpy_broker.services.batches.log import TASKS_MAX, Batch, StagedTask
 from rocketpy_broker.services.batches.service import BatchService, BatchState
 from rocketpy_broker.services.batches.staging import StageCommand, StagingService
@@ -50,19 +50,15 @@ class BatchServicer:
     ) -> AsyncIterator[broker_pb2.StageBlocksResponse]:
         """One block after the other; a refused one does not end the stream."""
         turns.connection.set(context.peer())
-        with ExitStack() as alive:
-            is_first = True
+        with self._staging.stream() as stream:
             async for request in requests:
                 if isinstance(request, BrokerError):
                     yield broker_pb2.StageBlocksResponse(status=status.failure(request))
                     continue
-                yield await self._stage(request)
-                if is_first:
-                    alive.enter_context(self._staging.alive(_job(request.job)))
-                    is_first = False
+                yield await self._stage(request, stream)
 
     async def _stage(
-        self, request: broker_pb2.StageBlocksRequest
+        self, request: broker_pb2.StageBlocksRequest, stream: JobHold
     ) -> broker_pb2.StageBlocksResponse:
         command = StageCommand(
             TaskAttempt(_job(request.job), request.task, request.task_token),
@@ -75,7 +71,7 @@ class BatchServicer:
         )
         try:
             self._check_store(request.job.store_id)
-            staged = await self._staging.stage(command)
+            staged = await self._staging.stage(command, stream)
         except BrokerError as error:
             return broker_pb2.StageBlocksResponse(status=status.failure(error))
         return broker_pb2.StageBlocksResponse(

@@ -4,23 +4,30 @@ A writer has one batch at a time on its way, and one job for it. So a job that i
 the writer's others, for that batch and for older ones: their drivers are gone, or are rivals of
 this one, of whom one may commit. What a job that was put away sends later is refused, as long as
 that is remembered. A job that nothing is heard of is put away, too; one with an open stream is
-heard of. Lives in memory: after a restart the files tell which attempts there are, and what was put
+heard of. A job without files ends with its streams, and a connection begins a limited number of
+jobs. Lives in memory: after a restart the files tell which attempts there are, and what was put
 away before comes to be known only by their absence.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from rocketpy_broker import turns
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StagedIllegalError, TooManyJobsError
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
 
 PUT_AWAY_MAX = 10_000
+# Names of jobs that ended without files: a newer job of the writer still puts them away.
+ENDED_MAX = 10_000
 JOBS_MAX = 100_000
+# Begun by one connection.
+CONNECTION_JOBS_MAX = 10_000
 
 
 @dataclass(eq=False, slots=True)
@@ -37,10 +44,12 @@ class Job:
     """A job's attempts by task and task token.
 
     `holds` counts open streams and a running commit; `bytes` is the disk space of all attempts.
+    `connection` began it.
     """
 
     name: BatchJob
     used_ms: float
+    connection: str = ""
     attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
     holds: int = 0
     is_committing: bool = False
@@ -55,7 +64,9 @@ class JobTable:
         self._idle_ms_max = idle_ms_max
         self._jobs: OrderedDict[BatchJob, Job] = OrderedDict()
         self._by_writer: dict[str, set[BatchJob]] = {}
+        self._by_connection: Counter[str] = Counter()
         self._put_away: OrderedDict[BatchJob, str] = OrderedDict()
+        self._ended: OrderedDict[BatchJob, None] = OrderedDict()
 
     def __iter__(self) -> Iterator[BatchJob]:
         return iter(list(self._jobs))
@@ -81,9 +92,14 @@ class JobTable:
         self.check_wanted(name)
         job = self._jobs.get(name)
         if job is None:
+            connection = turns.connection.get()
             if len(self._jobs) >= JOBS_MAX:
                 raise TooManyJobsError(JOBS_MAX)
-            job = self._jobs[name] = Job(name, 0)
+            if connection and self._by_connection[connection] >= CONNECTION_JOBS_MAX:
+                raise TooManyJobsError(CONNECTION_JOBS_MAX, "of this connection ")
+            job = self._jobs[name] = Job(name, 0, connection)
+            self._by_connection[connection] += 1
+            self._ended.pop(name, None)
             self._by_writer.setdefault(name.writer_id, set()).add(name)
         job.used_ms = self._clock.monotonic_ms()
         self._jobs.move_to_end(name)
@@ -97,7 +113,7 @@ class JobTable:
             for other in names
             if other != name
             and other.batch_id <= name.batch_id
-            and not self._jobs[other].is_committing
+            and not (other in self._jobs and self._jobs[other].is_committing)
         ]
 
     def up_to(self, writer_id: str, batch_id: int) -> list[BatchJob]:
@@ -125,17 +141,69 @@ class JobTable:
 
     def put_away(self, name: BatchJob, reason: str) -> list[Attempt]:
         """Forget a job; return its attempts, whose files may go."""
-        job = self._jobs.pop(name, None)
         self._put_away[name] = reason
         while len(self._put_away) > PUT_AWAY_MAX:
             self._put_away.popitem(last=False)
-        if job is None:
-            return []
+        job = self._jobs.get(name)
+        if job is not None:
+            self._drop(job)
+        if job is not None or name in self._ended:
+            self._forget(name)
+        return [] if job is None else list(mark_gone(job.attempts.values()))
+
+    @contextmanager
+    def hold(self) -> Iterator[JobHold]:
+        """Returns a hold on a job, which ends with the block."""
+        hold = JobHold(self)
+        try:
+            yield hold
+        finally:
+            hold.release()
+
+    def released(self, job: Job) -> None:
+        """Forgets a job that has no files and no streams. It may come again."""
+        if not (job.holds or job.attempts) and self._jobs.get(job.name) is job:
+            self._drop(job)
+            self._ended[job.name] = None
+            if len(self._ended) > ENDED_MAX:
+                self._forget(next(iter(self._ended)))
+
+    def _drop(self, job: Job) -> None:
+        del self._jobs[job.name]
+        self._by_connection[job.connection] -= 1
+        if not self._by_connection[job.connection]:
+            del self._by_connection[job.connection]
+
+    def _forget(self, name: BatchJob) -> None:
+        self._ended.pop(name, None)
         names = self._by_writer[name.writer_id]
         names.discard(name)
         if not names:
             del self._by_writer[name.writer_id]
-        return list(mark_gone(job.attempts.values()))
+
+
+class JobHold:
+    """The job that a stream or a commit works on; that job does not count as idle."""
+
+    def __init__(self, table: JobTable) -> None:
+        self._table = table
+        self._job: Job | None = None
+
+    def use(self, name: BatchJob) -> Job:
+        """Returns the job, as `JobTable.use` does, and releases another one."""
+        job = self._table.use(name)
+        if job is not self._job:
+            job.holds += 1
+            self.release()
+            self._job = job
+        return job
+
+    def release(self) -> None:
+        """Ends the hold; a job without files goes with its last hold."""
+        if self._job is not None:
+            self._job.holds -= 1
+            self._table.released(self._job)
+            self._job = None
 
 
 def mark_gone(attempts: Iterable[Attempt]) -> Iterator[Attempt]:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -30,7 +30,7 @@ from rocketpy_broker.errors import (
     StagedIllegalError,
     StoreClosedError,
 )
-from rocketpy_broker.services.batches.jobs import Attempt, Job, JobTable
+from rocketpy_broker.services.batches.jobs import Attempt, Job, JobHold, JobTable
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.sending.appending import AppendService
 from rocketpy_broker.services.sending.in_flight import BytesInFlight
@@ -115,27 +115,32 @@ class StagingService:
 
     # --- Blocks ---
 
-    async def stage(self, command: StageCommand) -> Staged:
-        """Stage a block, or end the attempt.
+    def stream(self) -> AbstractContextManager[JobHold]:
+        """Returns a hold for the commands of one stream: it keeps their job alive."""
+        return self._jobs.hold()
+
+    async def stage(self, command: StageCommand, stream: JobHold | None = None) -> Staged:
+        """Stage a block, or end the attempt. A job without files stays as long as `stream`.
 
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
         QueueIdIllegalError, RecordIllegalError, StagedIllegalError, StagingFullError,
         StoreClosedError, StoreBusyError; then nothing of the block is staged.
         """
         check_job(command.attempt.job)
-        if not command.records:
-            return await self._stage(command)
-        async with self._in_flight.room(turns.connection.get(), len(command.records)):
-            return await self._stage(command)
+        with nullcontext(stream) if stream is not None else self.stream() as hold:
+            if not command.records:
+                return await self._stage(command, hold)
+            async with self._in_flight.room(turns.connection.get(), len(command.records)):
+                return await self._stage(command, hold)
 
-    async def _stage(self, command: StageCommand) -> Staged:
+    async def _stage(self, command: StageCommand, hold: JobHold) -> Staged:
         name = command.attempt.job
         if name.batch_id <= self._ledger.last_batch(name.writer_id):
             return Staged(StagedCounts(), is_committed=True)
         if self._jobs.find(name) is None:
-            self._jobs.use(name)
+            hold.use(name)
             await to_end(self._put_rivals_away(name))
-        job = self._jobs.use(name)
+        job = hold.use(name)
         if not (command.records or command.is_last):
             return Staged(StagedCounts())
         if job.is_committing:
@@ -164,19 +169,6 @@ class StagingService:
                 # There may be a new one by now.
                 if job.attempts.get((name.task, name.token)) is attempt:
                     del job.attempts[name.task, name.token]
-
-    @contextmanager
-    def alive(self, name: BatchJob) -> Iterator[None]:
-        """Within the block the job does not count as idle."""
-        job = self._jobs.find(name)
-        if job is None:
-            yield
-            return
-        job.holds += 1
-        try:
-            yield
-        finally:
-            job.holds -= 1
 
     def _attempt(self, job: Job, name: TaskAttempt) -> Attempt:
         key = name.task, name.token
@@ -280,14 +272,13 @@ class StagingService:
     @contextmanager
     def committing(self, name: BatchJob) -> Iterator[Job]:
         """Within the block nobody puts the job away. Raises StagedIllegalError."""
-        job = self._jobs.use(name)
-        job.holds += 1
-        job.is_committing = True
-        try:
-            yield job
-        finally:
-            job.holds -= 1
-            job.is_committing = False
+        with self._jobs.hold() as hold:
+            job = hold.use(name)
+            job.is_committing = True
+            try:
+                yield job
+            finally:
+                job.is_committing = False
 
     async def take(self, name: BatchJob, kept: Iterable[StagedAttempt]) -> None:
         """The batch is decided: what the writer has staged up to it goes, but for `kept`."""
