@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
+from rocketpy_broker.call_memory import CallMemory, Charge, KeptBytesError, decoded_bytes
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.response_code import ResponseCode
@@ -95,20 +96,24 @@ class Guard:
         self._log = log
         self._calls_max = calls_max
         self.running = 0
+        self.memory = CallMemory()
 
     @contextlib.contextmanager
-    def passing(self, peer: Callable[[], str], method: str) -> Iterator[None]:
+    def passing(self, peer: Callable[[], str], method: str) -> Iterator[Charge]:
         """Around the work of one call. Raises BrokerError, and grpc.aio's own errors."""
         if self.running >= self._calls_max:
             raise TooManyCallsError(self._calls_max)
         self.running += 1
         try:
-            yield
+            with self.memory.call(peer()) as charge:
+                yield charge
         # Calls that were ended on purpose, and clients that have gone.
         except grpc.aio.BaseError:
             raise
         except DecodeError as error:
             raise MalformedRequestError(method) from error
+        except KeptBytesError:
+            raise
         except Exception as error:
             self._log.tell(peer(), method, error)
             raise UnexpectedError from error
@@ -169,10 +174,11 @@ class GuardedMethod:
 
     async def _answer(self, _requests: Any, context: Any) -> bytes:
         try:
-            with self._guard.passing(context.peer, self._name):
-                request = await self._asked(context)
+            with self._guard.passing(context.peer, self._name) as charge:
+                # No name here holds the request: a method that is held may let it go.
+                work = self._work(await self._asked(context, charge), context)
                 begin_ms = self._begin_ms()
-                message = await self._work(request, context)
+                message = await work
                 self._answered(begin_ms, message)
                 answer: bytes = self._encode(message)
                 return answer
@@ -182,8 +188,8 @@ class GuardedMethod:
     async def _stream(self, _requests: Any, context: Any) -> None:
         """Writes by itself, since a generator would be one more layer to go through."""
         try:
-            with self._guard.passing(context.peer, self._name):
-                asked = await self._asked(context)
+            with self._guard.passing(context.peer, self._name) as charge:
+                asked = await self._asked(context, charge)
                 begin_ms = self._begin_ms()
                 async with contextlib.aclosing(self._work(asked, context)) as answers:
                     async for answer in answers:
@@ -196,8 +202,8 @@ class GuardedMethod:
     async def _write(self, _requests: Any, context: Any) -> None:
         """For a method that writes its responses by itself."""
         try:
-            with self._guard.passing(context.peer, self._name):
-                await self._work(await self._asked(context), context)
+            with self._guard.passing(context.peer, self._name) as charge:
+                await self._work(await self._asked(context, charge), context)
         except BrokerError as error:
             await context.write(await self._failed(context, error))
 
@@ -209,20 +215,32 @@ class GuardedMethod:
         if self._timed is not None and begin_ms:
             self._timed.answered(self._name, begin_ms, answer)
 
-    async def _asked(self, context: Any) -> Any:
-        """What a method gets: a request, or an iterator of requests."""
+    async def _asked(self, context: Any, charge: Charge) -> Any:
+        """Returns a request, or an iterator of requests. Raises KeptBytesError."""
         data = await self._unfinished.first(context)
         if self._asks_in_stream:
-            return self._read_all(data, context)
+            return self._read_all(data, context, charge)
         if data is grpc.aio.EOF:
             raise DecodeError
+        charge.set(decoded_bytes(len(data)))
         return self._decode(data)
 
-    async def _read_all(self, data: Any, context: Any) -> AsyncIterator[Any]:
+    async def _read_all(self, data: Any, context: Any, charge: Charge) -> AsyncIterator[Any]:
         """Requests as they come. gRPC's own iterator of them is a generator more to go through."""
         while data is not grpc.aio.EOF:
-            yield self._decode(data)
+            yield self._charged(data, charge)
+            charge.set(0)
             data = await self._unfinished.next(context)
+
+    def _charged(self, data: bytes, charge: Charge) -> Any:
+        """Returns a request of a stream, or the error that is its answer, in its place."""
+        try:
+            charge.set(decoded_bytes(len(data)))
+        except KeptBytesError as error:
+            if self._failure is None:
+                raise
+            return error
+        return self._decode(data)
 
     def _encode_unless_bytes(self, answer: Any) -> bytes:
         encoded: bytes = answer if isinstance(answer, bytes) else self._encode(answer)

@@ -9,6 +9,7 @@ import pytest
 
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.services.offsets import queries
+from rocketpy_broker.services.offsets.known import KnownOffsets
 from rocketpy_broker.services.offsets.queries import FEW_QUEUES, REST_MS
 from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.store.values import QueueKey, QueueRange
@@ -90,10 +91,13 @@ class HeldQuery:
         """Hold it until it has looked at each queue."""
         configs = self._running.broker.rooms.topics.list(include_system=False)
         queues = [QueueKey(each.topic, i) for each in configs for i in range(each.read_queue_nums)]
-        known = {queue: self._store.range_of(queue).max_offset for queue in queues}
         epochs = {each.topic: each.epoch for each in configs} if with_epochs else {}
+        known = KnownOffsets(
+            (*queue, self._store.range_of(queue).max_offset, epochs.get(queue.topic, 0))
+            for queue in queues
+        )
         self._store.seen.clear()
-        query = self._service.query(topics, pattern, known, 30_000, epochs)
+        query = self._service.query(topics, pattern, known, 30_000)
         self.call = asyncio.ensure_future(self._service.topics_when_new(query))
         await until(lambda: len(self._store.seen) >= len(queues))
         await self.settle()

@@ -73,7 +73,10 @@ def bounded(
         if isinstance(message, BrokerError):
             return response(status=status.failure(message))
         turns.connection.set(context.peer())
-        answer: Message = await method(message, context)
+        work = method(message, context)
+        # A method that is held may let its request go.
+        del message
+        answer: Message = await work
         return answer
 
     return grpc.unary_unary_rpc_method_handler(

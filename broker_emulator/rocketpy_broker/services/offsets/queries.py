@@ -9,15 +9,16 @@ and on the table of topics, in the waiting list of `holding`. Holds no state. Ro
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from rocketpy_broker import call_memory
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.holding.calls import Changes, HeldCalls, Watch
+from rocketpy_broker.services.offsets.known import TOPIC_BYTES, KnownOffsets
 from rocketpy_broker.services.offsets.patterns import TopicPattern
 from rocketpy_broker.services.topics.epochs import is_remade
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
@@ -39,23 +40,16 @@ REST_MS = 20
 class OffsetQuery:
     """Topics by name and by pattern, the maxima that the client knows, how long to hold it.
 
-    `known_epochs` are those of the topics whose queues are known, where the client tells them.
     `seen` are names that were looked at, and whether the pattern finds them. `log_end`: the lowest
     one of the recoveries that the client does not know of; None where it knows, or nobody does.
     """
 
     topics: Sequence[str]
     pattern: TopicPattern | None
-    known: Mapping[QueueKey, int]
+    known: KnownOffsets
     wait_ms: int
-    known_epochs: Mapping[str, int] = field(default_factory=dict)
     seen: dict[str, bool] = field(default_factory=dict)
     log_end: int | None = None
-
-    @cached_property
-    def known_counts(self) -> Counter[str]:
-        """How many queues the client knows of each topic."""
-        return Counter(queue.topic for queue in self.known)
 
     @cached_property
     def named(self) -> frozenset[str]:
@@ -82,9 +76,8 @@ class OffsetQueryService:
         self,
         topics: Sequence[str],
         topic_pattern: str,
-        known: Mapping[QueueKey, int],
+        known: KnownOffsets,
         wait_ms_max: int,
-        known_epochs: Mapping[str, int] | None = None,
         recovery_id: str = "",
     ) -> OffsetQuery:
         """Check a request; an empty pattern is none. Raises ParameterIllegalError.
@@ -98,8 +91,8 @@ class OffsetQueryService:
         pattern = TopicPattern(topic_pattern) if topic_pattern else None
         log_end = self._store.recoveries.log_end_since(recovery_id)
         wait_ms = wait_ms_max if log_end is None else 0
-        epochs = known_epochs or {}
-        return OffsetQuery(topics, pattern, known, wait_ms, epochs, log_end=log_end)
+        known.close_gaps()
+        return OffsetQuery(topics, pattern, known, wait_ms, log_end=log_end)
 
     @property
     def recovery_id(self) -> str:
@@ -118,7 +111,7 @@ class OffsetQueryService:
         """
         if query.pattern is None:
             return list(dict.fromkeys(query.topics))
-        fresh: list[str] = list(query.known_counts)
+        fresh: list[str] = list(query.known.epochs)
         while True:
             names = [config.topic for config in self._topics.list(include_system=True)]
             fresh = list(dict.fromkeys(name for name in (*fresh, *names) if name not in query.seen))
@@ -147,13 +140,14 @@ class OffsetQueryService:
         if not query.wait_ms:
             return await self._topics_of(query)
         deadline_ms = self._held.deadline_ms(query.wait_ms)
-        soonest_ms = self._held.deadline_ms(
-            0 if len(query.known) <= FEW_QUEUES else min(REST_MS, query.wait_ms)
-        )
         with self._held.watch() as watch:
             # Before the first look at the table, so that no change of it is missed.
             watch.add_topic_table()
             topics = await self._topics_of(query)
+            self._keep_asked(query)
+            count = query.known.queue_count
+            rest_ms = 0 if count <= FEW_QUEUES else min(REST_MS, query.wait_ms)
+            soonest_ms = self._held.deadline_ms(rest_ms)
             is_known = await self._is_known(query, topics, watch)
             while is_known and await watch.wait(deadline_ms):
                 await self._held.rest(soonest_ms)
@@ -161,14 +155,23 @@ class OffsetQueryService:
         # Others have come and gone meanwhile, whether or not anything was found.
         return await self._topics_of(query)
 
+    def _keep_asked(self, query: OffsetQuery) -> None:
+        """Forgets names that the query does not ask for. Raises KeptBytesError."""
+        query.known.keep(query.asks_for)
+        for name in [name for name in query.seen if self._topics.find(name) is None]:
+            if not query.asks_for(name):
+                del query.seen[name]
+        names = len(query.topics) + len(query.seen)
+        call_memory.keep(query.known.kept_bytes + names * TOPIC_BYTES)
+
     async def _is_known(self, query: OffsetQuery, topics: Iterable[str], watch: Watch) -> bool:
         """Whether the maxima are those known; each queue is watched before it is looked at."""
-        if any(self._is_remade(topic, epoch) for topic, epoch in query.known_epochs.items()):
+        if query.known.has_gaps:
+            return False
+        if any(self._is_remade(topic, epoch) for topic, epoch in query.known.epochs.items()):
             return False
         count = await self._count_known(query, self._queues(topics), watch)
-        return count == sum(
-            number for topic, number in query.known_counts.items() if query.asks_for(topic)
-        )
+        return count == query.known.queue_count
 
     async def _is_still_known(self, query: OffsetQuery, changes: Changes) -> bool:
         """Whether it is still known, where something has changed since; looks at nothing else."""
@@ -180,10 +183,10 @@ class OffsetQueryService:
         for topic in changes.topics:
             if not query.asks_for(topic):
                 continue
-            if self._is_remade(topic, query.known_epochs.get(topic, 0)):
+            if self._is_remade(topic, query.known.epochs.get(topic, 0)):
                 return False
             count = await self._count_known(query, self._queues([topic]))
-            if count != query.known_counts[topic]:
+            if count != query.known.count(topic):
                 return False
         return True
 
@@ -195,8 +198,8 @@ class OffsetQueryService:
         for some in _parts(queues, QUEUES_A_TURN):
             if watch is not None:
                 watch.add_topics({queue.topic for queue in some})
-            range_of, known = self._store.range_of, query.known
-            if any(known.get(queue) != range_of(queue).max_offset for queue in some):
+            range_of, maximum = self._store.range_of, query.known.maximum
+            if any(maximum(queue) != range_of(queue).max_offset for queue in some):
                 return None
             count += len(some)
             if len(some) == QUEUES_A_TURN:
