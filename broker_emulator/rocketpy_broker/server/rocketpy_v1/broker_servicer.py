@@ -337,8 +337,13 @@ class BrokerServicer:
 
 
 async def _known(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets:
-    """Raises ParameterIllegalError for an illegal topic."""
+    """Raises ParameterIllegalError for an illegal topic.
+
+    Only a held query needs them. One without a pattern asks for the topics that it names.
+    """
     known = KnownOffsets()
+    named = frozenset(request.topics if request.wait_ms_max else ())
+    is_any_asked = bool(request.topic_pattern and request.wait_ms_max)
     for begin in range(0, len(request.known), KNOWN_A_TURN):
         part = request.known[begin : begin + KNOWN_A_TURN]
         topics = [each.topic for each in part]
@@ -346,6 +351,7 @@ async def _known(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets:
         known.add(
             (topic, each.queue_id, each.max_offset, each.topic_epoch)
             for topic, each in zip(topics, part, strict=True)
+            if is_any_asked or topic in named
         )
         if len(part) == KNOWN_A_TURN:
             await give_way("offsets")

@@ -53,9 +53,10 @@ class KnownOffsets:
 
     def keep(self, is_asked: Callable[[str], bool]) -> None:
         """Forgets all topics but those that the query asks for."""
-        for topic in [topic for topic in self.epochs if not is_asked(topic)]:
-            del self.epochs[topic], self._maxima[topic]
-            self._early.pop(topic, None)
+        self.epochs = {topic: epoch for topic, epoch in self.epochs.items() if is_asked(topic)}
+        self._maxima = {topic: self._maxima[topic] for topic in self.epochs}
+        for topic in [topic for topic in self._early if topic not in self.epochs]:
+            del self._early[topic]
 
     @property
     def has_gaps(self) -> bool:

@@ -91,7 +91,6 @@ class OffsetQueryService:
         pattern = TopicPattern(topic_pattern) if topic_pattern else None
         log_end = self._store.recoveries.log_end_since(recovery_id)
         wait_ms = wait_ms_max if log_end is None else 0
-        known.close_gaps()
         return OffsetQuery(topics, pattern, known, wait_ms, log_end=log_end)
 
     @property
@@ -144,7 +143,7 @@ class OffsetQueryService:
             # Before the first look at the table, so that no change of it is missed.
             watch.add_topic_table()
             topics = await self._topics_of(query)
-            self._keep_asked(query)
+            await self._keep_asked(query)
             count = query.known.queue_count
             rest_ms = 0 if count <= FEW_QUEUES else min(REST_MS, query.wait_ms)
             soonest_ms = self._held.deadline_ms(rest_ms)
@@ -155,9 +154,15 @@ class OffsetQueryService:
         # Others have come and gone meanwhile, whether or not anything was found.
         return await self._topics_of(query)
 
-    def _keep_asked(self, query: OffsetQuery) -> None:
+    async def _keep_asked(self, query: OffsetQuery) -> None:
         """Forgets names that the query does not ask for. Raises KeptBytesError."""
+        is_large = len(query.known.epochs) > QUEUES_A_TURN
         query.known.keep(query.asks_for)
+        if is_large:
+            await give_way("offsets")
+        query.known.close_gaps()
+        if is_large:
+            await give_way("offsets")
         for name in [name for name in query.seen if self._topics.find(name) is None]:
             if not query.asks_for(name):
                 del query.seen[name]
