@@ -14,6 +14,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rocketpy_broker.client.errors import CallFailedError, RefusedError, UnreachableError
+from rocketpy_proto import proxies
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -68,7 +69,8 @@ class BrokerConnection:
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
-        self._channel = grpc.insecure_channel(endpoint, _CHANNEL_OPTIONS)
+        options = [*_CHANNEL_OPTIONS, *proxies.channel_options(endpoint)]
+        self._channel = grpc.insecure_channel(endpoint, options)
         self.admin = admin_pb2_grpc.AdminStub(self._channel)
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self.groups = groups_pb2_grpc.GroupsStub(self._channel)

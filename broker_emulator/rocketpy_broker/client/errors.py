@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto import proxies
 
 
 class ClientError(BrokerError):
@@ -24,7 +25,8 @@ class UnreachableError(ClientError):
     """No broker at the endpoint, or none that answers in time."""
 
     def __init__(self, endpoint: str, fault: str) -> None:
-        super().__init__(f"no broker answers at {endpoint} ({fault}); is it running?")
+        place = f"{endpoint}{proxies.way_to(endpoint)}"
+        super().__init__(f"no broker answers at {place} ({fault}); is it running?")
         self.endpoint = endpoint
 
 
@@ -32,9 +34,10 @@ class CallFailedError(ClientError):
     """The call itself failed: an answer that is too large, or another service at the endpoint."""
 
     def __init__(self, endpoint: str, fault: str, details: str) -> None:
-        reason = f"the call to {endpoint} failed ({fault}: {details})"
+        place = f"{endpoint}{proxies.way_to(endpoint)}"
+        reason = f"the call to {place} failed ({fault}: {details})"
         if fault == "UNIMPLEMENTED":
-            reason = f"{endpoint} answers, but is no rocketpy broker ({details})"
+            reason = f"{place} answers, but is no rocketpy broker ({details})"
         super().__init__(reason)
         self.endpoint = endpoint
 
