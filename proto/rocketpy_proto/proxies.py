@@ -1,8 +1,8 @@
 """Proxies of gRPC connections: none to loopback, elsewhere the one that the environment names.
 
-gRPC reads `grpc_proxy`, `https_proxy` and `http_proxy`, in lower case, and goes through the first
-that is set. It excepts hosts of `no_grpc_proxy`, or of `no_proxy`. Here loopback is always excepted,
-and `NO_PROXY` counts where neither of the two is set. `*` excepts all hosts.
+gRPC reads `grpc_proxy`, `https_proxy` and `http_proxy`, in lower case, and takes the first that is
+set. It excepts hosts of `no_grpc_proxy`, or of `no_proxy`. Here loopback is always excepted, and
+`NO_PROXY` counts where neither of the two is set. `*` excepts all hosts.
 """
 
 from __future__ import annotations

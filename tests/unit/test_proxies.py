@@ -126,7 +126,7 @@ def test_grpc_goes_the_way_that_we_name(
         for name, value in {"http_proxy": proxy.url, **exceptions}.items():
             no_variables.setenv(name, value)
         with grpc.insecure_channel(endpoint, channel_options(endpoint)) as channel:
-            call = channel.unary_unary("/x/y")
+            call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/x/y")
             with pytest.raises(grpc.RpcError):
                 call(b"", timeout=30)
     assert set(proxy.asked) == ({f"CONNECT {endpoint} HTTP/1.1"} if is_asked else set())

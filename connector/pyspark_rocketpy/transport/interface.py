@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class OffsetQueries(Protocol):
     """What planning asks. Each method raises ConnectionFailedError, BrokerError.
 
-    The very first query is not repeated, so that a wrong address is told at once.
+    A busy broker and a broken call are met by asking again, within the retries. Before the first
+    answer a connection that fails is an error at once, as a wrong address is one.
     """
 
     def bounds(
@@ -98,7 +99,7 @@ class OffsetQueries(Protocol):
         """The name of the broker that answers; a machine room stands in it before an @."""
 
     def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
-        """Report a group's progress. Never repeated, since the next report says more.
+        """Report a group's progress, which replaces what it has reported before.
 
         Nothing is reported where a topic has another epoch than the one given for it.
         """

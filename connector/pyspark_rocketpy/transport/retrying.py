@@ -19,6 +19,11 @@ PassingError = ConnectionFailedError | BrokerBusyError
 PASSING_ERRORS = (ConnectionFailedError, BrokerBusyError)
 
 
+def backoff_ms(first_ms: int, failures: int) -> int:
+    """Returns the wait after so many failures in a row: it doubles, up to a limit."""
+    return min(first_ms << min(failures, _DOUBLINGS_MAX), BACKOFF_MS_MAX)
+
+
 class Retries:
     """The failures in a row of one call or stream; `disconnect` drops a broken connection."""
 
@@ -42,9 +47,9 @@ class Retries:
                 raise error
         if self._failures == self._policy.times_max:
             raise error
-        wait_ms = self._policy.backoff_ms << min(self._failures, _DOUBLINGS_MAX)
+        wait_ms = backoff_ms(self._policy.backoff_ms, self._failures)
         self._failures += 1
-        return min(wait_ms, BACKOFF_MS_MAX)
+        return wait_ms
 
     def succeeded(self) -> None:
         """Start counting from zero."""

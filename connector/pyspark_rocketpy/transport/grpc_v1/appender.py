@@ -32,6 +32,7 @@ CANCEL_SECONDS_MAX = 5.0
 
 
 RequestT = TypeVar("RequestT")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,8 @@ class Appender(Generic[RequestT, AnswerT]):
         """
         if len(self._unacknowledged) == IN_FLIGHT_MAX:
             self._await_one()
-        stream = self._open()
+        self._retried(lambda stream: stream.send(request))
         self._unacknowledged.append(request)
-        stream.send(request)
 
     def finish(self) -> None:
         """Wait for all acknowledgements. Raises BrokerError, ConnectionFailedError."""
@@ -84,19 +84,20 @@ class Appender(Generic[RequestT, AnswerT]):
         return self._stream
 
     def _await_one(self) -> None:
+        response = self._retried(lambda stream: stream.answer(self._send_timeout_ms))
+        self._retries.succeeded()
+        self._form.acknowledge(self._unacknowledged.popleft(), response)
+
+    def _retried(self, act: Callable[[_Stream[RequestT, AnswerT]], T]) -> T:
+        """What `act` returns, on as many streams as the retries allow."""
         while True:
             try:
-                response = self._open().answer(self._send_timeout_ms)
                 with leaving_other_stores(self._config):
-                    check(response.status)
+                    return act(self._open())
             except PASSING_ERRORS as error:
                 # Blocks behind a refused one may be stored already; they go again behind it.
                 self.close()
                 self._retries.pause(error)
-            else:
-                break
-        self._retries.succeeded()
-        self._form.acknowledge(self._unacknowledged.popleft(), response)
 
     def close(self) -> None:
         """End the stream, whatever state it is in."""
@@ -130,7 +131,7 @@ class _Stream(Generic[RequestT, AnswerT]):
         self._outgoing.put(request)
 
     def answer(self, timeout_ms: int) -> AnswerT:
-        """The next answer. Raises ConnectionFailedError."""
+        """The next answer, which has succeeded. Raises ConnectionFailedError, BrokerError."""
         try:
             answer = self._answers.get(timeout=timeout_ms / 1000)
         except queue.Empty as error:
@@ -142,6 +143,7 @@ class _Stream(Generic[RequestT, AnswerT]):
             raise ConnectionFailedError(f"{self._client.endpoint} ended the stream of blocks")
         if isinstance(answer, grpc.RpcError):
             raise self._client.failed(answer) from answer
+        check(answer.status)
         return answer
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from pyspark_rocketpy.errors import CommitError, ConnectionFailedError
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import retried
+from pyspark_rocketpy.transport.retrying import backoff_ms
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.writing_values import (
     Attempt,
@@ -119,7 +120,7 @@ class BatchCommitter:
 
     def _commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
         response = self._begin(request)
-        watch = _Watch(request, self.patience.standstill_ms_max)
+        watch = _Watch(request, self.patience.standstill_ms_max, self.policy.backoff_ms)
         while response.outcome not in _ENDS:
             watch.look(response)
             # The batch before it may not be stored yet; and a broker that was restarted with
@@ -178,17 +179,36 @@ _ENDS = (broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED, broker_pb2.INCOMPLE
 class _Watch:
     """Sees whether a commit gets on, and tells of it now and then."""
 
-    def __init__(self, request: broker_pb2.CommitBatchRequest, standstill_ms_max: int) -> None:
+    def __init__(
+        self, request: broker_pb2.CommitBatchRequest, standstill_ms_max: int, backoff_ms: int
+    ) -> None:
         self._job = request.job
         self._standstill_ms_max = standstill_ms_max
-        self._moved_ms = self._told_ms = clock.monotonic_ms()
-        self._seen = -1, -1
+        self._backoff_ms = backoff_ms
+        self._moved_ms = self._told_ms = self._asked_ms = clock.monotonic_ms()
+        # As far as it ever was: a broker that goes back and forth gets nowhere.
+        self._furthest = -1, -1
+        self._standing = 0
 
     def look(self, response: broker_pb2.BatchResponse) -> None:
-        """Raises CommitError where it has stood still for too long."""
+        """Wait where the answer came at once and says nothing new, so that none is asked in vain.
+
+        Raises CommitError where it has stood still for too long.
+        """
         now_ms = clock.monotonic_ms()
-        if (response.batch_id, response.record_count) != self._seen:
-            self._seen, self._moved_ms = (response.batch_id, response.record_count), now_ms
+        reached = response.batch_id, response.record_count
+        is_new = reached > self._furthest
+        if is_new:
+            self._furthest, self._moved_ms, self._standing = reached, now_ms, 0
+        self._tell(response, now_ms)
+        if not is_new:
+            wait_ms = self._asked_ms + backoff_ms(self._backoff_ms, self._standing) - now_ms
+            self._standing += 1
+            if wait_ms > 0:
+                clock.sleep_ms(wait_ms)
+        self._asked_ms = clock.monotonic_ms()
+
+    def _tell(self, response: broker_pb2.BatchResponse, now_ms: int) -> None:
         how_far = (
             f"{response.record_count} of {response.record_count_decided} messages of "
             f"batch {response.batch_id} of writer {self._job.writer_id} are stored"

@@ -8,7 +8,7 @@ timeout, a broken pull goes on behind the last record it delivered.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
@@ -22,8 +22,10 @@ from pyspark_rocketpy.errors import (
     ConnectionFailedError,
     OtherStoreError,
 )
+from pyspark_rocketpy.transport.grpc_v1 import answers
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import BrokerLimits
+from rocketpy_proto import proxies
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -65,6 +67,9 @@ LASTING_FAULTS = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNAUTHENTICATED,
 )
+_AWAY = "; see whether the broker still runs"
+# Faults that stand for nobody who answers in time.
+_UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 # A type of expression.
 SQL92 = "SQL92"
 MESSAGE_BYTES_MAX = 64 << 20
@@ -116,14 +121,14 @@ class BrokerClient:
     """Talks to the first of the endpoints that answers."""
 
     def __init__(self, config: ClientConfig) -> None:
+        """Raises ConnectionFailedError, BrokerBusyError, BrokerError."""
         self._config = config
-        self._timeout = config.connect_timeout_ms / 1000
         connection = self._connect()
         self.limits = connection.limits
         self.endpoint = connection.endpoint
         self.broker_name = connection.broker_name
         self._channel = connection.channel
-        self.broker = broker_pb2_grpc.BrokerStub(self._channel)
+        self._broker = broker_pb2_grpc.BrokerStub(self._channel)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
 
     @cached_property
@@ -139,29 +144,25 @@ class BrokerClient:
         return pull
 
     def _connect(self) -> _Connection:
-        """Ask each endpoint in turn. Raises ConnectionFailedError."""
-        problems = []
-        share = self._timeout / len(self._config.endpoints)
+        """Ask each endpoint in turn. Raises as the constructor."""
+        failures: dict[str, ConnectionFailedError | BrokerError] = {}
+        share_ms = self._config.connect_timeout_ms // len(self._config.endpoints)
         for endpoint in self._config.endpoints:
             # gRPC was seen to take in half as much again as it is told.
             ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max * 2 // 3)
-            channel = grpc.insecure_channel(endpoint, [*_CHANNEL_OPTIONS, ahead])
-            stub = admin_pb2_grpc.AdminStub(channel)
+            options = [*_CHANNEL_OPTIONS, ahead, *proxies.channel_options(endpoint)]
+            channel = grpc.insecure_channel(endpoint, options)
+            method = admin_pb2_grpc.AdminStub(channel).GetBrokerInfo
+            request = admin_pb2.GetBrokerInfoRequest()
             try:
-                info = stub.GetBrokerInfo(
-                    admin_pb2.GetBrokerInfoRequest(), timeout=share, wait_for_ready=True
-                )
-            except grpc.RpcError as error:
+                info = _answer_of(endpoint, method, request, share_ms, wait_for_ready=True)
+                limits = answers.limits_of(info)
+            except (ConnectionFailedError, BrokerError) as error:
                 channel.close()
-                problems.append(_problem(endpoint, error))
+                failures[endpoint] = error
             else:
-                limits = BrokerLimits(
-                    info.body_bytes_max, info.request_bytes_max, info.commit_log_segment_bytes
-                )
                 return _Connection(endpoint, channel, limits, info.broker_name)
-        raise ConnectionFailedError(
-            f"{'; '.join(problems)}; check option endpoints and that the broker runs"
-        )
+        raise _together(failures)
 
     def close(self) -> None:
         """Close the channel."""
@@ -169,10 +170,7 @@ class BrokerClient:
 
     def failed(self, error: grpc.RpcError) -> ConnectionFailedError:
         """The declared form of a transport fault."""
-        return ConnectionFailedError(
-            f"{_problem(self.endpoint, error)}; see whether the broker still runs",
-            is_lasting=error.code() in LASTING_FAULTS,
-        )
+        return _failed(self.endpoint, error)
 
     def store_id(self) -> str:
         """The store that answers now: at an address, brokers may take turns.
@@ -180,23 +178,30 @@ class BrokerClient:
         Empty for a broker that knows of no ids. Raises ConnectionFailedError, BrokerError.
         """
         request, timeout_ms = admin_pb2.GetBrokerInfoRequest(), self._config.connect_timeout_ms
-        info: admin_pb2.GetBrokerInfoResponse = self._answer_of(
+        info: admin_pb2.GetBrokerInfoResponse = self._ask(
             self._admin.GetBrokerInfo, request, timeout_ms
         )
+        answers.limits_of(info)
         return info.store_id
 
     def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
         """How many queues each topic has for writing. Raises BrokerError for an unknown one."""
-        try:
-            response = self._admin.ListTopics(
-                admin_pb2.ListTopicsRequest(topics=topics),
-                timeout=self._timeout,
-                wait_for_ready=True,
-            )
-        except grpc.RpcError as error:
-            raise self.failed(error) from error
-        check(response.status)
-        return {config.topic: config.write_queue_nums for config in response.configs}
+        request = admin_pb2.ListTopicsRequest(topics=topics)
+        response = self._ask(self._admin.ListTopics, request, self._config.connect_timeout_ms)
+        return answers.write_queue_nums(response, topics)
+
+    def query(
+        self,
+        method: Callable[[broker_pb2_grpc.BrokerStub], Callable[..., AnswerT]],
+        request: Message,
+        timeout_ms: int,
+        accepted: Collection[int] = (),
+    ) -> AnswerT:
+        """The answer to a query, which has succeeded or has one of the accepted codes.
+
+        Raises ConnectionFailedError, BrokerError.
+        """
+        return self._ask(method(self._broker), request, timeout_ms, accepted)
 
     def pull(self, request: broker_pb2.PullRequest) -> PullCall:
         """One Pull call; its transport faults are for the caller to map with `failed`."""
@@ -205,35 +210,35 @@ class BrokerClient:
 
     def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
         """One Append stream, without a deadline of its own: each answer is waited for with one."""
-        call: AppendCall = self.broker.Append(requests)
+        call: AppendCall = self._broker.Append(requests)
         return call
 
     def stage_blocks(self, requests: Iterator[broker_pb2.StageBlocksRequest]) -> StageCall:
         """One StageBlocks stream, without a deadline of its own, as `append`."""
-        call: StageCall = self.broker.StageBlocks(requests)
+        call: StageCall = self._broker.StageBlocks(requests)
         return call
 
     def commit_batch(
         self, request: broker_pb2.CommitBatchRequest, timeout_ms: int
     ) -> broker_pb2.BatchResponse:
         """Decide on a staged batch. Raises ConnectionFailedError, BrokerError."""
-        response: broker_pb2.BatchResponse = self._answer_of(
-            self.broker.CommitBatch, request, timeout_ms
+        response: broker_pb2.BatchResponse = self._ask(
+            self._broker.CommitBatch, request, timeout_ms
         )
+        answers.check_batch("CommitBatch", response, request.job)
         return response
 
     def query_batch(
         self, request: broker_pb2.QueryBatchRequest, timeout_ms: int
     ) -> broker_pb2.BatchResponse:
         """What has become of a batch. Raises ConnectionFailedError, BrokerError."""
-        response: broker_pb2.BatchResponse = self._answer_of(
-            self.broker.QueryBatch, request, timeout_ms
-        )
+        response: broker_pb2.BatchResponse = self._ask(self._broker.QueryBatch, request, timeout_ms)
+        answers.check_batch("QueryBatch", response, request.job)
         return response
 
     def abort_batch(self, request: broker_pb2.AbortBatchRequest, timeout_ms: int) -> None:
         """Remove what a job has staged. Raises ConnectionFailedError, BrokerError."""
-        self._answer_of(self.broker.AbortBatch, request, timeout_ms)
+        self._ask(self._broker.AbortBatch, request, timeout_ms)
 
     def send_back(
         self, request: retry_pb2.SendBackRequest, timeout_ms: int
@@ -241,27 +246,66 @@ class BrokerClient:
         """Send messages back, once. Raises ConnectionFailedError, BrokerError."""
         from rocketpy_proto.rocketpy.v1.retry_pb2_grpc import RetryStub
 
-        response: retry_pb2.SendBackResponse = self._answer_of(
+        response: retry_pb2.SendBackResponse = self._ask(
             RetryStub(self._channel).SendBack, request, timeout_ms
         )
         return response
 
-    def _answer_of(
-        self, method: Callable[..., AnswerT], request: Message, timeout_ms: int
+    def _ask(
+        self,
+        method: Callable[..., AnswerT],
+        request: Message,
+        timeout_ms: int,
+        accepted: Collection[int] = (),
     ) -> AnswerT:
-        try:
-            response = method(request, timeout=timeout_ms / 1000)
-        except grpc.RpcError as error:
-            raise self.failed(error) from error
+        return _answer_of(self.endpoint, method, request, timeout_ms, accepted)
+
+
+def _answer_of(
+    endpoint: str,
+    method: Callable[..., AnswerT],
+    request: Message,
+    timeout_ms: int,
+    accepted: Collection[int] = (),
+    **how: bool,
+) -> AnswerT:
+    """The one place where a single answer arrives: its status is checked before it is used.
+
+    Raises ConnectionFailedError, BrokerError.
+    """
+    try:
+        response = method(request, timeout=timeout_ms / 1000, **how)
+    except grpc.RpcError as error:
+        raise _failed(endpoint, error) from error
+    if response.status.code not in accepted:
         check(response.status)
-        return response
+    return response
 
 
-def _problem(endpoint: str, error: grpc.RpcError) -> str:
-    code = error.code()
+def _failed(endpoint: str, error: grpc.RpcError) -> ConnectionFailedError:
+    code, place = error.code(), f"{endpoint}{proxies.way_to(endpoint)}"
+    fault = f"({code.name}: {error.details()})"
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return f"{endpoint} answers, but is no rocketpy broker"
-    return f"no broker answers at {endpoint} ({code.name}: {error.details()})"
+        problem = f"{place} answers, but is no rocketpy broker"
+    elif code in _UNANSWERED:
+        problem = f"no broker answers at {place} {fault}"
+    else:
+        problem = f"the call to {place} failed {fault}"
+    return ConnectionFailedError(f"{problem}{_AWAY}", is_lasting=code in LASTING_FAULTS)
+
+
+def _together(
+    failures: Mapping[str, ConnectionFailedError | BrokerError],
+) -> ConnectionFailedError | BrokerError:
+    """One error for endpoints of which none can be used; one that passes, where one does."""
+    texts = []
+    for endpoint, error in failures.items():
+        told = str(error).removeprefix(f"{error.code}: ").removesuffix(_AWAY)
+        texts.append(f"{endpoint}: {told}" if isinstance(error, BrokerError) else told)
+    text = f"{'; '.join(texts)}; check option endpoints and that the broker runs"
+    kinds = [type(error) for error in failures.values()]
+    passing_first = (BrokerBusyError, ConnectionFailedError, OtherStoreError, BrokerError)
+    return next(kind for kind in passing_first if kind in kinds)(text)
 
 
 def check(status: common_pb2.Status) -> None:

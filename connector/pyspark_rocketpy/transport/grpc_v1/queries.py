@@ -1,21 +1,20 @@
 """Offset queries of the planning process: bounds, times and sizes of queues.
 
-A query that finds no broker is repeated, at all endpoints, while retries are left, so that a stream
-outlives a broker's restart. Only the very first one is not: a wrong endpoint is told at once. A
-query about many queues is several calls, each of which goes on where the one before has stopped.
-Nothing is kept that a crash could lose.
+A query that finds a busy broker or none is repeated, at all endpoints, while retries are left. So a
+stream outlives a broker's restart. Before the first answer a failed connection is not repeated: a
+wrong endpoint is an error at once. A query about many queues is several calls, each of which goes
+on where the one before has stopped. Nothing is kept that a crash could lose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias, TypeVar
 
-import grpc
-
 from pyspark_rocketpy import clock
-from pyspark_rocketpy.errors import ConnectionFailedError
+from pyspark_rocketpy.errors import ConnectionFailedError, OtherStoreError
 from pyspark_rocketpy.offsets import (
     Bounds,
     BrokerQueue,
@@ -24,6 +23,7 @@ from pyspark_rocketpy.offsets import (
     QueueBounds,
     QueueRange,
 )
+from pyspark_rocketpy.transport.grpc_v1 import answers
 from pyspark_rocketpy.transport.grpc_v1.client import (
     SQL92,
     SUBSCRIPTION_PARSE_FAILED,
@@ -32,11 +32,10 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
     BrokerClient,
     check,
     client_for,
-    forget_client,
 )
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
-from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, retries_for
+from pyspark_rocketpy.transport.grpc_v1.retrying import retried
 from pyspark_rocketpy.transport.sharing import Measured, shares
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.call_limits import (
@@ -73,7 +72,6 @@ class GrpcOffsetQueries:
     ) -> None:
         self._config = config
         self._retries = retries
-        self._timeout = config.connect_timeout_ms / 1000
         self._client_of = client_of
         self._answered = False
         self._store_id = ""
@@ -98,44 +96,40 @@ class GrpcOffsetQueries:
         """See OffsetQueries."""
         self._store_id = store_id or self._store_id
 
-    def _query(self, call: Callable[[BrokerClient], _T]) -> _T:
-        """The answer to a call, made as often as the retries allow."""
-        retries = retries_for(self._config, self._retries)
-        while True:
-            try:
-                answer = self._query_once(call)
-            except ConnectionFailedError as error:
-                if not self._answered:
-                    raise
-                retries.pause(error)
-            else:
-                self._answered = True
-                return answer
-
-    def _query_once(self, call: Callable[[BrokerClient], _T]) -> _T:
-        client = self._client_of(self._config)
+    def _connected(self, config: ClientConfig) -> BrokerClient:
+        """The client; no broker at all is lasting before the first answer."""
         try:
-            return call(client)
-        except grpc.RpcError as error:
-            forget_client(self._config)
-            raise client.failed(error) from error
+            return self._client_of(config)
+        except ConnectionFailedError as error:
+            is_lasting = error.is_lasting or not self._answered
+            raise ConnectionFailedError(str(error), is_lasting=is_lasting) from error
+
+    def _query(self, call: Callable[[BrokerClient], _T]) -> _T:
+        """What a call returns, made as often as the retries allow."""
+        answer = retried(self._config, self._retries, call, self._connected)
+        self._answered = True
+        return answer
 
     def _answer(
         self,
         method: Callable[[broker_pb2_grpc.BrokerStub], Callable[..., AnswerT]],
         request: _StoreRequest,
+        checked: Callable[[AnswerT], None],
         work_ms_max: int = WORK_MS_MAX,
     ) -> AnswerT:
-        """The successful answer to a request that the broker works on, or holds, for so long.
+        """The answer to a request that the broker works on, or holds, for so long.
 
-        The request says which store it is for.
+        The request says which store it is for. What `checked` refuses is no answer.
         """
         request.store_id = self._store_id
-        timeout = self._timeout + work_ms_max / 1000
-        response = self._query(lambda client: method(client.broker)(request, timeout=timeout))
-        with leaving_other_stores(self._config):
-            check(response.status)
-        return response
+        timeout_ms = self._config.connect_timeout_ms + work_ms_max
+
+        def ask(client: BrokerClient) -> AnswerT:
+            response = client.query(method, request, timeout_ms)
+            checked(response)
+            return response
+
+        return self._query(ask)
 
     def bounds(
         self,
@@ -170,10 +164,21 @@ class GrpcOffsetQueries:
             request.ClearField("known")
             request.ClearField("wait_ms_max")
             clock.sleep_ms(min(wait_ms_max, PAUSE_MS_MAX))
-        response = self._answer(lambda stub: stub.QueryOffsets, request, wait_ms_max)
+        checked = partial(self._check_bounds, subscription)
+        response = self._answer(lambda stub: stub.QueryOffsets, request, checked, wait_ms_max)
         self.require_store(response.store_id)
         self._recovery_id = response.recovery_id
         return _bounds(response)
+
+    def _check_bounds(
+        self, subscription: Subscription, response: broker_pb2.QueryOffsetsResponse
+    ) -> None:
+        """Raises BrokerError, and OtherStoreError where another store has answered."""
+        if self._store_id and response.store_id not in {"", self._store_id}:
+            raise OtherStoreError(
+                f"store {self._store_id} is meant, and store {response.store_id} has answered"
+            )
+        answers.check_topics(response, subscription.named)
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         """The first offset of each queue stored at or after its time; None where there is none."""
@@ -185,7 +190,8 @@ class GrpcOffsetQueries:
                 request.queues.add(
                     topic=time.topic, queue_id=time.queue_id, timestamp_ms=time.timestamp_ms
                 )
-            response = self._answer(lambda stub: stub.SearchOffsets, request)
+            checked = partial(answers.check_found, count_max=len(part))
+            response = self._answer(lambda stub: stub.SearchOffsets, request, checked)
             offsets.extend(found.offset if found.found else None for found in response.offsets)
             return Progress(len(response.offsets))
 
@@ -207,7 +213,8 @@ class GrpcOffsetQueries:
         def ask(first: int, part: Sequence[QueueRange]) -> Progress[QueueRange]:
             nonlocal left
             request = broker_pb2.MeasureRangesRequest(ranges=_wire(part), bytes_max=max(left, 0))
-            response = self._answer(lambda stub: stub.MeasureRanges, request)
+            checked = partial(answers.check_measures, ranges=part)
+            response = self._answer(lambda stub: stub.MeasureRanges, request, checked)
             for number, each in enumerate(response.ranges, first):
                 measures[number] = measures[number].joined(_measured(each))
                 left -= each.bytes
@@ -225,7 +232,8 @@ class GrpcOffsetQueries:
             request = broker_pb2.LimitRangesRequest(
                 ranges=_wire(part), bytes_max=left[first : first + len(part)]
             )
-            response = self._answer(lambda stub: stub.LimitRanges, request)
+            checked = partial(answers.check_limits, ranges=part)
+            response = self._answer(lambda stub: stub.LimitRanges, request, checked)
             for number, taken in enumerate(response.bytes, first):
                 ends[number] = response.ends[number - first]
                 left[number] -= taken
@@ -245,7 +253,8 @@ class GrpcOffsetQueries:
 
         def ask(_number: int, part: Sequence[QueueRange]) -> Progress[QueueRange]:
             request = broker_pb2.FindKeysRequest(ranges=_wire(part), keys=keys)
-            response = self._answer(lambda stub: stub.FindKeys, request)
+            checked = partial(answers.check_parts, ranges=part)
+            response = self._answer(lambda stub: stub.FindKeys, request, checked)
             parts.extend(
                 QueueRange(each.topic, each.queue_id, each.begin, each.end)
                 for each in response.ranges
@@ -258,20 +267,21 @@ class GrpcOffsetQueries:
     def expression_fault(self, expression: str) -> str | None:
         """What is wrong with an SQL92 expression, and where, in the broker's words."""
         request = broker_pb2.CheckFilterRequest(expression_type=SQL92, expression=expression)
-        response = self._query(
-            lambda client: client.broker.CheckFilter(request, timeout=self._timeout)
+        timeout_ms, accepted = self._config.connect_timeout_ms, {SUBSCRIPTION_PARSE_FAILED}
+        response: broker_pb2.CheckFilterResponse = self._query(
+            lambda client: client.query(
+                lambda stub: stub.CheckFilter, request, timeout_ms, accepted
+            )
         )
-        if response.status.code == SUBSCRIPTION_PARSE_FAILED:
-            return str(response.status.remark)
-        check(response.status)
-        return None
+        is_refused = response.status.code == SUBSCRIPTION_PARSE_FAILED
+        return response.status.remark if is_refused else None
 
     def broker_name(self) -> str:
         """The name of the broker that answers, as machine rooms have it before an @."""
         return self._query(lambda client: client.broker_name)
 
     def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
-        """Report a group's progress; sent once, since the next report says more."""
+        """Report a group's progress."""
         entries = [
             broker_pb2.CommittedOffset(
                 topic=topic,
@@ -290,10 +300,10 @@ class GrpcOffsetQueries:
         request = broker_pb2.CommitOffsetsRequest(
             consumer_group=group, offsets=entries, store_id=self._store_id
         )
-        response = self._query_once(
-            lambda client: client.broker.CommitOffsets(request, timeout=self._timeout)
+        timeout_ms = self._config.connect_timeout_ms
+        self._query(
+            lambda client: client.query(lambda stub: stub.CommitOffsets, request, timeout_ms)
         )
-        check(response.status)
 
 
 def _wire(ranges: Sequence[QueueRange]) -> list[broker_pb2.OffsetRange]:

@@ -33,8 +33,13 @@ def retries_for(client: ClientConfig, policy: RetryPolicy) -> Retries:
     return Retries(policy, lambda: forget_client(client))
 
 
-def retried(client: ClientConfig, policy: RetryPolicy, call: Callable[[BrokerClient], T]) -> T:
-    """What `call` returns, which must be harmless to repeat.
+def retried(
+    client: ClientConfig,
+    policy: RetryPolicy,
+    call: Callable[[BrokerClient], T],
+    connected: Callable[[ClientConfig], BrokerClient] = client_for,
+) -> T:
+    """What `call` returns, which must be harmless to repeat; it checks its answers itself.
 
     Raises ConnectionFailedError, BrokerError.
     """
@@ -42,6 +47,6 @@ def retried(client: ClientConfig, policy: RetryPolicy, call: Callable[[BrokerCli
     while True:
         try:
             with leaving_other_stores(client):
-                return call(client_for(client))
+                return call(connected(client))
         except PASSING_ERRORS as error:
             retries.pause(error)

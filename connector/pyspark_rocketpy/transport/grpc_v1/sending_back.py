@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError
+from pyspark_rocketpy.transport.grpc_v1.answers import require
 from pyspark_rocketpy.transport.grpc_v1.client import check, client_for
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
-from pyspark_rocketpy.transport.grpc_v1.retrying import retries_for
+from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, retries_for
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.writing_values import MessageToSendBack, SentBack
@@ -23,6 +24,7 @@ from rocketpy_proto.rocketpy.v1 import common_pb2, retry_pb2
 
 # Stored, and not known to be on disk: it is sent again, as a block is.
 _NOT_CONFIRMED = "FLUSH_DISK_TIMEOUT"
+_DONE = frozenset({retry_pb2.RETRY, retry_pb2.DEAD_LETTER, retry_pb2.DROPPED})
 
 
 class BackSender:
@@ -49,11 +51,11 @@ class BackSender:
         while left:
             now, later = left[:ENTRIES_MAX], left[ENTRIES_MAX:]
             try:
-                response = client_for(self._config).send_back(self._request(now), self._timeout_ms)
+                with leaving_other_stores(self._config):
+                    answers = self._answers(now)
             except PASSING_ERRORS as error:
                 self._retries.pause(error)
                 continue
-            answers = response.messages
             busy = self._settled(now, answers)
             left = [*busy, *now[len(answers) :], *later]
         return SentBack(
@@ -61,6 +63,22 @@ class BackSender:
             self._counts[retry_pb2.DEAD_LETTER],
             self._counts[retry_pb2.DROPPED],
         )
+
+    def _answers(
+        self, messages: Sequence[MessageToSendBack]
+    ) -> Sequence[retry_pb2.SentBackMessage]:
+        """One call's answers, which are about the first messages. Raises as `send`."""
+        request = self._request(messages)
+        response = client_for(self._config).send_back(request, self._timeout_ms)
+        count, count_max = len(response.messages), len(messages)
+        what = f"it is about {count} of {count_max} messages"
+        require("SendBack", is_right=count <= count_max, what=what)
+        if not count:
+            raise BrokerBusyError(f"the broker's answer to SendBack is about none of {count_max}")
+        for each in response.messages:
+            is_right = bool(each.status.code) or each.to in _DONE
+            require("SendBack", is_right=is_right, what=f"a message went to {each.to}")
+        return response.messages
 
     def _settled(
         self,
@@ -78,10 +96,10 @@ class BackSender:
                 last = error
             else:
                 self._counts[answer.to] += 1
+        if len(busy) < len(answers):
+            self._retries.succeeded()
         if last is not None:
             self._retries.pause(last)
-        else:
-            self._retries.succeeded()
         return busy
 
     def _request(self, messages: Sequence[MessageToSendBack]) -> retry_pb2.SendBackRequest:

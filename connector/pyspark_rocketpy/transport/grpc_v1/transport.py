@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pyspark_rocketpy.options.parsing import SinkOptions
 from pyspark_rocketpy.options.retrying import RetryOptions
 from pyspark_rocketpy.transport.grpc_v1.batches import BatchCommitter, job_of, joined
-from pyspark_rocketpy.transport.grpc_v1.client import client_for
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.retrying import retried
 from pyspark_rocketpy.transport.grpc_v1.sending_back import BackSender
 from pyspark_rocketpy.transport.grpc_v1.source import GrpcSource
 from pyspark_rocketpy.transport.grpc_v1.writing import GrpcBlockWriter, GrpcStagingWriter
@@ -56,7 +56,7 @@ class GrpcTransport(GrpcSource):
 
     def limits(self) -> BrokerLimits:
         """See SinkTransport."""
-        return client_for(self.client).limits
+        return retried(self.client, self.retries, lambda client: client.limits)
 
     def block_writer(self, attempt: Attempt | None) -> BlockWriter:
         """See SinkTransport."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from pyspark_rocketpy.errors import CommitError
+from pyspark_rocketpy.transport.grpc_v1.answers import check_appended
 from pyspark_rocketpy.transport.grpc_v1.appender import Appender, StreamForm
 from pyspark_rocketpy.transport.grpc_v1.batches import job_of, part_of
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
@@ -47,7 +48,7 @@ class GrpcBlockWriter(_GrpcWriter):
 
     def __init__(self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int) -> None:
         super().__init__(client, policy)
-        form: StreamForm[AppendRequest, AppendResponse] = StreamForm(BrokerClient.append)
+        form = StreamForm(BrokerClient.append, _appended)
         self._appender = Appender(client, policy, send_timeout_ms, form)
 
     @cached_property
@@ -135,6 +136,10 @@ class GrpcStagingWriter(_GrpcWriter):
     def close(self) -> None:
         """See BlockWriter."""
         self._appender.close()
+
+
+def _appended(request: AppendRequest, response: AppendResponse) -> None:
+    check_appended(response, len(request.record_sizes) // SIZE_BYTES)
 
 
 def _counts(of: StageBlocksResponse) -> list[int]:

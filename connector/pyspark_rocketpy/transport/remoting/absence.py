@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
-from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
+from pyspark_rocketpy.transport.retrying import backoff_ms
 
 ABSENCE_OPTION = "brokerAbsenceTimeout"
-_DOUBLINGS_MAX = 13
 
 
 class Absence:
@@ -38,9 +37,9 @@ class Absence:
                 f"{place} could not be read for {now_ms - self._since_ms} ms, longer than option "
                 f"{ABSENCE_OPTION} allows ({self._timeout_ms} ms); the last problem: {error}"
             ) from error
-        wait_ms = self._backoff_ms << min(self._failures, _DOUBLINGS_MAX)
+        wait_ms = backoff_ms(self._backoff_ms, self._failures)
         self._failures += 1
-        clock.sleep_ms(min(wait_ms, BACKOFF_MS_MAX, left_ms))
+        clock.sleep_ms(min(wait_ms, left_ms))
 
     def is_over(self) -> None:
         """The broker is back."""

@@ -201,6 +201,30 @@ def test_s10_the_batch_before_it_is_waited_for_as_long_as_it_gets_on(elapsed_ms:
     assert isinstance(calls[-1], broker_pb2.QueryBatchRequest)
 
 
+@pytest.mark.parametrize(
+    "states",
+    [
+        pytest.param([in_progress(4)] * 1_000, id="the same"),
+        pytest.param([in_progress(4), in_progress(3)] * 500, id="to and fro"),
+        pytest.param([Response(outcome=broker_pb2.NOT_COMMITTED, batch_id=-1)] * 1_000, id="none"),
+        pytest.param(
+            [in_progress(4), Response(outcome=broker_pb2.NOT_COMMITTED, batch_id=-1)] * 500,
+            id="decided and lost",
+        ),
+    ],
+)
+def test_s10_answers_that_come_at_once_and_say_nothing_new_are_asked_for_in_larger_steps(
+    elapsed_ms: list[int], monkeypatch: pytest.MonkeyPatch, states: list[Response]
+) -> None:
+    monkeypatch.setattr(clock, "sleep_ms", elapsed_ms.append)
+    with ScriptedBroker(states=states) as broker:
+        with pytest.raises(CommitError, match=r"and no more for 6\d{4} ms"):
+            committer(broker).commit(request())
+        # 0.1 s, 0.2 s, ... 5 s: a minute in 18 waits, and the answer that comes first.
+        assert broker.calls <= 20
+    assert sum(elapsed_ms) < 2 * STANDSTILL_MS_MAX
+
+
 def test_s10_a_batch_behind_one_that_stands_still_tells_which_and_why(
     elapsed_ms: list[int],
 ) -> None:

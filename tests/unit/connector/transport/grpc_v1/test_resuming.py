@@ -45,8 +45,11 @@ class SlowBroker:
     def of(self, _config: ClientConfig) -> BrokerClient:
         return cast("BrokerClient", self)
 
-    def failed(self, _error: grpc.RpcError) -> ConnectionFailedError:
-        return ConnectionFailedError("no broker answers at h:1")
+    def query(self, method: Any, request: Any, timeout_ms: int) -> Any:
+        try:
+            return method(self.broker)(request, timeout_ms)
+        except grpc.RpcError as error:
+            raise ConnectionFailedError("no broker answers at h:1") from error
 
     def _enter(self) -> None:
         self._call_count += 1
@@ -54,20 +57,20 @@ class SlowBroker:
             raise grpc.RpcError
 
     def _search(
-        self, request: broker_pb2.SearchOffsetsRequest, timeout: float
+        self, request: broker_pb2.SearchOffsetsRequest, timeout_ms: int
     ) -> broker_pb2.SearchOffsetsResponse:
         self._enter()
         offset = broker_pb2.FoundOffset(found=True, offset=request.queues[0].queue_id)
         return broker_pb2.SearchOffsetsResponse(offsets=[offset])
 
     def _find_keys(
-        self, request: broker_pb2.FindKeysRequest, timeout: float
+        self, request: broker_pb2.FindKeysRequest, timeout_ms: int
     ) -> broker_pb2.FindKeysResponse:
         self._enter()
         return broker_pb2.FindKeysResponse(ranges=request.ranges[:1], range_count=1)
 
     def _measure(
-        self, request: broker_pb2.MeasureRangesRequest, timeout: float
+        self, request: broker_pb2.MeasureRangesRequest, timeout_ms: int
     ) -> broker_pb2.MeasureRangesResponse:
         self._enter()
         part, count_left = request.ranges[0], request.ranges[0].end - request.ranges[0].begin - 1
@@ -83,7 +86,7 @@ class SlowBroker:
         return broker_pb2.MeasureRangesResponse(ranges=[measured], goes_on=goes_on)
 
     def _limit(
-        self, request: broker_pb2.LimitRangesRequest, timeout: float
+        self, request: broker_pb2.LimitRangesRequest, timeout_ms: int
     ) -> broker_pb2.LimitRangesResponse:
         self._enter()
         assert len(request.ranges) == len(request.bytes_max)

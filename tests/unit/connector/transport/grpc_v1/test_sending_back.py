@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 import pytest
 
-from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.grpc_v1.client import forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
@@ -42,7 +41,7 @@ class ScriptedRetries(admin_pb2_grpc.AdminServicer, retry_pb2_grpc.RetryServicer
     def GetBrokerInfo(  # noqa: N802 (a method of the contract)
         self, _request: Any, _context: Any
     ) -> admin_pb2.GetBrokerInfoResponse:
-        return admin_pb2.GetBrokerInfoResponse()
+        return admin_pb2.GetBrokerInfoResponse(body_bytes_max=1 << 22, request_bytes_max=1 << 25)
 
     def SendBack(  # noqa: N802 (a method of the contract)
         self, request: retry_pb2.SendBackRequest, context: grpc.ServicerContext
@@ -68,9 +67,8 @@ Scripted = tuple[ScriptedRetries, Callable[[int], SentBack]]
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+def scripted(waits_ms: list[int]) -> Iterator[Scripted]:
     """A scripted broker, and a way to send so many messages back to it."""
-    monkeypatch.setattr(clock, "sleep_ms", lambda _ms: None)
     servicer = ScriptedRetries()
     server = grpc.server(ThreadPoolExecutor(4))
     admin_pb2_grpc.add_AdminServicer_to_server(servicer, server)
@@ -105,6 +103,28 @@ def test_k06_what_a_call_does_not_answer_for_goes_with_the_next(scripted: Script
     assert send(10) == SentBack(10)
     assert servicer.calls == [10, 7, 6]
     assert servicer.taken == list(range(10))
+
+
+def test_k06_a_broker_that_answers_for_no_message_is_asked_again_a_bounded_number_of_times(
+    scripted: Scripted, waits_ms: list[int]
+) -> None:
+    servicer, send = scripted
+    servicer.script = [0, 2, 0, 1]
+    assert send(3) == SentBack(3)
+    assert waits_ms == [1, 1]
+    servicer.script = [1, *[0] * 4]
+    with pytest.raises(BrokerBusyError, match="about none of 2"):
+        send(3)
+    assert servicer.calls == [3, 3, 1, 1, 3, 2, 2, 2]
+
+
+def test_k06_messages_that_are_stored_while_others_are_refused_count_as_progress(
+    scripted: Scripted,
+) -> None:
+    servicer, send = scripted
+    busy = status(2, "busy")
+    servicer.script = [dict.fromkeys(range(end), busy) for end in range(5, 0, -1)]
+    assert send(6) == SentBack(6)
 
 
 def test_k06_a_lost_answer_is_asked_for_again_so_messages_come_twice(scripted: Scripted) -> None:
