@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,12 @@ from typing import Protocol, TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rocketpy_broker.client.errors import CallFailedError, RefusedError, UnreachableError
+from rocketpy_broker.client.errors import (
+    CallFailedError,
+    RefusedError,
+    UnreachableError,
+    UnreadableError,
+)
 from rocketpy_proto import proxies
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
@@ -53,6 +58,8 @@ class Answer(Protocol):
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
+T = TypeVar("T")
+PlaceT = TypeVar("PlaceT", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +132,16 @@ class BrokerConnection:
 
     @cached_property
     def limits(self) -> Limits:
-        """The broker's limits, asked for once. Raises UnreachableError, RefusedError."""
+        """The broker's limits, asked for once.
+
+        Raises UnreachableError, RefusedError, UnreadableError.
+        """
         request = admin_pb2.GetBrokerInfoRequest()
         info: admin_pb2.GetBrokerInfoResponse = self.ask(
             lambda: self.admin.GetBrokerInfo(request, timeout=REQUEST_SECONDS_MAX)
         )
+        if info.body_bytes_max <= 0 or info.request_bytes_max <= 0:
+            raise UnreadableError("the broker's answer to GetBrokerInfo has no limits")
         return Limits(info.body_bytes_max, info.request_bytes_max, info.commit_log_segment_bytes)
 
     def health(self, seconds_max: float) -> health_pb2.HealthCheckResponse.ServingStatus:
@@ -148,6 +160,41 @@ class BrokerConnection:
             yield from call
         finally:
             call.cancel()
+
+
+def pages(
+    page_behind: Callable[[PlaceT], T], begin: PlaceT, next_place: Callable[[T], PlaceT | None]
+) -> Iterator[T]:
+    """Yields the pages of a list; `next_place` is where the next one begins, None for the last.
+
+    Raises UnreadableError for a page that does not lead on.
+    """
+    place = begin
+    while True:
+        page = page_behind(place)
+        yield page
+        following = next_place(page)
+        if following is None:
+            return
+        if following <= place:
+            raise UnreadableError(
+                f"the broker's list goes on behind {following!r}, and it has come to {place!r}"
+            )
+        place = following
+
+
+def last_name(names: Sequence[str], *, has_more: bool) -> str | None:
+    """Returns the name behind which the next page begins; None where there is none."""
+    if not has_more:
+        return None
+    return names[-1] if names else ""
+
+
+def only(answers: Sequence[T], of: str) -> T:
+    """Returns the one answer about the one thing asked for. Raises UnreadableError."""
+    if len(answers) != 1:
+        raise UnreadableError(f"the broker has {len(answers)} answers about {of!r}, 1 is wanted")
+    return answers[0]
 
 
 def check(status: common_pb2.Status) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
+from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.client.messages import Message, decode_messages
 from rocketpy_broker.client.offsets import QueueBounds, query_bounds
 from rocketpy_broker.client.pull_answers import check_pull
@@ -69,6 +70,10 @@ class GroupReader:
                 request, timeout=REQUEST_SECONDS_MAX
             )
         )
+        if len(response.offsets) != len(queues):
+            raise UnreadableError(
+                f"the broker answers for {len(response.offsets)} of {len(queues)} queues"
+            )
         offsets: list[int] = []
         for queue, found in zip(queues, response.offsets, strict=True):
             if found.status.code == ResponseCode.QUERY_NOT_FOUND:

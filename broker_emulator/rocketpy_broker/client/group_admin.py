@@ -8,7 +8,12 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.client.connection import (
+    REQUEST_SECONDS_MAX,
+    BrokerConnection,
+    last_name,
+    pages,
+)
 from rocketpy_broker.spoken import ms_of_time
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
@@ -120,14 +125,16 @@ def list_groups(
     connection: BrokerConnection, *, include_system: bool = False
 ) -> Iterator[GroupSummary]:
     """All groups by name. Raises UnreachableError, RefusedError."""
-    after = ""
-    while True:
+
+    def page_behind(after: str) -> groups_pb2.ListGroupsResponse:
         request = groups_pb2.ListGroupsRequest(include_system=include_system, after=after)
-        page = _group_page(connection, request)
+        return _group_page(connection, request)
+
+    def next_place(page: groups_pb2.ListGroupsResponse) -> str | None:
+        return last_name([each.consumer_group for each in page.groups], has_more=page.has_more)
+
+    for page in pages(page_behind, "", next_place):
         yield from map(_summary, page.groups)
-        if not page.has_more or after == page.groups[-1].consumer_group:
-            return
-        after = page.groups[-1].consumer_group
 
 
 def get_group(connection: BrokerConnection, group: str) -> GroupDetails:
@@ -149,10 +156,15 @@ def get_group(connection: BrokerConnection, group: str) -> GroupDetails:
 
 def group_topics(connection: BrokerConnection, group: str) -> Iterator[GroupTopic]:
     """A group's topics by name. Raises UnreachableError, RefusedError."""
-    after = ""
-    while True:
+
+    def page_behind(after: str) -> groups_pb2.ListGroupTopicsResponse:
         request = groups_pb2.ListGroupTopicsRequest(consumer_group=group, after=after)
-        page = _topic_page(connection, request)
+        return _topic_page(connection, request)
+
+    def next_place(page: groups_pb2.ListGroupTopicsResponse) -> str | None:
+        return last_name([topic.topic for topic in page.topics], has_more=page.has_more)
+
+    for page in pages(page_behind, "", next_place):
         for topic in page.topics:
             yield GroupTopic(
                 topic.topic,
@@ -161,9 +173,6 @@ def group_topics(connection: BrokerConnection, group: str) -> Iterator[GroupTopi
                 topic.committed_queue_count,
                 topic.lag,
             )
-        if not (page.has_more and page.topics) or after == page.topics[-1].topic:
-            return
-        after = page.topics[-1].topic
 
 
 def create_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
@@ -225,9 +234,14 @@ def reset_offsets(connection: BrokerConnection, reset: Reset) -> list[ResetQueue
 
 def list_memberships(connection: BrokerConnection) -> Iterator[Membership]:
     """Every client in every group, by client id. Raises UnreachableError, RefusedError."""
-    after = ""
-    while True:
-        page = _client_page(connection, groups_pb2.ListClientsRequest(after=after))
+
+    def page_behind(after: str) -> groups_pb2.ListClientsResponse:
+        return _client_page(connection, groups_pb2.ListClientsRequest(after=after))
+
+    def next_place(page: groups_pb2.ListClientsResponse) -> str | None:
+        return last_name([client.client_id for client in page.clients], has_more=page.has_more)
+
+    for page in pages(page_behind, "", next_place):
         for client in page.clients:
             for each in client.registrations:
                 yield Membership(
@@ -237,9 +251,6 @@ def list_memberships(connection: BrokerConnection) -> Iterator[Membership]:
                     each.address,
                     each.last_update_ms,
                 )
-        if not (page.has_more and page.clients):
-            return
-        after = page.clients[-1].client_id
 
 
 def _group_page(

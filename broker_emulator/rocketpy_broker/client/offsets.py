@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
+from rocketpy_broker.client.connection import (
+    REQUEST_SECONDS_MAX,
+    BrokerConnection,
+    check,
+    last_name,
+    only,
+    pages,
+)
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.spoken import ms_of_time
 from rocketpy_proto.call_limits import ENTRIES_MAX as SEARCHES_MAX
@@ -139,14 +146,15 @@ def topic_groups(connection: BrokerConnection, topic: str) -> Iterator[str]:
     """Groups that have committed offsets in `topic`, by name. Raises UnreachableError,
     RefusedError.
     """
-    after = ""
-    while True:
-        request = admin_pb2.ListTopicGroupsRequest(topic=topic, after=after)
-        page = _page(connection, request)
+
+    def page_behind(after: str) -> admin_pb2.ListTopicGroupsResponse:
+        return _page(connection, admin_pb2.ListTopicGroupsRequest(topic=topic, after=after))
+
+    def next_place(page: admin_pb2.ListTopicGroupsResponse) -> str | None:
+        return last_name(page.groups, has_more=page.has_more)
+
+    for page in pages(page_behind, "", next_place):
         yield from page.groups
-        if not page.has_more:
-            return
-        after = page.groups[-1]
 
 
 def _page(
@@ -169,6 +177,7 @@ def _query(
 
 
 def _queues(response: broker_pb2.QueryOffsetsResponse) -> Sequence[broker_pb2.QueueOffsets]:
-    """Of the one topic that was asked about. Raises RefusedError."""
-    check(response.topics[0].status)
-    return response.topics[0].queues
+    """Of the one topic that was asked about. Raises RefusedError, UnreadableError."""
+    topic = only(response.topics, "a topic")
+    check(topic.status)
+    return topic.queues

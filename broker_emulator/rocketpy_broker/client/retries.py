@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check, only
 from rocketpy_broker.client.errors import RefusedError, UnreadableError
 from rocketpy_broker.client.messages import Message
 from rocketpy_broker.client.reading import TopicReader
@@ -53,10 +53,11 @@ def send_back(
     response: retry_pb2.SendBackResponse = connection.ask(
         lambda: connection.retry.SendBack(request, timeout=REQUEST_SECONDS_MAX)
     )
-    for answer in response.messages:
-        check(answer.status)
-        return _SENT_BACK_TO[answer.to]
-    raise UnreadableError(f"the broker's answer for {offset_msg_id!r} holds nothing")
+    answer = only(response.messages, offset_msg_id)
+    check(answer.status)
+    if answer.to not in _SENT_BACK_TO:
+        raise UnreadableError(f"the broker sent {offset_msg_id!r} to {answer.to}, which is nothing")
+    return _SENT_BACK_TO[answer.to]
 
 
 def dead_letters(

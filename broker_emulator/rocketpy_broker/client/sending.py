@@ -20,9 +20,10 @@ from rocketpy_broker.client.errors import (
     MessageIllegalError,
     SendError,
     UnreachableError,
+    UnreadableError,
 )
 from rocketpy_broker.client.messages import OutgoingMessage, SentMessage, joined_keys
-from rocketpy_broker.client.topics import list_topics
+from rocketpy_broker.client.topics import get_topic
 from rocketpy_broker.clock import SystemClock
 from rocketpy_proto.record import (
     BLANK_BYTES,
@@ -67,7 +68,7 @@ class MessageChecker:
 
     def __init__(self, connection: BrokerConnection, topic: str) -> None:
         """Raises UnreachableError, RefusedError for a topic that is not there."""
-        (config,) = list_topics(connection, [topic])
+        config = get_topic(connection, topic)
         self.topic = topic
         self.write_queue_nums = config.write_queue_nums
         self.message_type = config.message_type
@@ -199,6 +200,11 @@ class MessageSender:
                 answered += 1
                 if response.status.code:
                     refusals.append(response.status)
+                elif response.record_count != len(block.numbers):
+                    raise UnreadableError(
+                        f"the broker acknowledges {response.record_count} messages of a block, "
+                        f"which has {len(block.numbers)}"
+                    )
                 else:
                     sent |= _places(block, response)
         if answered < len(given):

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.client.connection import (
+    REQUEST_SECONDS_MAX,
+    BrokerConnection,
+    last_name,
+    pages,
+)
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 
@@ -51,9 +56,8 @@ def list_statistics(
 
     Raises UnreachableError, RefusedError.
     """
-    found: list[Statistic] = []
-    cursor = 0
-    while True:
+
+    def page_behind(cursor: int) -> admin_pb2.GetStatisticsResponse:
         request = admin_pb2.GetStatisticsRequest(
             names=names,
             topic=topic,
@@ -61,21 +65,26 @@ def list_statistics(
             include_system=include_system,
             cursor=cursor,
         )
-        page = _page(connection, request)
-        found += [_statistic(item) for item in page.items]
-        cursor = page.next_cursor
-        if not cursor:
-            return sorted(found, key=lambda item: (item.key, item.name))
+        return _page(connection, request)
+
+    listed = pages(page_behind, 0, lambda page: page.next_cursor or None)
+    found = [_statistic(item) for page in listed for item in page.items]
+    return sorted(found, key=lambda item: (item.key, item.name))
 
 
 def store_statistics(
     connection: BrokerConnection, *, include_system: bool = False
 ) -> admin_pb2.GetStoreStatisticsResponse:
     """What the store has counted, with all topics. Raises UnreachableError, RefusedError."""
-    answer = _store_page(connection, "", include_system=include_system)
-    page = answer
-    while page.has_more_topics:
-        page = _store_page(connection, page.topics[-1].topic, include_system=include_system)
+
+    def page_behind(after: str) -> admin_pb2.GetStoreStatisticsResponse:
+        return _store_page(connection, after, include_system=include_system)
+
+    def next_place(page: admin_pb2.GetStoreStatisticsResponse) -> str | None:
+        return last_name([each.topic for each in page.topics], has_more=page.has_more_topics)
+
+    answer, *others = pages(page_behind, "", next_place)
+    for page in others:
         answer.topics.extend(page.topics)
     return answer
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.client.connection import (
+    REQUEST_SECONDS_MAX,
+    BrokerConnection,
+    last_name,
+    only,
+    pages,
+)
 from rocketpy_broker.client.errors import RefusedError
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -63,16 +69,18 @@ def list_topics(
 
 def each_topic(connection: BrokerConnection, *, include_system: bool = False) -> Iterator[Topic]:
     """All topics by name, a page at a time. Raises UnreachableError, RefusedError."""
-    after = ""
-    while True:
+
+    def page_behind(after: str) -> admin_pb2.ListTopicsResponse:
         request = admin_pb2.ListTopicsRequest(
             include_system=include_system, after=after, count_max=PAGE_COUNT
         )
-        page = _page(connection, request)
+        return _page(connection, request)
+
+    def next_place(page: admin_pb2.ListTopicsResponse) -> str | None:
+        return last_name([config.topic for config in page.configs], has_more=page.has_more)
+
+    for page in pages(page_behind, "", next_place):
         yield from map(_topic, page.configs)
-        if not page.has_more:
-            return
-        after = page.configs[-1].topic
 
 
 def _page(
@@ -102,15 +110,20 @@ class TopicQueue:
 def topic_queues(connection: BrokerConnection, topic: str) -> list[TopicQueue]:
     """The queues to read of a topic. Raises UnreachableError, RefusedError."""
     found: list[TopicQueue] = []
-    while True:
-        request = admin_pb2.ListTopicQueuesRequest(topic=topic, queue_id=len(found))
-        page = _queue_page(connection, request)
+
+    def page_behind(first: int) -> admin_pb2.ListTopicQueuesResponse:
+        request = admin_pb2.ListTopicQueuesRequest(topic=topic, queue_id=first)
+        return _queue_page(connection, request)
+
+    def next_place(page: admin_pb2.ListTopicQueuesResponse) -> int | None:
+        return len(found) if page.has_more else None
+
+    for page in pages(page_behind, 0, next_place):
         for queue in page.queues:
             stored_ms = queue.last_store_timestamp_ms
             last_ms = None if stored_ms < 0 else stored_ms
             found.append(TopicQueue(queue.queue_id, queue.min_offset, queue.max_offset, last_ms))
-        if not page.has_more:
-            return found
+    return found
 
 
 def _queue_page(
@@ -124,8 +137,7 @@ def _queue_page(
 
 def get_topic(connection: BrokerConnection, topic: str) -> Topic:
     """The topic of that name. Raises UnreachableError, RefusedError."""
-    [found] = list_topics(connection, [topic])
-    return found
+    return only(list_topics(connection, [topic]), topic)
 
 
 def _topic(config: admin_pb2.TopicConfig) -> Topic:
@@ -144,7 +156,7 @@ def _topic(config: admin_pb2.TopicConfig) -> Topic:
 def topic_exists(connection: BrokerConnection, topic: str) -> bool:
     """Whether there is such a topic. Raises UnreachableError, RefusedError."""
     try:
-        list_topics(connection, [topic])
+        get_topic(connection, topic)
     except RefusedError as error:
         if error.is_missing_topic:
             return False

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
-from rocketpy_broker.client.errors import MessageIllegalError
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check, only
+from rocketpy_broker.client.errors import MessageIllegalError, UnreadableError
 from rocketpy_broker.client.messages import OutgoingMessage
 from rocketpy_broker.client.sending import ANY_QUEUE, MessageChecker, block_columns
 from rocketpy_broker.clock import SystemClock
@@ -66,9 +66,11 @@ def prepare(
         records=block.data.to_pybytes(),
     )
     with connection.faults():
-        calls = connection.broker.Append(iter([request]), timeout=REQUEST_SECONDS_MAX)
-        answer: broker_pb2.AppendResponse = next(calls)
+        call = connection.broker.Append(iter([request]), timeout=REQUEST_SECONDS_MAX)
+        answer: broker_pb2.AppendResponse = only(list(call), topic)
     check(answer.status)
+    if answer.record_count != 1:
+        raise UnreadableError(f"the broker acknowledges {answer.record_count} half messages of 1")
     return Transaction(msg_ids[0], producer_group, answer.physical_offset, answer.queue_offset)
 
 

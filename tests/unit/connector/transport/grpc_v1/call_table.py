@@ -35,12 +35,12 @@ from pyspark_rocketpy.transport.writing_values import (
     WriteQueues,
 )
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, common_pb2, retry_pb2
-from tests.blocks import bodies_of, wire_block
-from tests.queues import Q0
-from tests.unit.connector.transport.grpc_v1.answering import (
+from tests.answering import (
     METHODS,
     Right,
 )
+from tests.blocks import bodies_of, wire_block
+from tests.queues import Q0
 from tests.unit.connector.transport.grpc_v1.scripted_pulls import response, stored
 
 STORE_ID = "0badcafe"

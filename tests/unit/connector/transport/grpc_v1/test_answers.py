@@ -28,7 +28,7 @@ from pyspark_rocketpy.errors import (
 from pyspark_rocketpy.transport.grpc_v1.client import client_for, forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
-from tests.unit.connector.transport.grpc_v1.answering import (
+from tests.answering import (
     GARBAGE,
     METHODS,
     SILENCE,

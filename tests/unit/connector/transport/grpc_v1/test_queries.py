@@ -17,8 +17,8 @@ from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from tests.answering import AnsweringServer, answering
 from tests.queues import numbered
-from tests.unit.connector.transport.grpc_v1.answering import AnsweringServer, answering
 
 AWAY = grpc.StatusCode.UNAVAILABLE
 
