@@ -6,11 +6,13 @@ Holds no state but the count of failures of one call or stream; the waits go by 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.values import RetryPolicy
 
+T = TypeVar("T")
 BACKOFF_MS_MAX = 5_000
 # Doublings after which any wait is as long as it gets.
 _DOUBLINGS_MAX = 13
@@ -54,3 +56,20 @@ class Retries:
     def succeeded(self) -> None:
         """Start counting from zero."""
         self._failures = 0
+
+
+def retried(
+    policy: RetryPolicy,
+    call: Callable[[], T],
+    passing: tuple[type[PassingError], ...] = PASSING_ERRORS,
+) -> T:
+    """Returns what `call` returns, which must be harmless to repeat.
+
+    Raises what does not pass, and what has not passed after the retries.
+    """
+    retries = Retries(policy, lambda: None)
+    while True:
+        try:
+            return call()
+        except passing as error:
+            retries.pause(error)

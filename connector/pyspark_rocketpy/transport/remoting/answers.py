@@ -38,6 +38,8 @@ BUSY_CODES = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
+# How brokers of 4.x and 5.x say in a system error that they are busy.
+_BUSY_REMARKS = ("system busy", "flow control", "[TIMEOUT_CLEAN_QUEUE]", "[PCBUSY_CLEAN_QUEUE]")
 _NAMES = {code.value: code.name for code in ResponseCode}
 # A remark may be as long as a header.
 _REMARK_CHARACTERS_MAX = 500
@@ -53,8 +55,14 @@ def refusal(peer: Peer, answer: RemotingCommand) -> BrokerError:
         text += "; see options accessKey and secretKey, and what this user may do"
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return TopicNotExistError(text, response_code=answer.code)
-    kind = BrokerBusyError if answer.code in BUSY_CODES else BrokerError
+    kind = BrokerBusyError if _is_busy(answer.code, remark) else BrokerError
     return kind(text, response_code=answer.code)
+
+
+def _is_busy(code: int, remark: str) -> bool:
+    """True if the same request may succeed later."""
+    is_told = code == ResponseCode.SYSTEM_ERROR and any(told in remark for told in _BUSY_REMARKS)
+    return is_told or code in BUSY_CODES
 
 
 def header_of(

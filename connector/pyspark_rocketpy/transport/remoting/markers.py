@@ -31,7 +31,7 @@ from pyspark_rocketpy.transport.remoting.reading import (
     update_consumer_offset,
 )
 from pyspark_rocketpy.transport.remoting.sending import Message, send
-from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, Retries
+from pyspark_rocketpy.transport.retrying import retried
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.record import RecordBlock, decode_record
 from rocketpy_proto.record.properties import encode_properties
@@ -106,7 +106,8 @@ class ControlQueue:
 
     def end(self) -> int:
         """Where the next marker will be. Raises ConnectionFailedError, BrokerError."""
-        return max_offset(self._reach.cluster, self.queue()).answer()
+        cluster = self._reach.cluster
+        return retried(self._reach.policy, lambda: max_offset(cluster, self.queue()).answer())
 
     def floor(self, own: int) -> int:
         """Returns the offset from which on markers of the writer's present batch can be.
@@ -114,29 +115,26 @@ class ControlQueue:
         `own` is the offset of a marker that was stored just now. A note beyond it is of a control
         topic that was deleted, and counts for nothing.
         """
-        cluster, queue = self._reach.cluster, self.queue()
-        noted = consumer_offset(cluster, self._group, queue).answer()
-        if noted is None or noted > own:
-            noted = 0
-        return max(noted, min_offset(cluster, queue).answer())
+
+        def ask() -> int:
+            cluster, queue = self._reach.cluster, self.queue()
+            noted = consumer_offset(cluster, self._group, queue).answer()
+            if noted is None or noted > own:
+                noted = 0
+            return max(noted, min_offset(cluster, queue).answer())
+
+        return retried(self._reach.policy, ask)
 
     def leave(self, tag: str, marker: Marker) -> int:
         """Store a marker; its offset."""
         properties = encode_properties({"TAGS": tag}).decode()
         message = Message(msgspec.json.encode(marker), properties)
-        retries = Retries(self._reach.policy, lambda: None)
-        while True:
-            try:
-                call = send(
-                    self._reach.cluster,
-                    PRODUCER_GROUP,
-                    self.queue(),
-                    message,
-                    self._reach.patience,
-                )
-                return call.answer().queue_offset
-            except PASSING_ERRORS as error:
-                retries.pause(error)
+        cluster, patience = self._reach.cluster, self._reach.patience
+        sent = retried(
+            self._reach.policy,
+            lambda: send(cluster, PRODUCER_GROUP, self.queue(), message, patience).answer(),
+        )
+        return sent.queue_offset
 
     def earlier(self, tag: str, begin: int, end: int) -> Iterator[FoundMarker]:
         """Yields the markers with a tag in a range."""

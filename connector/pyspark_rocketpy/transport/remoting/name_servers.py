@@ -11,7 +11,12 @@ import contextlib
 from collections.abc import Sequence
 from typing import TypeVar
 
-from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
+from pyspark_rocketpy.errors import (
+    BrokerBusyError,
+    BrokerError,
+    ConnectionFailedError,
+    TopicNotExistError,
+)
 from pyspark_rocketpy.transport.remoting.answers import BUSY_CODES, BodyT, json_reader
 from pyspark_rocketpy.transport.remoting.calls import JSON_BODY_BYTES_MAX, Caller, Request
 from pyspark_rocketpy.transport.remoting.peers import Peer
@@ -75,7 +80,8 @@ class NameServers:
             except BrokerError as error:
                 if error.response_code not in _ASK_NEXT:
                     raise
-                failures.append(error)
+                is_starting = error.response_code == ResponseCode.SYSTEM_ERROR
+                failures.append(_busy(error) if is_starting else error)
             else:
                 self._current = number
                 return answer
@@ -98,6 +104,10 @@ def _json(code: RequestCode, kind: type[BodyT], header: Header | None = None) ->
         header or NoFields(),
         body_bytes_max=JSON_BODY_BYTES_MAX,
     )
+
+
+def _busy(error: BrokerError) -> BrokerBusyError:
+    return BrokerBusyError(str(error), response_code=error.response_code)
 
 
 def _together(failures: list[ConnectionFailedError | BrokerError]) -> Exception:

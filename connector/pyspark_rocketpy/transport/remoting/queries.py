@@ -24,6 +24,7 @@ from typing import TypeAlias, TypeVar
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import (
+    BrokerBusyError,
     BrokerError,
     ConnectionFailedError,
     OptionError,
@@ -51,7 +52,7 @@ from pyspark_rocketpy.transport.remoting.reading import (
 )
 from pyspark_rocketpy.transport.remoting.sampling import Sampler
 from pyspark_rocketpy.transport.remoting.system_topics import is_system_topic
-from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, Retries
+from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, retried
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
 from rocketpy_proto.remoting.headers.reading import MASTER_ID
@@ -151,6 +152,9 @@ class RemotingOffsetQueries:
         self._unanswered = None
         if missing is not None:
             self._unanswered = failures.get(missing.broker_name, _nobody(subscription))
+        if not self._answered and isinstance(self._unanswered, BrokerBusyError):
+            # A query that begins needs all queues. Later, absence has its own time.
+            raise self._unanswered
         return bounds
 
     def _queues(self, subscription: Subscription) -> dict[str, list[MessageQueue]]:
@@ -178,7 +182,7 @@ class RemotingOffsetQueries:
         try:
             own = self._cluster.names()
             self._topics = tuple(topic for topic in self._cluster.topics() if topic not in own)
-        except ConnectionFailedError:
+        except PASSING_ERRORS:
             if self._topics is None:
                 raise
         matching = {
@@ -240,7 +244,8 @@ class RemotingOffsetQueries:
             except ConnectionFailedError as error:
                 failures.append(error)
             except BrokerError as error:
-                if error.response_code != ResponseCode.SYSTEM_ERROR:
+                is_busy = isinstance(error, BrokerBusyError)
+                if is_busy or error.response_code != ResponseCode.SYSTEM_ERROR:
                     raise
                 refusals.append(error)
             else:
@@ -278,7 +283,8 @@ class RemotingOffsetQueries:
                 by_broker.setdefault(queue.broker_name, []).append(told)
             for broker_name, (first, *rest) in sorted(by_broker.items()):
                 try:
-                    if self._make_group(group, topic, broker_name):
+                    made = partial(self._make_group, group, topic, broker_name)
+                    if retried(self._retries, made, (BrokerBusyError,)):
                         firsts.append(first)
                         others += rest
                 except (ConnectionFailedError, BrokerError) as error:
@@ -291,20 +297,41 @@ class RemotingOffsetQueries:
     def _tell(
         self, group: str, progress: Iterable[_Progress]
     ) -> list[ConnectionFailedError | BrokerError]:
-        """Commit all of it at once; what failed."""
-        failures: list[ConnectionFailedError | BrokerError] = []
-        calls: list[Call[None]] = []
-        for queue, offset in progress:
+        """Commit all of it at once; what failed. What a busy broker has refused is told again."""
+        failures, left = list[ConnectionFailedError | BrokerError](), list(progress)
+
+        def tell() -> None:
+            nonlocal left
+            failed = self._tell_once(group, left)
+            busy = [pair for pair in failed if isinstance(pair[1], BrokerBusyError)]
+            failures.extend(pair[1] for pair in failed if pair not in busy)
+            left = [each for each, _ in busy]
+            if busy:
+                raise busy[0][1]
+
+        try:
+            retried(self._retries, tell, (BrokerBusyError,))
+        except BrokerBusyError as error:
+            failures.append(error)
+        return failures
+
+    def _tell_once(
+        self, group: str, progress: Iterable[_Progress]
+    ) -> list[tuple[_Progress, ConnectionFailedError | BrokerError]]:
+        """Commit all of it at once; what failed, and how."""
+        failed: list[tuple[_Progress, ConnectionFailedError | BrokerError]] = []
+        calls: list[tuple[_Progress, Call[None]]] = []
+        for each in progress:
             try:
-                calls.append(update_consumer_offset(self._cluster, group, queue, offset))
+                calls.append((each, update_consumer_offset(self._cluster, group, *each)))
             except (ConnectionFailedError, BrokerError) as error:
-                failures.append(error)
-        for call in calls:
+                failed.append((each, error))
+        for each, call in calls:
             try:
                 call.answer()
             except (ConnectionFailedError, BrokerError) as error:
-                failures.append(error)
-        return failures
+                failed.append((each, error))
+        return failed
 
     def _make_group(self, group: str, topic: str, broker_name: str) -> bool:
         """Let a broker know the group, and its retry topic, by which tools find it.
@@ -327,18 +354,11 @@ class RemotingOffsetQueries:
         return True
 
     def _retried(self, ask: Callable[[], T]) -> T:
-        """The answer, asked for as often as the retries allow; the first query only once."""
-        retries = Retries(self._retries, lambda: None)
-        while True:
-            try:
-                answer = ask()
-            except PASSING_ERRORS as error:
-                if not self._answered:
-                    raise
-                retries.pause(error)
-            else:
-                self._answered = True
-                return answer
+        """The answer; before the first one a connection that fails is an error at once."""
+        passing = PASSING_ERRORS if self._answered else (BrokerBusyError,)
+        answer = retried(self._retries, ask, passing)
+        self._answered = True
+        return answer
 
 
 def _ask(

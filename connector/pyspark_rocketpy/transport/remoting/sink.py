@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
+from pyspark_rocketpy.errors import BrokerBusyError
 from pyspark_rocketpy.options.parsing import SinkOptions
 from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
@@ -25,6 +27,7 @@ from pyspark_rocketpy.transport.remoting.writing_once import (
     Part,
     writer_name,
 )
+from pyspark_rocketpy.transport.retrying import retried
 from pyspark_rocketpy.transport.values import BrokerLimits, RetryPolicy
 from pyspark_rocketpy.transport.writing_values import (
     SIZE_BYTES,
@@ -71,14 +74,13 @@ class RemotingTransport:
     def prepared(self, topic: str | None, *, is_single: bool) -> RemotingTransport:
         """For a job that is about to begin, which `is_single` where it writes one batch alone.
 
-        Asks once for the topic's route, or for the brokers, and for the control topic. Raises
-        TopicNotExistError, ConnectionFailedError, BrokerError.
+        Asks for the topic's route, or for the brokers, and for the control topic. A busy server is
+        asked again; an address without one is an error at once. Raises TopicNotExistError,
+        ConnectionFailedError, BrokerError.
         """
         cluster = cluster_for(self.cluster)
-        if topic is None:
-            cluster.masters()
-        else:
-            cluster.route(topic)
+        ask = cluster.masters if topic is None else partial(cluster.route, topic)
+        retried(self.retries, ask, (BrokerBusyError,))
         if self.control_topic is None:
             return self
         end = self._control("").end()

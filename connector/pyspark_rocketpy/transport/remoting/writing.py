@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.errors import BrokerError
 from pyspark_rocketpy.transport.remoting.calls import Call
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
 from pyspark_rocketpy.transport.remoting.peers import Patience
@@ -24,7 +24,7 @@ from pyspark_rocketpy.transport.remoting.showing import Showing
 from pyspark_rocketpy.transport.remoting.topics import broker_version
 from pyspark_rocketpy.transport.remoting.writing_lanes import Lanes
 from pyspark_rocketpy.transport.remoting.writing_parcels import Parcel, parcels
-from pyspark_rocketpy.transport.retrying import Retries
+from pyspark_rocketpy.transport.retrying import retried
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.writing_values import DELAY_TIMED, Block, WriteQueues
 from rocketpy_proto.remoting import MessageQueue
@@ -55,13 +55,7 @@ class RemotingBlockWriter:
         return {topic: self._queues[topic] for topic in topics}
 
     def _asked(self, topic: str) -> WriteQueues:
-        retries = Retries(self._policy, lambda: None)
-        while True:
-            try:
-                nums = self._cluster.route(topic).write_queue_nums()
-                break
-            except ConnectionFailedError as error:
-                retries.pause(error)
+        nums = retried(self._policy, lambda: self._cluster.route(topic).write_queue_nums())
         if not sum(nums.values()):
             raise BrokerError(
                 f"no broker takes messages of topic {topic} just now: of those that have it, none "
@@ -111,13 +105,9 @@ class RemotingBlockWriter:
         """Raises BrokerError where the broker would not wait."""
         if broker_name in self._timing:
             return
-        retries = Retries(self._policy, lambda: None)
-        while True:
-            try:
-                version = broker_version(self._cluster, topic, broker_name).answer()
-                break
-            except ConnectionFailedError as error:
-                retries.pause(error)
+        version = retried(
+            self._policy, lambda: broker_version(self._cluster, topic, broker_name).answer()
+        )
         if version < TIMER_VERSION_MIN:
             raise BrokerError(
                 f"column deliverAt is set in rows for topic {topic}, but broker {broker_name} is "

@@ -33,8 +33,6 @@ WAITING_BYTES_MAX = 32 << 20
 # Parcels under way to one broker: at first, and at most. A refusal halves them, and as many
 # acknowledgements as they are allow one more.
 WINDOW_FIRST, WINDOW_MAX = 2.0, 32.0
-# How 4.x and 5.x say in a system error that a broker is busy.
-_BUSY_REMARKS = ("system busy", "flow control", "[TIMEOUT_CLEAN_QUEUE]", "[PCBUSY_CLEAN_QUEUE]")
 _CallFuture = futures.Future[Any]
 SendError = ConnectionFailedError | BrokerError
 
@@ -261,7 +259,4 @@ def _is_passing(error: SendError) -> bool:
 
     A topic was there when the task began: name servers and slaves forget topics for moments.
     """
-    if isinstance(error, (*PASSING_ERRORS, TopicNotExistError)):
-        return True
-    is_system_error = error.response_code == ResponseCode.SYSTEM_ERROR
-    return is_system_error and any(remark in str(error) for remark in _BUSY_REMARKS)
+    return isinstance(error, (*PASSING_ERRORS, TopicNotExistError))

@@ -24,7 +24,7 @@ from pyspark_rocketpy.transport.remoting.markers import ControlQueue, Marker, Re
 from pyspark_rocketpy.transport.remoting.reading import max_offset
 from pyspark_rocketpy.transport.remoting.writing import RemotingBlockWriter
 from pyspark_rocketpy.transport.remoting.writing_parcels import Parcel, first_unique_key
-from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, Retries
+from pyspark_rocketpy.transport.retrying import retried
 from pyspark_rocketpy.transport.writing_values import SIZE_BYTES, Attempt, Block, WriteQueues
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.unique_keys import task_digits
@@ -133,13 +133,12 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
 
     def _ends_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """Where queues end; their brokers are waited for."""
-        retries = Retries(self._reach.policy, lambda: None)
-        while True:
-            try:
-                calls = [max_offset(self._reach.cluster, queue) for queue in queues]
-                return {q: call.answer() for q, call in zip(queues, calls, strict=True)}
-            except PASSING_ERRORS as error:
-                retries.pause(error)
+
+        def ask() -> dict[MessageQueue, int]:
+            calls = [max_offset(self._reach.cluster, queue) for queue in queues]
+            return {q: call.answer() for q, call in zip(queues, calls, strict=True)}
+
+        return retried(self._reach.policy, ask)
 
     def _read(self, queue: MessageQueue, begin: int, end: int, into: StoredRows) -> None:
         part = QueueRange(queue.topic, queue.queue_id, begin, end, broker_name=queue.broker_name)

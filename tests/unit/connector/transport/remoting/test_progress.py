@@ -58,6 +58,7 @@ def test_a_broker_that_does_not_tell_what_a_group_has_committed_is_left_out(setu
 
     setup.route(broker_a={0: setup.broker(answer)})
     queries = setup.queries()
+    assert queries.bounds(SUBSCRIPTION)[TOPIC]
     # As if it had committed nothing, the query would begin elsewhere.
     assert queries.bounds(WANTING) == {TOPIC: {}}
     assert "busy" in str(queries.unanswered)
