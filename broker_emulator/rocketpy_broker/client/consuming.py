@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
 from rocketpy_broker.client.errors import UnreadableError
-from rocketpy_broker.client.messages import Message, decode_messages
+from rocketpy_broker.client.messages import Message
 from rocketpy_broker.client.offsets import QueueBounds, query_bounds
-from rocketpy_broker.client.pull_answers import check_pull
+from rocketpy_broker.client.pull_answers import pulled_messages
 from rocketpy_broker.client.reading import PULL_SECONDS_MAX
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 # As RocketMQ's consumers, and as many as an answer holds.
@@ -99,24 +100,20 @@ class GroupReader:
             if self._is_committing:
                 request.commit_offset = committed = offset
             before = offset
-            for messages, next_offset in self._pull(request):
+            for answer in self._pull(request):
+                found, offset = pulled_messages(request, offset, answer)
+                messages = list(found)
                 yield from messages
                 left = None if left is None else left - len(messages)
-                offset = max(offset, next_offset)
             if offset == before:
                 break
         if self._is_committing and committed < offset:
             self._commit(queue.queue_id, offset)
 
-    def _pull(self, request: broker_pb2.PullRequest) -> Iterator[tuple[list[Message], int]]:
-        """Messages of one call, and where to go on behind them."""
+    def _pull(self, request: broker_pb2.PullRequest) -> list[PullResponseParts]:
+        """Returns the answers of one call."""
         with self._connection.faults():
-            answers = list(self._connection.pull(request, PULL_SECONDS_MAX))
-        for answer in answers:
-            check_pull(answer)
-            head = answer.head
-            records = memoryview(answer.records[0])
-            yield list(decode_messages(records, head.record_sizes)), head.next_offset
+            return list(self._connection.pull(request, PULL_SECONDS_MAX))
 
     def _commit(self, queue_id: int, offset: int) -> None:
         entry = broker_pb2.CommittedOffset(topic=self.topic, queue_id=queue_id, offset=offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.client.messages import Message, decode_messages
-from rocketpy_broker.client.pull_answers import check_pull
+from rocketpy_broker.client.pull_answers import pulled_messages
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 
@@ -47,8 +47,6 @@ def message_at(
     with connection.faults():
         answers = list(connection.pull(request, REQUEST_SECONDS_MAX))
     for answer in answers:
-        check_pull(answer)
-        for message in decode_messages(memoryview(answer.records[0]), answer.head.record_sizes):
-            if message.queue_offset == offset:
-                return message
+        for message in pulled_messages(request, offset, answer)[0]:
+            return message
     return None

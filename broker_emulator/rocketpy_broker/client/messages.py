@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-import numpy as np
-
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.spoken import EPOCH, ms_of_time
 from rocketpy_proto.record import (
     MalformedRecordError,
     Record,
+    RecordBlock,
     decode_record,
+    decode_sizes,
     encode_offset_message_id,
 )
 from rocketpy_proto.record.compression import inflated_or_stored
@@ -179,13 +179,24 @@ def joined_keys(keys: Sequence[str]) -> str:
 
 def decode_messages(records: bytes | memoryview, record_sizes: bytes) -> Iterator[Message]:
     """The messages of a block. Raises UnreadableError."""
-    position = 0
-    for size in np.frombuffer(record_sizes, ">i4").tolist():
+    try:
+        block = RecordBlock.parse(records, decode_sizes(record_sizes))
+    except MalformedRecordError as error:
+        raise _damaged(error) from error
+    yield from messages_of(block)
+
+
+def messages_of(block: RecordBlock) -> Iterator[Message]:
+    """Yields the messages of a block, decoded one by one. Raises UnreadableError."""
+    for position in block.positions.tolist():
         try:
-            yield Message.of(decode_record(records, position).record)
+            yield Message.of(decode_record(block.data.data, position).record)
         except MalformedRecordError as error:
-            raise UnreadableError(f"the broker's answer is damaged: {error}") from error
-        position += size
+            raise _damaged(error) from error
+
+
+def _damaged(error: MalformedRecordError) -> UnreadableError:
+    return UnreadableError(f"the broker's answer is damaged: {error}")
 
 
 def _time(timestamp_ms: int) -> datetime:

@@ -17,9 +17,9 @@ from itertools import islice
 import grpc
 
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.messages import Message, decode_messages
+from rocketpy_broker.client.messages import Message
 from rocketpy_broker.client.offsets import QueueBounds, offsets_at, query_bounds
-from rocketpy_broker.client.pull_answers import check_pull
+from rocketpy_broker.client.pull_answers import pulled_messages
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -69,17 +69,18 @@ class TopicReader:
 
     def last(self, count: int) -> Iterator[Message]:
         """The last `count` messages that are there now, queue by queue. Raises ClientError."""
-        newest: list[tuple[int, Message]] = []
+        newest: list[tuple[int, int, int, Message]] = []
         for queue in self._bounds_now() if count else ():
             begin = max(queue.min_offset, queue.max_offset - count)
             part = QueueRange(queue.queue_id, begin, queue.max_offset)
             for message in self._read_queue(part, RESPONSE_BYTES_MAX):
-                entry = (message.commit_log_offset, message)
+                place = (message.commit_log_offset, message.queue_id, message.queue_offset)
+                entry = (*place, message)
                 if len(newest) < count:
                     heapq.heappush(newest, entry)
                 else:
                     heapq.heappushpop(newest, entry)
-        return (message for _, message in sorted(newest, key=lambda entry: entry[0]))
+        return (message for *_, message in sorted(newest))
 
     def next_messages(self, wait_ms_max: int) -> Iterator[Message]:
         """What has come since; none if nothing comes within `wait_ms_max`. Raises ClientError.
@@ -128,10 +129,8 @@ class TopicReader:
                 response_bytes_max=bytes_max,
             )
             for response in self._responses(request):
-                check_pull(response)
-                head = response.head
-                offset = max(offset, head.next_offset)
-                yield from decode_messages(memoryview(response.records[0]), head.record_sizes)
+                messages, offset = pulled_messages(request, offset, response)
+                yield from messages
             if offset == before:
                 return
 

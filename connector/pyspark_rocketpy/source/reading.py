@@ -12,17 +12,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from pyspark_rocketpy.errors import OffsetError
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.columns import BROKER_NAME
 from pyspark_rocketpy.source.message_filter import MessageFilter
-from pyspark_rocketpy.transport.cutting import Piece, cut
+from pyspark_rocketpy.transport.cutting import Piece, accounted, checked_records, cut
 from pyspark_rocketpy.transport.values import PullOptions
-from rocketpy_proto.record import MalformedRecordError, RecordBlock, to_record_batches
+from rocketpy_proto.record import to_record_batches
 from rocketpy_proto.record.arrays import repeated
 
 if TYPE_CHECKING:
@@ -54,7 +51,8 @@ def read_ranges(
     """
     for part in ranges:
         reader = _RangeReader(config, part, schema)
-        with closing(config.transport.pull(part, config.pull)) as pieces:
+        with closing(config.transport.pull(part, config.pull)) as pulled:
+            pieces = accounted(pulled, part, is_filtered=config.pull.is_filtered)
             for piece in cut(pieces, config.pull.fetch_bytes_max):
                 yield from (batch for batch in reader.batches(piece) if batch.num_rows)
 
@@ -64,7 +62,7 @@ class _RangeReader:
 
     def __init__(self, config: ReadConfig, part: QueueRange, schema: pa.Schema) -> None:
         self._wanted = config.wanted
-        self._is_gapless = not config.pull.is_filtered
+        self._is_filtered = config.pull.is_filtered
         self._range = part
         self._broker_name = part.broker_name or config.broker_name
         self._schema = schema
@@ -75,15 +73,8 @@ class _RangeReader:
     def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """The wanted messages of a piece. Raises OffsetError."""
         self._offset = max(self._offset, piece.begin)
-        try:
-            block = RecordBlock.parse(piece.records, piece.sizes)
-            block.verify_body_crc()
-        except MalformedRecordError as error:
-            raise OffsetError(
-                f"{self._range.rest(self._offset)} hold a record that is damaged ({error}); "
-                "check the broker's store, or begin behind it"
-            ) from error
-        self._check_offsets(block.header["queue_offset"].astype(np.int64), piece)
+        block = checked_records(piece, self._range, self._offset, is_filtered=self._is_filtered)
+        self._offset = int(block.header["queue_offset"][-1]) + 1
         batches = to_record_batches(self._wanted.select(block), self._decoded)
         return batches if self._decoded == self._schema else map(self._completed, batches)
 
@@ -95,16 +86,3 @@ class _RangeReader:
             for name in self._schema.names
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _check_offsets(self, offsets: NDArray[np.int64], piece: Piece) -> None:
-        """They rise within those asked for, without gaps unless some were to be left out."""
-        is_right = offsets[0] >= self._offset and offsets[-1] < piece.end
-        is_right &= bool((offsets[1:] > offsets[:-1]).all())
-        if self._is_gapless:
-            is_right &= len(offsets) == piece.end - piece.begin
-        if not is_right:
-            raise OffsetError(
-                f"{self._range.rest(self._offset)}: the broker sent other offsets than asked "
-                "for; restart it to have its consume queues checked"
-            )
-        self._offset = int(offsets[-1]) + 1

@@ -4,6 +4,10 @@ A response may be short, for a segment of the log ended, the connection broke, o
 messages out. So responses are cut and joined again: a batch takes records for as long as their
 bytes stay within a maximum. A range that is read twice gives the same batches (row S4). The broker
 fills responses by the same rule, so that as a rule a response is a batch, and nothing is copied.
+
+Each piece accounts for every offset of its range, whichever transport brings it. Offsets without a
+record are a filter's work, a loss that the transport has raised or logged, or a wrong answer: an
+error.
 """
 
 from __future__ import annotations
@@ -13,6 +17,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pyspark_rocketpy.errors import OffsetError
+from pyspark_rocketpy.offsets import QueueRange
+from rocketpy_proto.record import (
+    MalformedRecordError,
+    QueueSpan,
+    RecordBlock,
+    UnexpectedRecordsError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +96,64 @@ def _joined(parts: list[Piece]) -> Iterator[Piece]:
         yield Piece(parts[0].begin, parts[-1].end, records, sizes)
     elif filled:
         yield Piece(parts[0].begin, parts[-1].end, filled[0].records, filled[0].sizes)
+
+
+def accounted(pieces: Iterable[Piece], part: QueueRange, *, is_filtered: bool) -> Iterator[Piece]:
+    """Yields the pieces, each of which goes on after the one before it.
+
+    Raises OffsetError, also where a piece without a filter has fewer records than offsets.
+    """
+    offset = part.begin
+    for piece in pieces:
+        count, offset_count = len(piece.sizes), piece.end - piece.begin
+        is_next = offset <= piece.begin < piece.end <= part.end
+        if not is_next or count > offset_count or (count < offset_count and not is_filtered):
+            reason = f"{count} records for offsets [{piece.begin}, {piece.end})"
+            raise wrong_answer(part, offset, reason)
+        offset = piece.end
+        yield piece
+
+
+def checked_records(
+    piece: Piece, part: QueueRange, offset: int, *, is_filtered: bool
+) -> RecordBlock:
+    """Returns the records of a piece, which are whole, and the range's own from `offset` on.
+
+    Raises OffsetError.
+    """
+    try:
+        block = RecordBlock.parse(piece.records, piece.sizes)
+        block.verify_body_crc()
+        span = QueueSpan(part.topic, part.queue_id, offset, piece.end)
+        block.verify_span(span, is_gapless=not is_filtered)
+    except MalformedRecordError as error:
+        raise OffsetError(
+            f"{part.rest(offset)} hold a record that is damaged ({error}); "
+            "check the broker's store, or begin behind it"
+        ) from error
+    except UnexpectedRecordsError as error:
+        raise wrong_answer(part, offset, str(error)) from error
+    return block
+
+
+def wrong_answer(part: QueueRange, offset: int, reason: str) -> OffsetError:
+    """Returns the error for an answer that contradicts itself, or what was asked for."""
+    return OffsetError(
+        f"{part.rest(offset)}: the broker sent other records than asked for: {reason}; "
+        "restart it to have its consume queues checked"
+    )
+
+
+def lost_end(
+    offset: int, end: int, *, next_offset: int, min_offset: int, max_offset: int, is_moved: bool
+) -> int | None:
+    """Returns where the offsets end that an answer without records says are gone.
+
+    None where the queue still holds `offset`: such an answer means nothing, and may pass. A broker
+    that moves a group's offset (`is_moved`) names a next offset that says nothing of messages.
+    """
+    if next_offset > offset and not is_moved:
+        return min(next_offset, end)
+    if offset < min_offset:
+        return min(min_offset, end)
+    return end if offset >= max_offset else None

@@ -5,7 +5,7 @@ Source: spec/storage.md sections 2 to 5. Holds no state.
 """
 
 from rocketpy_proto.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
-from rocketpy_proto.record.block import RecordBlock, scan_sizes
+from rocketpy_proto.record.block import QueueSpan, RecordBlock, decode_sizes, scan_sizes
 from rocketpy_proto.record.columns import (
     property_column,
     property_columns,
@@ -18,7 +18,12 @@ from rocketpy_proto.record.encode import (
     EncodedBlock,
     encode_block,
 )
-from rocketpy_proto.record.errors import MalformedRecordError, RecordError, UnencodableRecordError
+from rocketpy_proto.record.errors import (
+    MalformedRecordError,
+    RecordError,
+    UnencodableRecordError,
+    UnexpectedRecordsError,
+)
 from rocketpy_proto.record.hosts import Host, decode_offset_message_id, encode_offset_message_id
 from rocketpy_proto.record.index_keys import (
     IndexKeys,
@@ -58,13 +63,16 @@ __all__ = [
     "Host",
     "IndexKeys",
     "MalformedRecordError",
+    "QueueSpan",
     "Record",
     "RecordBlock",
     "RecordError",
     "TagsAndKeys",
     "UnencodableRecordError",
+    "UnexpectedRecordsError",
     "decode_offset_message_id",
     "decode_record",
+    "decode_sizes",
     "encode_blank",
     "encode_block",
     "encode_offset_message_id",

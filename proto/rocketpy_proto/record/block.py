@@ -16,7 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_proto.record.crc import body_crcs
-from rocketpy_proto.record.errors import MalformedRecordError, UnencodableRecordError
+from rocketpy_proto.record.errors import (
+    MalformedRecordError,
+    UnencodableRecordError,
+    UnexpectedRecordsError,
+)
 from rocketpy_proto.record.hosts import Host
 from rocketpy_proto.record.layout import (
     BLOCK_BYTES_MAX,
@@ -43,10 +47,28 @@ from rocketpy_proto.record.tags import tags_codes
 Buffer = bytes | bytearray | memoryview
 Positions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+_SIZE = np.dtype(">i4")
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _SYS_FLAG_OFFSET = 36
 # Records worked on at once, so that what is copied of them stays in the processor's cache.
 TAGS_ROWS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpan:
+    """Offsets [begin, end) of one queue: what an answer accounts for."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+
+
+def decode_sizes(record_sizes: bytes) -> NDArray[np.int32]:
+    """Returns the sizes that travel beside a block. Raises MalformedRecordError."""
+    if len(record_sizes) % _SIZE.itemsize:
+        raise MalformedRecordError(f"{len(record_sizes)} bytes of sizes are no int32 values")
+    return np.frombuffer(record_sizes, _SIZE).astype(np.int32)
 
 
 def scan_sizes(buffer: Buffer, position: int = 0) -> NDArray[np.int32]:
@@ -162,6 +184,29 @@ class RecordBlock:
         found = body_crcs(self.data, self.body_start, ends)
         wrong = (found != self.header["body_crc"]) & (self.body_length > 0)
         _refuse(wrong, self.positions, "body CRC does not match")
+
+    def verify_span(self, span: QueueSpan, *, is_gapless: bool) -> None:
+        """Compare topics, queue ids and queue offsets with what was asked for.
+
+        Raises UnexpectedRecordsError; also where records of a gapless span are missing.
+        """
+        offsets = self.header["queue_offset"].astype(np.int64)
+        if is_gapless and len(self) != span.end - span.begin:
+            raise UnexpectedRecordsError(
+                f"{len(self)} records for offsets [{span.begin}, {span.end})"
+            )
+        if len(self) == 0:
+            return
+        if self.single_topic() != span.topic:
+            raise UnexpectedRecordsError(f"records of another topic than {span.topic!r}")
+        if np.count_nonzero(self.header["queue_id"] != span.queue_id):
+            raise UnexpectedRecordsError(f"records of another queue than {span.queue_id}")
+        if np.count_nonzero(offsets[1:] <= offsets[:-1]):
+            raise UnexpectedRecordsError("queue offsets that do not rise")
+        if offsets[0] < span.begin or offsets[-1] >= span.end:
+            raise UnexpectedRecordsError(
+                f"offsets [{offsets[0]}, {offsets[-1]}] for [{span.begin}, {span.end})"
+            )
 
     def single_topic(self) -> str | None:
         """The topic, if all records have the same."""

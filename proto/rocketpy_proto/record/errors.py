@@ -2,6 +2,7 @@
 
 RecordError                     reason
 ├── MalformedRecordError        bytes that are no record: position, index
+├── UnexpectedRecordsError      records, but not those that were asked for
 └── UnencodableRecordError      a value that no record can hold: field, value, index
 """
 
@@ -31,6 +32,13 @@ class MalformedRecordError(RecordError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.reason, self.position, self.index)
+
+
+class UnexpectedRecordsError(RecordError):
+    """Records that a queue's reader did not ask for, or too few of them."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, reason)
 
 
 class UnencodableRecordError(RecordError):

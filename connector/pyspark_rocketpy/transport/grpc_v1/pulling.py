@@ -12,14 +12,14 @@ killed task leaves nothing behind.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator
 
 import grpc
-import numpy as np
 
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, loss_advice
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.transport.cutting import Piece, lost_end, wrong_answer
 from pyspark_rocketpy.transport.grpc_v1.client import (
     SQL92,
     TOPIC_NOT_EXIST,
@@ -32,8 +32,10 @@ from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, re
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.pull_wire import PullResponseParts
+from rocketpy_proto.record import MalformedRecordError, decode_sizes
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
+logger = logging.getLogger(__name__)
 QUERY_NOT_FOUND = 22
 SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED = 0, 19, 20, 21
 ANSWERS = (SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED)
@@ -54,7 +56,7 @@ class RangePuller:
     def pieces(self) -> Generator[Piece]:
         """What the broker has of the range, as it comes.
 
-        Raises DataLossError, ConnectionFailedError, BrokerError.
+        Raises DataLossError, OffsetError, ConnectionFailedError, BrokerError.
         """
         while self._offset < self._range.end:
             before = self._offset
@@ -114,34 +116,54 @@ class RangePuller:
         )
 
     def _pieces(self, response: PullResponseParts) -> Iterator[Piece]:
-        """The piece that a response brings, if it brings one."""
+        """The piece that a response brings, if it brings one. Raises OffsetError."""
         head = response.head
         is_scanned = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE
+        if is_scanned and not self._options.is_filtered:
+            raise wrong_answer(self._range, self._offset, "no match, to a pull without a filter")
         if head.status.code != SUCCESS and not is_scanned:
             self._skip(head)
             return
-        begin, self._offset = self._offset, min(head.next_offset, self._range.end)
-        sizes = np.frombuffer(head.record_sizes, ">i4").astype(np.int32)
-        yield Piece(begin, self._offset, memoryview(response.records[0]), sizes)
+        begin, end = self._offset, min(head.next_offset, self._range.end)
+        try:
+            sizes = decode_sizes(head.record_sizes)
+        except MalformedRecordError as error:
+            raise wrong_answer(self._range, begin, str(error)) from error
+        if end <= begin or (not is_scanned and not len(sizes)):
+            reason = f"{len(sizes)} records, and {head.next_offset} as the next offset"
+            raise wrong_answer(self._range, begin, reason)
+        self._offset = end
+        yield Piece(begin, end, memoryview(response.records[0]), sizes)
 
     def _give_up(self, reason: str) -> None:
         """The topic or the rest of the range is gone, or is another one: fail, or leave it out."""
-        if self._options.fail_on_data_loss:
-            place = self._range.rest(self._offset)
-            raise DataLossError(f"{place} are gone: {reason}; {loss_advice()}")
-        self._offset = self._range.end
+        self._lose(self._range.end, f" are gone: {reason}")
 
     def _skip(self, head: broker_pb2.PullResponse) -> None:
-        """The next message is gone: fail, or go on behind what is lost."""
-        end = self._range.end
-        going_on = min(max(head.next_offset, self._offset), end)
-        if going_on == self._offset:
-            # The queue ends before the range does.
-            going_on = end
-        if self._options.fail_on_data_loss:
-            lost = going_on - self._offset
-            raise DataLossError(
-                f"{self._range.rest(self._offset)}: {lost} messages are gone, the queue now "
-                f"holds [{head.min_offset}, {head.max_offset}); {loss_advice()}"
+        """The next message is gone: fail, or go on behind what is lost.
+
+        Raises ConnectionFailedError where the queue still holds it.
+        """
+        held = f"the queue now holds [{head.min_offset}, {head.max_offset})"
+        end = lost_end(
+            self._offset,
+            self._range.end,
+            next_offset=head.next_offset,
+            min_offset=head.min_offset,
+            max_offset=head.max_offset,
+            is_moved=head.status.code == PULL_OFFSET_MOVED,
+        )
+        if end is None:
+            place = self._range.rest(self._offset)
+            raise ConnectionFailedError(
+                f"{place}: the broker answers a pull with status {head.pull_status}, though {held}"
             )
-        self._offset = going_on
+        self._lose(end, f": {end - self._offset} messages are gone, {held}")
+
+    def _lose(self, end: int, loss: str) -> None:
+        """Messages up to `end` are lost: fail, or leave them out. Raises DataLossError."""
+        text = f"{self._range.rest(self._offset)}{loss}"
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{text}; {loss_advice()}")
+        logger.warning("%s; the query goes on without them", text)
+        self._offset = end

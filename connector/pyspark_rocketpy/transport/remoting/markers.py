@@ -19,6 +19,7 @@ import msgspec
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.cutting import accounted, checked_records
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
 from pyspark_rocketpy.transport.remoting.peers import Patience
 from pyspark_rocketpy.transport.remoting.pulling import PullLimits, RangePuller
@@ -33,9 +34,10 @@ from pyspark_rocketpy.transport.remoting.reading import (
 from pyspark_rocketpy.transport.remoting.sending import Message, send
 from pyspark_rocketpy.transport.retrying import retried
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
-from rocketpy_proto.record import RecordBlock, decode_record
+from rocketpy_proto.record import Record, RecordBlock, decode_record
 from rocketpy_proto.record.properties import encode_properties
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
+from rocketpy_proto.remoting.json_text import DECLARED_BY_PARSERS
 
 logger = logging.getLogger(__name__)
 PRODUCER_GROUP = "rocketpy-sink"
@@ -71,7 +73,7 @@ class Reach:
     ) -> Iterator[RecordBlock]:
         """What a range holds, or what of it may have the tag.
 
-        Raises DataLossError, ConnectionFailedError, BrokerError.
+        Raises DataLossError, OffsetError, ConnectionFailedError, BrokerError.
         """
         options = PullOptions(
             group,
@@ -79,9 +81,11 @@ class Reach:
             fail_on_data_loss=True,
             tags=() if tag is None else (tag,),
         )
-        for piece in RangePuller(self.cluster, self.limits, options, part).pieces():
+        is_filtered = tag is not None
+        pulled = RangePuller(self.cluster, self.limits, options, part).pieces()
+        for piece in accounted(pulled, part, is_filtered=is_filtered):
             if len(piece.sizes):
-                yield RecordBlock.parse(piece.records, piece.sizes)
+                yield checked_records(piece, part, piece.begin, is_filtered=is_filtered)
 
 
 class ControlQueue:
@@ -144,8 +148,17 @@ class ControlQueue:
             for position in block.positions.tolist():
                 record = decode_record(bytes(block.data), position).record
                 if record.properties.get("TAGS") == tag:
-                    marker = msgspec.json.decode(record.body, type=Marker)
-                    yield FoundMarker(record.queue_offset, marker)
+                    yield FoundMarker(record.queue_offset, self._marker(record))
+
+    def _marker(self, record: Record) -> Marker:
+        """Returns the marker in a record. Raises BrokerError."""
+        try:
+            return msgspec.json.decode(record.body, type=Marker)
+        except DECLARED_BY_PARSERS as error:
+            raise BrokerError(
+                f"control topic {self._topic} holds no marker at offset {record.queue_offset}: "
+                f"{error}; let no other client write to it"
+            ) from error
 
     def note(self, begin: int) -> None:
         """Lets the writer's next batch look from `begin` on. A failure costs time only."""

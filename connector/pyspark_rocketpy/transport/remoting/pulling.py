@@ -26,7 +26,7 @@ from pyspark_rocketpy.errors import (
     ConnectionFailedError,
 )
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.transport.cutting import Piece, lost_end
 from pyspark_rocketpy.transport.remoting.absence import Absence
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
 from pyspark_rocketpy.transport.remoting.joining import Joiner
@@ -274,24 +274,25 @@ class RangePuller:
         """
         offset, end = head.position, self._range.end
         has = f"the queue now holds [{result.min_offset}, {result.max_offset})"
-        is_slave = asked.broker_id != MASTER_ID
-        is_left_out = result.status is not PullStatus.OFFSET_ILLEGAL
-        if is_slave:
+        if asked.broker_id != MASTER_ID:
             raise asked.call.peer.failed(
                 f"is a slave, and does not have offset {offset} of {self._range.rest(offset)}: "
                 f"there {has}"
             )
-        if offset < result.min_offset:
-            self._lose(head, min(result.min_offset, end), has)
-        elif offset >= result.max_offset:
-            self._lose(head, end, has)
-        elif is_left_out and result.next_begin_offset > offset:
-            self._lose(head, min(result.next_begin_offset, end), result.remark or has)
-        else:
-            # As when somebody has reset the group's offsets: that is not for us.
+        lost = lost_end(
+            offset,
+            end,
+            next_offset=result.next_begin_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+            # As when an operator has reset the group's offsets: that is not for us.
+            is_moved=result.status is PullStatus.OFFSET_ILLEGAL,
+        )
+        if lost is None:
             raise asked.call.peer.failed(
                 f"answers a pull from offset {offset} with {result.status.name}, though {has}"
             )
+        self._lose(head, lost, f"{has} ({result.remark or result.status.name})")
 
     def _lose(self, head: Lane, end: int, reason: str) -> None:
         """Offsets up to `end` will not come."""

@@ -13,7 +13,6 @@ from functools import partial
 
 import msgspec
 
-from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.answers import header_of
 from pyspark_rocketpy.transport.remoting.calls import RECORDS_BYTES_MAX, Call, Request
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
@@ -236,8 +235,8 @@ def _nothing(_peer: Peer, _answer: RemotingCommand) -> None:
 def _pulled(wanted: Pull, peer: Peer, answer: RemotingCommand) -> PullResult:
     header = header_of(peer, RequestCode.PULL_MESSAGE, answer, PullMessageResponse)
     status = PullStatus(answer.code)
-    if status is PullStatus.FOUND and header.next_begin_offset <= wanted.offset:
-        raise _stands_still(wanted, peer, header)
+    if status is PullStatus.FOUND:
+        _require_progress(wanted, peer, header, answer)
     return PullResult(
         status,
         header.next_begin_offset,
@@ -249,10 +248,16 @@ def _pulled(wanted: Pull, peer: Peer, answer: RemotingCommand) -> PullResult:
     )
 
 
-def _stands_still(wanted: Pull, peer: Peer, header: PullMessageResponse) -> ConnectionFailedError:
-    """Who followed such an answer would pull the same again and again."""
-    return peer.failed(
-        f"answers a pull from offset {wanted.offset} with messages up to "
-        f"{header.next_begin_offset}",
-        is_lasting=True,
-    )
+def _require_progress(
+    wanted: Pull, peer: Peer, header: PullMessageResponse, answer: RemotingCommand
+) -> None:
+    """Raises ConnectionFailedError for messages that lead nowhere, or that are none.
+
+    A client that followed such an answer would pull the same again, or miss messages.
+    """
+    if header.next_begin_offset <= wanted.offset or not answer.body:
+        raise peer.failed(
+            f"answers a pull from offset {wanted.offset} with messages up to "
+            f"{header.next_begin_offset}, {len(answer.body)} bytes of them",
+            is_lasting=True,
+        )

@@ -29,10 +29,15 @@ from pyspark_rocketpy.transport.values import QueueTime
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.reading import MASTER_ID
 
-# size, (magic, CRC, queue id, flag), queue offset, physical offset, sysFlag, (born time)
-_HEAD = struct.Struct(">i16xqqi8x")
+# size, magic, (CRC), queue id, (flag), queue offset, (physical offset), sysFlag, (born time)
+_HEAD = struct.Struct(">iI4xi4xq8xi8x")
 _STORE_TIME = struct.Struct(">q")
-_HOST_BYTES, _HOST_V6_BYTES, _BORN_HOST_V6 = 8, 20, 1 << 4
+# (attempts, half message), length of the body
+_BODY_LENGTH = struct.Struct(">12xi")
+_HOST_BYTES, _HOST_V6_BYTES = 8, 20
+_BORN_HOST_V6, _STORE_HOST_V6 = 1 << 4, 1 << 5
+# Of this form, a topic's length has two bytes.
+_MAGIC_V2 = 0xDAA320AB
 # Ranges of which records are looked at; the others are taken to be like these.
 SAMPLES_MAX = 512
 SAMPLED_MESSAGES = 8
@@ -45,18 +50,67 @@ class _Stored:
     """The first record of an answer."""
 
     size: int
+    topic: bytes
+    queue_id: int
     queue_offset: int
     store_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A queue's range, and when the first message from some offset on was stored, if one is."""
+
+    min_offset: int
+    max_offset: int
+    store_ms: int | None
+
+    def is_at_least(self, time_ms: int) -> bool:
+        """True if there is a message that was stored then or later."""
+        return self.store_ms is not None and self.store_ms >= time_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A pull of one record that is on its way."""
+
+    queue: MessageQueue
+    offset: int
+    call: Call[PullResult]
+
+    def answer(self) -> _Look:
+        """Raises ConnectionFailedError, BrokerError; also for a record that was not asked for."""
+        result = self.call.answer()
+        if result.status is not PullStatus.FOUND:
+            return _Look(result.min_offset, result.max_offset, None)
+        first = _first(result.records)
+        if (
+            first is None
+            or (first.topic, first.queue_id) != (self.queue.topic.encode(), self.queue.queue_id)
+            or not self.offset <= first.queue_offset < result.next_begin_offset
+        ):
+            raise self.call.peer.failed(
+                f"answers a pull from offset {self.offset} of queue {self.queue.queue_id} of topic "
+                f"{self.queue.topic} with other records; have its store checked",
+                is_lasting=True,
+            )
+        return _Look(result.min_offset, result.max_offset, first.store_ms)
+
+
 def _first(records: memoryview) -> _Stored | None:
     """None for what is too short to be one."""
-    if len(records) < _HEAD.size + _HOST_V6_BYTES + _STORE_TIME.size:
+    try:
+        size, magic, queue_id, queue_offset, sys_flag = _HEAD.unpack_from(records)
+        place = _HEAD.size + (_HOST_V6_BYTES if sys_flag & _BORN_HOST_V6 else _HOST_BYTES)
+        (store_ms,) = _STORE_TIME.unpack_from(records, place)
+        place += _STORE_TIME.size
+        place += _HOST_V6_BYTES if sys_flag & _STORE_HOST_V6 else _HOST_BYTES
+        (body_length,) = _BODY_LENGTH.unpack_from(records, place)
+    except struct.error:
         return None
-    size, queue_offset, _, sys_flag = _HEAD.unpack_from(records)
-    host_bytes = _HOST_V6_BYTES if sys_flag & _BORN_HOST_V6 else _HOST_BYTES
-    (store_ms,) = _STORE_TIME.unpack_from(records, _HEAD.size + host_bytes)
-    return _Stored(size, queue_offset, store_ms)
+    place += _BODY_LENGTH.size + max(body_length, 0)
+    begin = place + (2 if magic == _MAGIC_V2 else 1)
+    topic = bytes(records[begin : begin + int.from_bytes(records[place:begin], "big")])
+    return _Stored(size, topic, queue_id, queue_offset, store_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,38 +198,35 @@ class Sampler:
         told = [search.answer() for search in searches]
         # The one found, and the one before it.
         pulls = [
-            (self._pull_at(queue, max(offset - 1, 0)), self._pull_at(queue, offset))
+            (self._ask(queue, max(offset - 1, 0)), self._ask(queue, offset))
             for queue, offset in zip(queues, told, strict=True)
         ]
         looked = [(before.answer(), there.answer()) for before, there in pulls]
         return [
-            self._settled(queue, time.timestamp_ms, offset, *results)
-            for queue, time, offset, results in zip(queues, times, told, looked, strict=True)
+            self._settled(queue, time.timestamp_ms, offset, *looks)
+            for queue, time, offset, looks in zip(queues, times, told, looked, strict=True)
         ]
 
+    def _ask(self, queue: MessageQueue, offset: int) -> _Asked:
+        return _Asked(queue, offset, self._pull_at(queue, offset))
+
     def _settled(
-        self, queue: MessageQueue, time_ms: int, offset: int, before: PullResult, there: PullResult
+        self, queue: MessageQueue, time_ms: int, offset: int, before: _Look, there: _Look
     ) -> int | None:
         """The offset that was told, where the records agree; else what a search of ours finds."""
         low, high = there.min_offset, there.max_offset
-        is_first = offset <= low or not _is_at_least(before, time_ms)
-        if offset >= high and is_first:
+        is_first = offset <= low or not before.is_at_least(time_ms)
+        if offset == high and is_first:
             return None
-        if offset >= low and is_first and _is_at_least(there, time_ms):
+        if offset >= low and is_first and there.is_at_least(time_ms):
             return offset
         while low < high:
             middle = (low + high) // 2
-            if _is_at_least(self._pull_at(queue, middle).answer(), time_ms):
+            if self._ask(queue, middle).answer().is_at_least(time_ms):
                 high = middle
             else:
                 low = middle + 1
         return low if low < there.max_offset else None
-
-
-def _is_at_least(result: PullResult, time_ms: int) -> bool:
-    """Whether the first record was stored then or later."""
-    first = _first(result.records) if result.status is PullStatus.FOUND else None
-    return first is not None and first.store_ms >= time_ms
 
 
 def _records(call: Call[PullResult] | None) -> memoryview:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tracemalloc
 import zlib
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -63,8 +63,9 @@ def batches(
 
 
 def as_stored(records: Sequence[HostileRecord]) -> tuple[bytes, ...]:
-    """The records, numbered as in a queue."""
-    return tuple(record.encoded(offset, 100 * offset) for offset, record in enumerate(records))
+    """The records, numbered as in a queue of topic T: a broker has records of no other there."""
+    own = [replace(record, topic=b"T") for record in records]
+    return tuple(record.encoded(offset, 100 * offset) for offset, record in enumerate(own))
 
 
 @given(

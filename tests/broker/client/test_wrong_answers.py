@@ -1,0 +1,170 @@
+"""Pulls of the client without Spark, at a broker whose answers are not what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import grpc
+import numpy as np
+import pytest
+
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.consuming import GroupReader
+from rocketpy_broker.client.errors import UnreadableError
+from rocketpy_broker.client.lookup import message_at, query_messages
+from rocketpy_broker.client.messages import Message
+from rocketpy_broker.client.reading import TopicReader
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.record import Record, encode_record
+from rocketpy_proto.rocketpy.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    common_pb2,
+)
+
+FOUND, NO_MATCHED = broker_pb2.FOUND, broker_pb2.NO_MATCHED_MESSAGE
+
+
+def found(
+    offsets: Sequence[int], next_offset: int, topic: str = "T", queue_id: int = 0
+) -> broker_pb2.PullResponse:
+    """Records of these offsets."""
+    records = [encode_record(Record(topic, queue_id, b"x", queue_offset=at)) for at in offsets]
+    return broker_pb2.PullResponse(
+        pull_status=FOUND,
+        next_offset=next_offset,
+        record_sizes=np.array([len(record) for record in records], ">i4").tobytes(),
+        records=b"".join(records),
+    )
+
+
+def odd(sizes: bytes) -> broker_pb2.PullResponse:
+    """Three records with these sizes."""
+    answer = found([0, 1, 2], 3)
+    answer.record_sizes = sizes
+    return answer
+
+
+@dataclass
+class WrongBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
+    """A broker of topic T, one queue of which has the offsets [0, 3)."""
+
+    answers: list[broker_pb2.PullResponse] = field(default_factory=list)
+    pulls: int = 0
+
+    def QueryOffsets(  # noqa: N802 (a method of the contract)
+        self, _request: broker_pb2.QueryOffsetsRequest, _context: grpc.ServicerContext
+    ) -> broker_pb2.QueryOffsetsResponse:
+        queue = broker_pb2.QueueOffsets(queue_id=0, max_offset=3, committed_offset=-1)
+        topic = broker_pb2.TopicOffsets(topic="T", queues=[queue])
+        return broker_pb2.QueryOffsetsResponse(topics=[topic])
+
+    def QueryConsumerOffsets(  # noqa: N802 (a method of the contract)
+        self, _request: broker_pb2.QueryConsumerOffsetsRequest, _context: grpc.ServicerContext
+    ) -> broker_pb2.QueryConsumerOffsetsResponse:
+        return broker_pb2.QueryConsumerOffsetsResponse(offsets=[broker_pb2.ConsumerOffset()])
+
+    def CommitOffsets(  # noqa: N802 (a method of the contract)
+        self, _request: broker_pb2.CommitOffsetsRequest, _context: grpc.ServicerContext
+    ) -> broker_pb2.CommitOffsetsResponse:
+        return broker_pb2.CommitOffsetsResponse()
+
+    def Pull(  # noqa: N802 (a method of the contract)
+        self, _request: broker_pb2.PullRequest, _context: grpc.ServicerContext
+    ) -> Iterator[broker_pb2.PullResponse]:
+        self.pulls += 1
+        assert self.pulls < 100, "it is asked without end"
+        return iter(self.answers)
+
+    def QueryMessage(  # noqa: N802 (a method of the contract)
+        self, _request: admin_pb2.QueryMessageRequest, _context: grpc.ServicerContext
+    ) -> admin_pb2.MessagesResponse:
+        answer = self.answers[0]
+        return admin_pb2.MessagesResponse(records=answer.records, record_sizes=answer.record_sizes)
+
+
+@pytest.fixture
+def broker() -> Iterator[tuple[WrongBroker, BrokerConnection]]:
+    """Such a broker, and a connection to it."""
+    servicer = WrongBroker()
+    server = grpc.server(ThreadPoolExecutor(4))
+    broker_pb2_grpc.add_BrokerServicer_to_server(servicer, server)
+    admin_pb2_grpc.add_AdminServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with BrokerConnection(f"127.0.0.1:{port}") as connection:
+        yield servicer, connection
+    server.stop(None).wait()
+
+
+def at_zero(connection: BrokerConnection) -> Iterator[Message]:
+    message = message_at(connection, "T", 0, 0)
+    return iter([] if message is None else [message])
+
+
+READERS: dict[str, Callable[[BrokerConnection], Iterator[Message]]] = {
+    "first": lambda connection: TopicReader(connection, "T").first(),
+    "last": lambda connection: TopicReader(connection, "T").last(3),
+    "next": lambda connection: TopicReader(connection, "T").next_messages(0),
+    "group": lambda connection: GroupReader(connection, "T", "g").messages(),
+    "at": at_zero,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(found([], 1), id="found nothing"),
+        pytest.param(found([], 1 << 60), id="found nothing of all"),
+        pytest.param(broker_pb2.PullResponse(pull_status=NO_MATCHED, next_offset=1), id="no match"),
+        pytest.param(
+            broker_pb2.PullResponse(
+                status=common_pb2.Status(code=ResponseCode.PULL_RETRY_IMMEDIATELY),
+                pull_status=NO_MATCHED,
+                next_offset=1,
+            ),
+            id="no match, go on",
+        ),
+        pytest.param(found([0], 3), id="too few"),
+        pytest.param(found([0, 1, 2], 1), id="too many"),
+        pytest.param(found([1], 1), id="another offset"),
+        pytest.param(found([0], 0), id="a step that stands still"),
+        pytest.param(found([0], -4), id="a step backwards"),
+        pytest.param(found([0], 1, topic="U"), id="another topic"),
+        pytest.param(found([0], 1, queue_id=1), id="another queue"),
+        pytest.param(odd(b"\0\0\0"), id="sizes of odd length"),
+        pytest.param(odd(b"\xff" * 12), id="negative sizes"),
+        pytest.param(odd(b"\x7f" * 12), id="long sizes"),
+    ],
+)
+def test_a_wrong_answer_is_an_error(
+    broker: tuple[WrongBroker, BrokerConnection], answer: broker_pb2.PullResponse, reader: str
+) -> None:
+    servicer, connection = broker
+    servicer.answers = [answer]
+    with pytest.raises(UnreadableError, match=r"of queue 0 of topic 'T': the broker sent other"):
+        list(READERS[reader](connection))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_right_answer_is_read(broker: tuple[WrongBroker, BrokerConnection], reader: str) -> None:
+    servicer, connection = broker
+    servicer.answers = [found([0], 1)]
+    if reader != "at":
+        servicer.answers += [found([1, 2], 3)]
+    assert [message.queue_offset for message in READERS[reader](connection)] in ([0], [0, 1, 2])
+
+
+@pytest.mark.parametrize("sizes", [b"\0", b"\0\0\0\x60\0", b"\xff" * 12, b"\x7f" * 12, b""])
+def test_messages_by_key_have_sizes(
+    broker: tuple[WrongBroker, BrokerConnection], sizes: bytes
+) -> None:
+    servicer, connection = broker
+    servicer.answers = [odd(sizes)]
+    with pytest.raises(UnreadableError, match="the broker's answer is damaged"):
+        query_messages(connection, "T", "k", 10)
