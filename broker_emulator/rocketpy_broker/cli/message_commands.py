@@ -47,6 +47,8 @@ COUNT_MAX = (1 << 31) - 1
 _IN_PLACE_OF = {DELAY: "--delay-level", TRAN_MSG: "`rocketpy transaction send`"}
 # Held calls are this short so that a pipe that nobody reads any more is noticed.
 FOLLOW_WAIT_MS = 1_000
+# After an answer without messages, for a broker that holds no call.
+FOLLOW_PAUSE_MS = 20
 message_app = typer.Typer(
     help="Send, follow and look up messages.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -238,12 +240,13 @@ def tail(
         else:
             shown = reader.first(count, since=since)
         _print_messages(shown, is_whole=whole, as_json=as_json)
+        printed = 0
         while follow:
             output.flush()
-            if output.is_abandoned():
+            if output.is_abandoned(0 if printed else FOLLOW_PAUSE_MS):
                 leave_pipe()
             new = reader.next_messages(FOLLOW_WAIT_MS)
-            _print_messages(new, is_whole=whole, as_json=as_json)
+            printed = _print_messages(new, is_whole=whole, as_json=as_json)
 
 
 @message_app.command("pull")
@@ -271,12 +274,16 @@ def pull(
         _print_messages(reader.messages(count), is_whole=whole, as_json=as_json)
 
 
-def _print_messages(messages: Iterable[Message], *, is_whole: bool, as_json: bool) -> None:
+def _print_messages(messages: Iterable[Message], *, is_whole: bool, as_json: bool) -> int:
+    """Prints the messages, and returns how many they are."""
+    count = 0
     for message in messages:
+        count += 1
         if as_json:
             output.print_json(json_of(message))
         else:
             output.print_columns(line_of(message, is_whole=is_whole))
+    return count
 
 
 @message_app.command("send-back")

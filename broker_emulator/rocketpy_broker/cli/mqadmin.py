@@ -126,7 +126,9 @@ def _only(accepted: str) -> Translation:
 
     def translate(value: str) -> Words:
         if value.lower() != accepted:
-            raise NoTranslationError(f"{value!r} is no type of key; it is K for keys, or T for tags")
+            raise NoTranslationError(
+                f"{value!r} is no type of key; it is K for keys, or T for tags"
+            )
         return []
 
     return translate

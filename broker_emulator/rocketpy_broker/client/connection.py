@@ -178,7 +178,8 @@ def pages(
             return
         if following <= place:
             raise UnreadableError(
-                f"the broker's list goes on behind {following!r}, and it has come to {place!r}"
+                f"the broker's listing does not end: {following!r:.200} follows {place!r:.200}; "
+                "list it again"
             )
         place = following
 

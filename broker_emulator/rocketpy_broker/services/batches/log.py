@@ -166,7 +166,7 @@ class BatchLog:
                     position += size
             else:
                 logger.critical("a decision about a batch is lost: %s %d", BATCHES_TOPIC, offset)
-            offset = found.next_offset
+            offset = max(found.next_offset, offset + 1)
 
 
 def _of_record(record: Record) -> Decision | Completion:

@@ -47,7 +47,7 @@ def scan_start(
         on_disk = checkpoint.logics_physical_offset or -1  # 0 is none.
         for segment in reversed(segments):
             stored_ms = log.store_timestamp_ms_at(segment.base)
-            if 0 < stored_ms and (stored_ms <= on_disk_ms or segment.base <= on_disk):
+            if stored_ms > 0 and (stored_ms <= on_disk_ms or segment.base <= on_disk):
                 return segment.base
         return log.begin
     return max((one.base for one in segments if one.base <= queues_end), default=log.begin)

@@ -27,6 +27,8 @@ from rocketpy_proto.remoting import MessageQueue
 
 # As long as RocketMQ's own clients hold.
 HOLD_MS = 15_000
+# A pull that is answered sooner, and without a message, was not held.
+HELD_MS_MIN = 500
 # Queues at which messages are waited for; of the others looks tell.
 HELD_MAX = 256
 
@@ -35,7 +37,12 @@ HELD_MAX = 256
 class _Held:
     offset: int
     call: Call[PullResult]
-    until_ms: int
+    since_ms: int
+
+    @property
+    def until_ms(self) -> int:
+        """Until when its answer is waited for."""
+        return self.since_ms + HOLD_MS + HELD_LONGER_MS_MAX
 
 
 class HeldPulls:
@@ -80,15 +87,16 @@ class HeldPulls:
         except (ConnectionFailedError, BrokerError):
             self._unheld[queue] = offset, now_ms + HOLD_MS
             return False
-        self._held[queue] = _Held(offset, call, now_ms + HOLD_MS + HELD_LONGER_MS_MAX)
+        self._held[queue] = _Held(offset, call, now_ms)
         return True
 
     def _end(self, queue: MessageQueue) -> None:
         held = self._held.pop(queue)
+        now_ms = clock.monotonic_ms()
         try:
             is_over = held.call.answer().status is PullStatus.NO_NEW_MESSAGE
         except (ConnectionFailedError, BrokerError):
             is_over = False
-        # Whatever else it is: who asks again at once would ask for ever.
-        if not is_over:
-            self._unheld[queue] = held.offset, clock.monotonic_ms() + HOLD_MS
+        # After any other answer, a client that asked again at once would not stop asking.
+        if not is_over or now_ms - held.since_ms < HELD_MS_MIN:
+            self._unheld[queue] = held.offset, now_ms + HOLD_MS

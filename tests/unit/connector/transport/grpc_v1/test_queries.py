@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import grpc
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import QueueBounds
-from pyspark_rocketpy.transport.grpc_v1.client import client_for, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, client_for, forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import PAUSE_MS_MAX, GrpcOffsetQueries
 from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
@@ -126,3 +127,37 @@ def test_a_wrong_endpoint_is_an_error_at_once(waits_ms: list[int]) -> None:
         GrpcOffsetQueries(config, RetryPolicy(16, 100)).broker_name()
     assert waits_ms == []
     forget_client(config)
+
+
+@pytest.mark.parametrize(("held_ms", "pause_ms"), [(0, 1_000), (400, 600), (1_000, 0), (30_000, 0)])
+def test_a_broker_that_holds_no_call_is_asked_after_a_pause(
+    waits_ms: list[int], monkeypatch: pytest.MonkeyPatch, held_ms: int, pause_ms: int
+) -> None:
+    now = [5_000]
+    monkeypatch.setattr(clock, "monotonic_ms", lambda: now[0])
+
+    class Holding:
+        """A client of a broker that has one queue, and holds calls for so long."""
+
+        broker_name = "broker-a"
+
+        def __init__(self) -> None:
+            self.broker = self
+
+        def QueryOffsets(  # noqa: N802 (a method of the contract)
+            self, _request: broker_pb2.QueryOffsetsRequest, timeout: float
+        ) -> broker_pb2.QueryOffsetsResponse:
+            now[0] += held_ms
+            queue = broker_pb2.QueueOffsets(max_offset=1, committed_offset=-1)
+            topic = broker_pb2.TopicOffsets(topic="T", queues=[queue])
+            return broker_pb2.QueryOffsetsResponse(topics=[topic])
+
+    queries = GrpcOffsetQueries(
+        ClientConfig(("127.0.0.1:1",), 100),
+        RetryPolicy(0, 1),
+        client_of=lambda _config: cast("BrokerClient", Holding()),
+    )
+    subscription = Subscription(("T",), None, "g")
+    known = queries.bounds(subscription)
+    assert queries.bounds(subscription, known, 30_000) == known
+    assert sum(waits_ms) == pause_ms

@@ -6,6 +6,7 @@ bytes, and lies in the log by queue and offset. It never answers for more than i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -177,3 +178,128 @@ def test_entries_that_are_begun_are_asked_for_again_but_for_what_is_done() -> No
         (1, ["d", "e"]),
         (2, ["e"]),
     ]
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [Progress(-1), Progress(3), Progress(2, "x"), Progress(1 << 40), Progress(-1, "x")],
+)
+def test_a_broker_that_answers_for_more_or_for_less_than_nothing_is_an_error(
+    progress: Progress[str],
+) -> None:
+    with pytest.raises(BrokerError, match=r"the broker answers for -?\d+ entries of 2; 0 of 2"):
+        ask_for_all(["a", "b"], lambda _first, _part: progress, "things were done")
+
+
+class WrongBroker(SlowBroker):
+    """Answers each query about ranges with these numbers in turn; 100 calls are without end."""
+
+    def __init__(self, *answers: int, goes_on: bool = True) -> None:
+        super().__init__()
+        self._answers = itertools.cycle(answers)
+        self._goes_on = goes_on
+        self._measures = True
+
+    def _enter(self) -> None:
+        self._call_count += 1
+        assert self._call_count < 100, "it is asked without end"
+
+    def _measure(
+        self, request: broker_pb2.MeasureRangesRequest, timeout: float
+    ) -> broker_pb2.MeasureRangesResponse:
+        self._enter()
+        measured = broker_pb2.MeasuredRange(end=next(self._answers), bytes=1, offset_count=1)
+        return broker_pb2.MeasureRangesResponse(ranges=[measured], goes_on=self._goes_on)
+
+
+class WrongLimits(WrongBroker):
+    """Measures as it should, and limits wrongly."""
+
+    def _measure(
+        self, request: broker_pb2.MeasureRangesRequest, timeout: float
+    ) -> broker_pb2.MeasureRangesResponse:
+        ranges = [
+            broker_pb2.MeasuredRange(end=part.end, bytes=400, offset_count=4, first_bytes=100)
+            for part in request.ranges
+        ]
+        return broker_pb2.MeasureRangesResponse(ranges=ranges)
+
+    def _limit(
+        self, request: broker_pb2.LimitRangesRequest, timeout: float
+    ) -> broker_pb2.LimitRangesResponse:
+        self._enter()
+        return broker_pb2.LimitRangesResponse(
+            ends=[next(self._answers)], bytes=[0], goes_on=self._goes_on
+        )
+
+
+@pytest.mark.parametrize("kind", [WrongBroker, WrongLimits])
+@pytest.mark.parametrize(
+    ("answers", "goes_on"),
+    [((3, 1), True), ((2,), True), ((-1,), True), ((-1,), False), ((5,), False), ((5,), True)],
+)
+def test_ends_to_and_fro_or_outside_of_their_ranges_are_an_error(
+    kind: type[WrongBroker], answers: tuple[int, ...], *, goes_on: bool
+) -> None:
+    queries = queries_to(kind(*answers, goes_on=goes_on))
+    with pytest.raises(BrokerError, match=r"the broker answers with offset -?\d for offsets \["):
+        queries.limit_bytes(RANGES, 300)
+
+
+def test_a_limit_that_is_missing_is_an_error() -> None:
+    class Short(WrongLimits):
+        def _limit(
+            self, request: broker_pb2.LimitRangesRequest, timeout: float
+        ) -> broker_pb2.LimitRangesResponse:
+            self._enter()
+            return broker_pb2.LimitRangesResponse(bytes=[1] * 9)
+
+    with pytest.raises(BrokerError, match="the broker answers nothing"):
+        queries_to(Short(1)).limit_bytes(RANGES, 300)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [("U", 0, 0, 1)],
+        [("T", 9, 0, 1)],
+        [("T", 0, 0, 5)],
+        [("T", 0, -1, 1)],
+        [("T", 0, 3, 2)],
+        [("T", 0, 2, 3), ("T", 0, 2, 3)],
+        [("T", 0, 2, 3), ("T", 0, 0, 1)],
+        [("T", 1, 0, 1)],
+    ],
+    ids=["topic", "queue", "beyond", "before", "backwards", "twice", "falling", "not looked at"],
+)
+def test_keys_are_found_only_in_the_ranges_that_were_looked_through(
+    found: list[tuple[str, int, int, int]],
+) -> None:
+    class Finding(SlowBroker):
+        def _find_keys(
+            self, request: broker_pb2.FindKeysRequest, timeout: float
+        ) -> broker_pb2.FindKeysResponse:
+            ranges = [
+                broker_pb2.OffsetRange(topic=topic, queue_id=queue_id, begin=begin, end=end)
+                for topic, queue_id, begin, end in found
+            ]
+            return broker_pb2.FindKeysResponse(ranges=ranges, range_count=1)
+
+    with pytest.raises(BrokerError, match="which were not asked for"):
+        queries_to(Finding()).find_keys(RANGES, ["k"])
+
+
+def test_keys_may_be_found_in_several_parts_of_a_range() -> None:
+    class Finding(SlowBroker):
+        def _find_keys(
+            self, request: broker_pb2.FindKeysRequest, timeout: float
+        ) -> broker_pb2.FindKeysResponse:
+            part = request.ranges[0]
+            ranges = [
+                broker_pb2.OffsetRange(topic="T", queue_id=part.queue_id, begin=at, end=at + 1)
+                for at in (0, 1, 3)
+            ]
+            return broker_pb2.FindKeysResponse(ranges=ranges, range_count=1)
+
+    found = queries_to(Finding()).find_keys(RANGES[:2], ["k"])
+    assert found == [QueueRange("T", queue, at, at + 1) for queue in (0, 1) for at in (0, 1, 3)]

@@ -24,13 +24,15 @@ from rocketpy_proto.rocketpy.v1 import (
 )
 
 LOSE = "lose the answer"
+MORE = "answer for more"
 
 
 class ScriptedRetries(admin_pb2_grpc.AdminServicer, retry_pb2_grpc.RetryServicer):
     """Answers a call about so many messages, or as the script says for each call.
 
     A number: answer for so many. A dictionary: statuses by log offset. LOSE: take all, and break
-    off. Never answers for a message that it has not taken, never out of order.
+    off. MORE: answer for each message twice. Never answers for a message that it has not taken,
+    never out of order. More than 100 calls are without end.
     """
 
     def __init__(self) -> None:
@@ -47,6 +49,7 @@ class ScriptedRetries(admin_pb2_grpc.AdminServicer, retry_pb2_grpc.RetryServicer
         self, request: retry_pb2.SendBackRequest, context: grpc.ServicerContext
     ) -> retry_pb2.SendBackResponse:
         self.calls.append(len(request.messages))
+        assert len(self.calls) < 100, "it is called without end"
         step = self.script.pop(0) if self.script else len(request.messages)
         if isinstance(step, common_pb2.Status):
             return retry_pb2.SendBackResponse(status=step)
@@ -58,6 +61,8 @@ class ScriptedRetries(admin_pb2_grpc.AdminServicer, retry_pb2_grpc.RetryServicer
             if status is None:
                 self.taken.append(message.commit_log_offset)
             answers.append(retry_pb2.SentBackMessage(status=status, to=retry_pb2.RETRY))
+        if step == MORE:
+            answers += answers
         if step == LOSE:
             context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
         return retry_pb2.SendBackResponse(messages=answers)

@@ -23,6 +23,7 @@ from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscripti
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
+from rocketpy_proto.remoting.headers.reading import PullMessageResponse
 from tests.unit.connector.transport.remoting.conftest import Clusters, Peers
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge
 from tests.unit.connector.transport.remoting.scripted_peer import (
@@ -193,8 +194,9 @@ def test_what_has_changed_before_a_wait_ends_it(setup: Setup) -> None:
     assert RequestCode.PULL_MESSAGE not in queue.asked
 
 
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.PULL_NOT_FOUND])
 def test_a_broker_that_holds_no_pull_is_not_asked_over_and_over(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, code: ResponseCode
 ) -> None:
     queue = ScriptedQueue(4)
     now = [1_000_000]
@@ -205,7 +207,9 @@ def test_a_broker_that_holds_no_pull_is_not_asked_over_and_over(
     def answer(request: RemotingCommand) -> RemotingCommand:
         if request.code == RequestCode.PULL_MESSAGE:
             queue.asked.append(RequestCode.PULL_MESSAGE)
-            return request.answer(ResponseCode.SYSTEM_BUSY, remark="busy")
+            assert len(queue.asked) < 1_000, "it is asked without end"
+            fields = success(request, PullMessageResponse(0, 4, 0, 4)).ext_fields
+            return request.answer(code, ext_fields=fields, remark="not held")
         return queue.answer(request)
 
     setup.route(broker_a={0: setup.broker(answer)})
