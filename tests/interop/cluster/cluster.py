@@ -74,6 +74,22 @@ class Cluster:
         del self.brokers[broker.spec.name, broker.spec.broker_id]
         self.until_registered()
 
+    def move(self, broker: Broker) -> Broker:
+        """Kill a broker, and start it with its store at other ports."""
+        broker.kill()
+        moved = self._place(broker.spec)
+        self.start()
+        until(
+            lambda: all(
+                moved.address in server.addresses(moved.spec.name)
+                for server in self.name_servers
+                if server.is_running
+            ),
+            f"known at its new address: {moved.name}",
+            self._servers,
+        )
+        return moved
+
     def heal(self) -> None:
         """Thaw what is frozen, start what has ended, wait until all are registered."""
         for server in self._servers:

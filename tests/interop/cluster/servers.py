@@ -91,6 +91,12 @@ class NameServer(ServerProcess):
             return {}
         return {data.broker_name: data.broker_addrs for data in answer.content.broker_datas}
 
+    def addresses(self, name: str) -> set[str]:
+        """The addresses of a broker's master and slaves."""
+        info = ask(self.address, RequestCode.GET_BROKER_CLUSTER_INFO).ok().content
+        broker = info.broker_addr_table.get(name)
+        return set() if broker is None else set(broker.broker_addrs.values())
+
     def members(self) -> set[tuple[str, int]]:
         """Name and id of each broker that is registered."""
         info = ask(self.address, RequestCode.GET_BROKER_CLUSTER_INFO).ok().content

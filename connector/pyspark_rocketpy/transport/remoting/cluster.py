@@ -1,7 +1,8 @@
 """A cluster as one: its topics, its routes, and requests to the broker that has a queue.
 
 One object for each configuration in a process (`cluster_for`). Where a broker does not answer,
-or says that a queue is not its own, the topic's route is asked for again before the next request.
+or says that a queue is not its own, the topic's route is asked for again before the next request;
+where an address takes no connection, for this request.
 Nothing is kept that a crash could lose.
 """
 
@@ -93,7 +94,11 @@ class Cluster:
         requests: Sequence[Request[T]],
         broker_id: int = MASTER_ID,
     ) -> list[Call[T]]:
-        """The same for many requests, which leave in one go."""
+        """The same for many requests, which leave in one go.
+
+        Where no connection is made, a name server is asked again, and a new address is tried: a
+        broker may have moved since the route was kept. Nothing was sent then.
+        """
         peer = self.route(topic).peer(broker_name, broker_id)
         if peer is None:
             self._routes.doubt(topic)
@@ -107,7 +112,21 @@ class Cluster:
             if isinstance(error, ConnectionFailedError) or error.response_code in _WRONG_ROUTE:
                 self._routes.doubt(topic)
 
-        return self._caller.ask_all(peer, requests, heard)
+        try:
+            return self._caller.ask_all(peer, requests, heard)
+        except ConnectionFailedError:
+            moved_to = self._new_address(topic, broker_name, broker_id)
+            if moved_to in {None, peer}:
+                raise
+        return self._caller.ask_all(moved_to, requests, heard)
+
+    def _new_address(self, topic: str, broker_name: str, broker_id: int) -> Peer | None:
+        """Returns a broker's address by a new route; None where there is none just now."""
+        self._routes.doubt(topic)
+        try:
+            return self.route(topic).peer(broker_name, broker_id)
+        except (ConnectionFailedError, BrokerError):
+            return None
 
 
 _clusters: dict[ClusterConfig, Cluster] = {}

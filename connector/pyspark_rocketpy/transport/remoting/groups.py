@@ -25,8 +25,8 @@ RETRY_PREFIX = "%RETRY%"
 _PARSE_FAILED = frozenset({ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_PARSE_FAILED})
 
 
-def make_group(cluster: Cluster, peer: Peer, group: str) -> None:
-    """Let a group and its retry topic be at a master, by joining and leaving it at once.
+def make_group(cluster: Cluster, topic: str, broker_name: str, group: str) -> None:
+    """Makes a group and its retry topic at a topic's master, by joining and leaving at once.
 
     Where brokers make no groups, nothing happens. Raises ConnectionFailedError, BrokerError.
     """
@@ -41,9 +41,9 @@ def make_group(cluster: Cluster, peer: Peer, group: str) -> None:
         UnregisterClientRequest(client_id, consumer_group=group),
     )
     try:
-        cluster.ask(peer, heartbeat).answer()
+        cluster.ask_owner(topic, broker_name, heartbeat).answer()
     finally:
-        cluster.ask(peer, leaving).answer()
+        cluster.ask_owner(topic, broker_name, leaving).answer()
 
 
 def check_expression(cluster: Cluster, peer: Peer, group: str, expression: str) -> Call[str | None]:

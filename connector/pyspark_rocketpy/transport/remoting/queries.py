@@ -349,7 +349,7 @@ class RemotingOffsetQueries:
         except TopicNotExistError:
             known = None
         if known is None:
-            make_group(self._cluster, master, group)
+            make_group(self._cluster, topic, broker_name, group)
         self._made.add((group, broker_name))
         return True
 

@@ -278,7 +278,8 @@ def test_a_broker_that_takes_no_connection_makes_the_route_doubtful(
     for times in (1, 2):
         with pytest.raises(ConnectionFailedError, match="cannot be reached"):
             reading.max_offset(setup.cluster, QUEUE)
-        assert len(setup.names.asked) == times
+        # At once: it may have moved.
+        assert len(setup.names.asked) == 1 + times
 
 
 def test_a_broker_that_no_route_has_is_named(setup: MakeSetup) -> None:

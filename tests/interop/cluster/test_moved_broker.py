@@ -1,0 +1,75 @@
+"""A broker that is started again at another address, while the route of before is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_rocketpy.offsets import BrokerQueue, QueueRange
+from pyspark_rocketpy.transport.remoting import ClusterConfig, Patience
+from pyspark_rocketpy.transport.remoting import routes as routes_module
+from pyspark_rocketpy.transport.remoting.cluster import cluster_for
+from pyspark_rocketpy.transport.remoting.reading import consumer_offset
+from pyspark_rocketpy.transport.remoting.sending import Message, send
+from pyspark_rocketpy.transport.remoting.source import RemotingSource
+from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy, Subscription
+from rocketpy_proto.remoting import MessageQueue
+from tests.blocks import bodies_of
+from tests.interop.cluster.cluster import Cluster
+from tests.interop.cluster.servers import Broker, BrokerSpec
+from tests.interop.rocketmq import V4, V5
+from tests.patience import PATIENCE_SECONDS
+
+PATIENT = Patience(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
+GROUP = "moved-readers"
+OPTIONS = PullOptions(GROUP, 1 << 20, fail_on_data_loss=True)
+# Nothing is tried again, and nobody is waited for.
+ONCE = RetryPolicy(0, 1)
+
+
+@pytest.fixture(params=[V5, V4])
+def moving(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Broker]:
+    """A broker of each version, which may move."""
+    name = f"broker-moving-{request.param.replace('.', '-')}"
+    cluster.add(BrokerSpec(name, version=request.param))
+    yield cluster.broker(name)
+    cluster.remove(cluster.broker(name))
+
+
+def test_the_first_query_after_a_broker_has_moved_finds_it(
+    cluster: Cluster, moving: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long it takes to start, the old route counts.
+    monkeypatch.setattr(routes_module, "ROUTE_MS_MAX", 3_600_000)
+    name = moving.spec.name
+    topic = f"of-{name}"
+    cluster.create_topic(topic, 1, [moving])
+    config = ClusterConfig(tuple(cluster.addresses.split(";")), PATIENT, PATIENT)
+    source = RemotingSource(config, ONCE, GROUP, 30_000, 4, 1 << 20, 1)
+    seen, queue = cluster_for(config), MessageQueue(name, 0, topic)
+    subscription, of_broker = Subscription((topic,), None, GROUP), BrokerQueue(name, 0)
+
+    def sent(body: bytes) -> int:
+        return send(seen, GROUP, queue, Message(body), PATIENT).answer().queue_offset
+
+    def end() -> int:
+        return source.offset_queries().bounds(subscription)[topic][of_broker].max_offset
+
+    assert (sent(b"0"), sent(b"1")) == (0, 1)
+    source.offset_queries().commit(GROUP, {topic: {of_broker: 1}}, {})
+    assert end() == 2
+
+    old = moving.address
+    assert cluster.move(moving).address != old
+    assert end() == 2
+    part = QueueRange(topic, 0, 0, 2, broker_name=name)
+    pieces = list(source.pull(part, OPTIONS))
+    assert b"".join(b"".join(bodies_of(bytes(p.records), p.sizes)) for p in pieces) == b"01"
+    assert source.offset_queries().search([QueueTime(topic, 0, 0, name)]) == [0]
+
+    cluster.move(cluster.broker(name))
+    assert sent(b"2") == 2
+    cluster.move(cluster.broker(name))
+    source.offset_queries().commit(GROUP, {topic: {of_broker: 2}}, {})
+    assert consumer_offset(seen, GROUP, queue).answer() == 2
