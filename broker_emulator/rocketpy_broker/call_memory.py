@@ -8,13 +8,13 @@ memory. Row N14.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.shares import Shares
 
 MIB = 1 << 20
 CONNECTION_BYTES_MAX, TOTAL_BYTES_MAX = 64 * MIB, 256 * MIB
@@ -52,27 +52,19 @@ class CallMemory:
         total_max: int = TOTAL_BYTES_MAX,
         share: int = SHARE_BYTES,
     ) -> None:
-        self._connection_max = connection_max
+        self.shares = Shares(connection_max)
         self._total_max = total_max
         self._share = share
-        self._by_connection: Counter[str] = Counter()
-        self.total = 0
-
-    def of(self, connection: str) -> int:
-        """Returns the bytes that calls of a connection keep."""
-        return self._by_connection[connection]
 
     def change(self, connection: str, size: int) -> None:
         """Adds to the charge of a connection. Raises KeptBytesError."""
-        mine = self._by_connection[connection]
-        is_full = self.total + size > self._total_max
-        bytes_max = min(self._share, self._connection_max) if is_full else self._connection_max
+        mine = self.shares.of(connection)
+        bytes_max = self.shares.connection_max
+        if self.shares.total + size > self._total_max:
+            bytes_max = min(self._share, bytes_max)
         if size > 0 and mine and mine + size > bytes_max:
             raise KeptBytesError(mine, bytes_max)
-        self.total += size
-        self._by_connection[connection] += size
-        if not self._by_connection[connection]:
-            del self._by_connection[connection]
+        self.shares.change(connection, size)
 
     @contextmanager
     def call(self, connection: str) -> Iterator[Charge]:

@@ -35,10 +35,12 @@ class ClientLimits:
     members_per_group_max: int = 10_000
     clients_max: int = 100_000
     registrations_max: int = 200_000
+    registrations_per_connection_max: int = 20_000
     groups_per_client_max: int = 1_000
     subscription_bytes_max: int = 64 * MIB
     queues_per_lock_max: int = 1_000
     locks_max: int = 200_000
+    locks_per_connection_max: int = 20_000
     notices_per_client_max: int = 1_000
     notice_bytes_max: int = 64 * MIB
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,14 @@ async def until(is_so: Callable[[], bool]) -> None:
     """Let the loop and the threads go on until something is so."""
     while not is_so():  # noqa: ASYNC110 (files have no event)
         await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def another_connection(running: RunningBroker) -> AsyncIterator[RunningBroker]:
+    """Returns the same broker, with a connection of its own."""
+    target, options = f"127.0.0.1:{running.ready.port}", [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(target, options=options) as channel:
+        yield replace(running, channel=channel)
 
 
 StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]

@@ -113,7 +113,7 @@ class GrpcServer:
         servicer = reflection.aio.ReflectionServicer(self._names)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, others)
         self._add(others.handlers)
-        unserved = UnservedCalls(clock, self._names)
+        unserved = UnservedCalls(clock, self.guard, self._names)
         self._server.add_generic_rpc_handlers([unserved])
         self.unserved = UnservedConnections(
             clock,

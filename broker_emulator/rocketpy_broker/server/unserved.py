@@ -17,6 +17,7 @@ import grpc
 
 from rocketpy_broker.clock import Clock, sleep
 from rocketpy_broker.server.failure_log import PeerLines, host_of
+from rocketpy_broker.server.guarding import Guard, GuardedMethod
 
 logger = logging.getLogger(__name__)
 LOOK_INTERVAL_MS = 5_000
@@ -30,15 +31,20 @@ _OTHER_CLIENTS = (
 class UnservedCalls(grpc.GenericRpcHandler):
     """The last handler of a server: it refuses each method that no other handler knows."""
 
-    def __init__(self, clock: Clock, names: Sequence[str]) -> None:
+    def __init__(self, clock: Clock, guard: Guard, names: Sequence[str]) -> None:
         """`names` are the services of the server."""
         self.lines = PeerLines(clock)
+        self._guard = guard
         self._names = names
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
-        """Returns a handler that reads nothing, for a method with or without streams."""
-        refuse = partial(self._refuse, str(details.method)[:METHOD_CHARACTERS_MAX].strip("/"))
-        return grpc.stream_stream_rpc_method_handler(refuse)
+        """Returns a handler for a method with or without streams.
+
+        It takes the first request: a `grpc.aio` client that still sends would see INTERNAL.
+        """
+        method = str(details.method)[:METHOD_CHARACTERS_MAX].strip("/")
+        refusing = grpc.stream_stream_rpc_method_handler(partial(self._refuse, method))
+        return GuardedMethod(method, refusing, self._guard).handler()
 
     async def _refuse(self, method: str, _requests: Any, context: Any) -> NoReturn:
         """Raises grpc.aio's own error, after one log line."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -14,7 +13,7 @@ from rocketpy_broker.services.batches import jobs
 from rocketpy_broker.services.batches.service import SWEEP_MS
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.writer import Job, Task, bodies, staging_files
-from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.broker.conftest import RunningBroker, StartBroker, another_connection, until
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 COMMITTED, INCOMPLETE = broker_pb2.COMMITTED, broker_pb2.INCOMPLETE
@@ -193,7 +192,7 @@ async def test_s10_a_job_without_files_ends_with_its_stream(start_broker: StartB
         await call.done_writing()
         assert await call.read() == grpc.aio.EOF
         await until(lambda: not table._jobs)
-        assert not table._by_connection
+        assert table._shares.total == 0
         # A job with files stays.
         await Job(running).stage((0, [b"a"]))
         assert len(table._jobs) == 1
@@ -243,10 +242,7 @@ async def test_s10_a_connection_begins_a_limited_number_of_jobs(
         answer = await Task(Job(running, writer_id="w3"), 0, 1).send(0, b"a")
         assert answer.status.code == ResponseCode.SYSTEM_BUSY
         assert "3 jobs of this connection stage batches" in answer.status.remark
-        options = [("grpc.use_local_subchannel_pool", 1)]
-        target = f"127.0.0.1:{running.ready.port}"
-        async with grpc.aio.insecure_channel(target, options=options) as channel:
-            another = replace(running, channel=channel)
+        async with another_connection(running) as another:
             await Job(another, writer_id="w4").stage((0, [b"a"]))
         assert await first.abort() == 1
         await Job(running, writer_id="w3").stage((0, [b"a"]))

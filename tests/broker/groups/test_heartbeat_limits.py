@@ -11,7 +11,7 @@ import pytest
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.conftest import RunningBroker, StartBroker, another_connection
 from tests.broker.groups.clients import (
     consumer,
     heartbeat,
@@ -209,3 +209,20 @@ async def test_g01_subscriptions_take_only_so_much_memory(start_broker: StartBro
         assert await subscriptions(running, "g") == {"T": (1, "a" * 1_000)}
         assert (await heartbeat(running, "c1", consumer("g"))).code == 0
         assert (await heartbeat(running, "c2", consumer("h", large))).code == 0
+
+
+async def test_g01_a_connection_has_a_limited_number_of_registrations(
+    start_broker: StartBroker,
+) -> None:
+    limits = Limits(clients=ClientLimits(registrations_per_connection_max=3))
+    async with start_broker(limits=limits) as running:
+        assert (await heartbeat(running, "c1", consumer("g"), producers=["p"])).code == 0
+        refused = await heartbeat(running, "c2", consumer("g"), producers=["p"])
+        assert refused.code == ResponseCode.SYSTEM_BUSY
+        assert "number of registrations of the connection 127.0.0.1:" in refused.remark
+        assert await members(running, "g") == ["c1"]
+        async with another_connection(running) as other:
+            assert (await heartbeat(other, "c2", consumer("g"), producers=["p"])).code == 0
+            # A client that comes by another connection counts there.
+            assert (await heartbeat(other, "c1", producers=["p"])).code == 0
+        assert (await heartbeat(running, "c3", consumer("g"), producers=["p"])).code == 0

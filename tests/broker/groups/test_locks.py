@@ -14,7 +14,7 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.groups.locks import LOCK_MS, QueueLocks
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import common_pb2, groups_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.conftest import RunningBroker, StartBroker, another_connection
 from tests.broker.groups.clients import listening, lock, lock_response
 
 
@@ -173,3 +173,18 @@ def test_g04_locks_that_are_over_make_room_also_between_two_housekeepings() -> N
     clock.advance(LOCK_MS + 1)
     assert locks.lock("g", "c2", queues[1:]) == queues[1:]
     assert len(locks) == 2
+
+
+async def test_g04_a_connection_has_a_limited_number_of_locks(start_broker: StartBroker) -> None:
+    limits = Limits(clients=ClientLimits(locks_per_connection_max=3))
+    async with start_broker(limits=limits) as running:
+        assert await lock(running, "c1", [0, 1]) == [0, 1]
+        refused = await lock_response(running, "c2", [2, 3])
+        assert refused.status.code == ResponseCode.SYSTEM_BUSY
+        assert "queue locks of a connection" in refused.status.remark
+        assert await lock(running, "c1", [0, 1]) == [0, 1]
+        async with another_connection(running) as other:
+            assert await lock(other, "c2", [2, 3]) == [2, 3]
+            # A lock that another connection renews counts there.
+            assert await lock(other, "c1", [0]) == [0]
+        assert await lock(running, "c3", [4, 5]) == [4, 5]

@@ -23,6 +23,7 @@ EXAMPLES = 200
 STEPS = 60
 LOCKS_MAX = 8
 CLIENTS_MAX, REGISTRATIONS_MAX, MEMBERS_MAX, GROUPS_MAX = 4, 9, 3, 3
+CONNECTION_MAX = 5
 QUEUES = [QueueKey("T", queue_id) for queue_id in range(4)] + [QueueKey("U", 0)]
 
 groups = st.sampled_from(["g", "h"])
@@ -130,14 +131,14 @@ class MembersAndList(RuleBasedStateMachine):
         limits = ClientLimits(
             clients_max=CLIENTS_MAX,
             registrations_max=REGISTRATIONS_MAX,
+            registrations_per_connection_max=CONNECTION_MAX,
             members_per_group_max=MEMBERS_MAX,
             groups_per_client_max=GROUPS_MAX,
         )
         self.table = MemberTable(self.clock, limits)
         self.joined: list[Joined] = []
-        self.heartbeats = 0
 
-    def has_room(self, client_id: str, new: list[GroupKey]) -> bool:
+    def has_room(self, client_id: str, new: list[GroupKey], address: str) -> bool:
         ids = {each.client_id for each in self.joined}
         mine = sum(each.client_id == client_id for each in self.joined)
         sizes = [sum(each.group == group for each in self.joined) for group in new]
@@ -145,22 +146,26 @@ class MembersAndList(RuleBasedStateMachine):
             len(ids | {client_id}) <= CLIENTS_MAX
             and len(self.joined) + len(new) <= REGISTRATIONS_MAX
             and mine + len(new) <= GROUPS_MAX
+            and sum(each.address == address for each in self.joined) + len(new) <= CONNECTION_MAX
             and all(size < MEMBERS_MAX for size in sizes)
         )
 
-    @rule(client_id=many_clients, wanted=st.lists(keys, min_size=1, max_size=3, unique=True))
-    def join(self, client_id: str, wanted: list[GroupKey]) -> None:
+    @rule(
+        client_id=many_clients,
+        wanted=st.lists(keys, min_size=1, max_size=3, unique=True),
+        address=st.sampled_from(["host:1", "host:2", "host:3"]),
+    )
+    def join(self, client_id: str, wanted: list[GroupKey], address: str) -> None:
         mine = {each.group for each in self.joined if each.client_id == client_id}
         new = [group for group in wanted if group not in mine]
         try:
-            self.table.check_room(client_id, wanted)
+            self.table.check_room(client_id, wanted, address)
         except ClientsFullError:
-            assert not self.has_room(client_id, new)
+            assert new
+            assert not self.has_room(client_id, new, address)
             return
-        assert not new or self.has_room(client_id, new)
-        self.heartbeats += 1
+        assert not new or self.has_room(client_id, new, address)
         for group in wanted:
-            address = f"host:{self.heartbeats}"
             assert self.table.register(group, client_id, address) == (group in new)
             self.joined = [
                 each for each in self.joined if (each.group, each.client_id) != (group, client_id)

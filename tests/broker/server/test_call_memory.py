@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import grpc
 import pytest
 
 from rocketpy_broker import call_memory
 from rocketpy_broker.call_memory import CallMemory, KeptBytesError, decoded_bytes, keep
+from rocketpy_broker.clock import give_way
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.rocketpy_v1 import broker_servicer
 from rocketpy_broker.services.offsets.known import TOPIC_BYTES
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
-from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
+from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.broker.conftest import RunningBroker, StartBroker, another_connection, until
 
 WAIT_MS = 30_000
 KIB, MIB = 1 << 10, 1 << 20
@@ -27,24 +26,16 @@ def memory_of(running: RunningBroker) -> CallMemory:
     return running.broker.server.guard.memory
 
 
-def query(foreign: int = 0, queues: int = 4, **fields: int) -> broker_pb2.QueryOffsetsRequest:
+def query(
+    foreign: int = 0, queues: int = 4, wait_ms_max: int = WAIT_MS
+) -> broker_pb2.QueryOffsetsRequest:
     """A query that knows its own queues, and others of topics that it does not ask for."""
     others = [
         broker_pb2.KnownOffset(topic=f"other-{each % 100}", queue_id=each, max_offset=each)
         for each in range(foreign)
     ]
     own = [broker_pb2.KnownOffset(topic="T", queue_id=each) for each in range(queues)]
-    return broker_pb2.QueryOffsetsRequest(
-        topics=["T"], known=others + own, **{"wait_ms_max": WAIT_MS} | fields
-    )
-
-
-@asynccontextmanager
-async def other_connection(running: RunningBroker) -> AsyncIterator[broker_pb2_grpc.BrokerStub]:
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    target = f"127.0.0.1:{running.ready.port}"
-    async with grpc.aio.insecure_channel(target, options=options) as channel:
-        yield broker_pb2_grpc.BrokerStub(channel)
+    return broker_pb2.QueryOffsetsRequest(topics=["T"], known=others + own, wait_ms_max=wait_ms_max)
 
 
 def test_n14_a_connection_keeps_a_limited_number_of_bytes() -> None:
@@ -65,7 +56,7 @@ def test_n14_a_connection_keeps_a_limited_number_of_bytes() -> None:
     memory.change("a", -100)
     memory.change("b", -150)
     memory.change("c", 21)
-    assert (memory.total, memory.of("a"), memory.of("c")) == (41, 0, 41)
+    assert (memory.shares.total, memory.shares.of("a"), memory.shares.of("c")) == (41, 0, 41)
 
 
 async def test_n14_a_call_is_charged_until_it_ends() -> None:
@@ -78,10 +69,10 @@ async def test_n14_a_call_is_charged_until_it_ends() -> None:
         second.set(20)
         # The running call is the one that was begun last.
         keep(5)
-        assert (first.size, second.size, memory.total) == (10, 5, 15)
-    assert (memory.total, memory.of("a")) == (0, 0)
+        assert (first.size, second.size, memory.shares.total) == (10, 5, 15)
+    assert (memory.shares.total, memory.shares.of("a")) == (0, 0)
     keep(1 << 40)
-    assert memory.total == 0
+    assert memory.shares.total == 0
 
 
 async def test_n14_a_held_query_keeps_nothing_of_topics_that_it_does_not_ask_for(
@@ -95,11 +86,11 @@ async def test_n14_a_held_query_keeps_nothing_of_topics_that_it_does_not_ask_for
         for number in range(1, 31):
             calls.append(running.data.QueryOffsets(request))
             await running.held(number)
-        assert memory_of(running).total <= 30 * 3 * TOPIC_BYTES
+        assert memory_of(running).shares.total <= 30 * 3 * TOPIC_BYTES
         await running.append("T", 0, b"x")
         for call in calls:
             assert (await call).topics[0].queues[0].max_offset == 1
-        await until(lambda: memory_of(running).total == 0)
+        await until(lambda: memory_of(running).shares.total == 0)
 
 
 @pytest.mark.parametrize("pattern", ["", "T.*"])
@@ -112,8 +103,8 @@ async def test_n14_a_held_query_keeps_eight_bytes_a_queue(
         request.topic_pattern = pattern
         call = running.data.QueryOffsets(request)
         await running.held(1)
-        await until(lambda: memory_of(running).total < 100 * KIB)
-        assert memory_of(running).total >= 40_000
+        await until(lambda: memory_of(running).shares.total < 100 * KIB)
+        assert memory_of(running).shares.total >= 40_000
         await running.append("T", 4_999, b"x")
         running.clock.advance(1_000)
         assert (await call).topics[0].queues[4_999].max_offset == 1
@@ -123,7 +114,6 @@ async def test_n14_others_have_turns_while_a_large_query_is_read(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slots = 0
-    give_way = broker_servicer.give_way
 
     async def counted(kind: str) -> None:
         nonlocal slots
@@ -156,13 +146,13 @@ async def test_n14_a_connection_beyond_its_limit_is_refused_and_others_are_serve
         assert "of this connection keep" in refused.status.remark
         small = broker_pb2.QueryOffsetsRequest(topics=["T"])
         assert (await running.data.QueryOffsets(small)).status.code == ResponseCode.SUCCESS
-        async with other_connection(running) as other:
-            held = other.Pull(tags)
+        async with another_connection(running) as other:
+            held = other.data.Pull(tags)
             await running.held(most + 1)
             held.cancel()
         for call in calls:
             call.cancel()
-        await until(lambda: memory_of(running).total == 0)
+        await until(lambda: memory_of(running).shares.total == 0)
         assert (await running.pull(topic="T"))[0].status.code != ResponseCode.SYSTEM_BUSY
 
 
@@ -188,7 +178,7 @@ async def test_n14_a_block_beyond_the_limit_is_answered_in_its_place(
         assert (await call.read()).queue_offset == 1
         await call.done_writing()
         assert await call.read() == grpc.aio.EOF
-        await until(lambda: memory.total == 0)
+        await until(lambda: memory.shares.total == 0)
 
 
 async def test_n14_calls_of_all_ends_give_their_bytes_back(start_broker: StartBroker) -> None:
@@ -202,4 +192,4 @@ async def test_n14_calls_of_all_ends_give_their_bytes_back(start_broker: StartBr
         await running.held(2)
         running.clock.advance(WAIT_MS)
         await asyncio.gather(*held[3:])
-        await until(lambda: memory_of(running).total == 0)
+        await until(lambda: memory_of(running).shares.total == 0)

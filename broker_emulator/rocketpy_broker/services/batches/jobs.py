@@ -12,7 +12,7 @@ away before comes to be known only by their absence.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from rocketpy_broker import turns
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StagedIllegalError, TooManyJobsError
+from rocketpy_broker.shares import Shares
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
 
 PUT_AWAY_MAX = 10_000
@@ -64,7 +65,7 @@ class JobTable:
         self._idle_ms_max = idle_ms_max
         self._jobs: OrderedDict[BatchJob, Job] = OrderedDict()
         self._by_writer: dict[str, set[BatchJob]] = {}
-        self._by_connection: Counter[str] = Counter()
+        self._shares = Shares(CONNECTION_JOBS_MAX)
         self._put_away: OrderedDict[BatchJob, str] = OrderedDict()
         self._ended: OrderedDict[BatchJob, None] = OrderedDict()
 
@@ -95,10 +96,10 @@ class JobTable:
             connection = turns.connection.get()
             if len(self._jobs) >= JOBS_MAX:
                 raise TooManyJobsError(JOBS_MAX)
-            if connection and self._by_connection[connection] >= CONNECTION_JOBS_MAX:
-                raise TooManyJobsError(CONNECTION_JOBS_MAX, "of this connection ")
+            if not self._shares.has_room(connection):
+                raise TooManyJobsError(self._shares.connection_max, "of this connection ")
             job = self._jobs[name] = Job(name, 0, connection)
-            self._by_connection[connection] += 1
+            self._shares.change(connection, 1)
             self._ended.pop(name, None)
             self._by_writer.setdefault(name.writer_id, set()).add(name)
         job.used_ms = self._clock.monotonic_ms()
@@ -170,9 +171,7 @@ class JobTable:
 
     def _drop(self, job: Job) -> None:
         del self._jobs[job.name]
-        self._by_connection[job.connection] -= 1
-        if not self._by_connection[job.connection]:
-            del self._by_connection[job.connection]
+        self._shares.change(job.connection, -1)
 
     def _forget(self, name: BatchJob) -> None:
         self._ended.pop(name, None)

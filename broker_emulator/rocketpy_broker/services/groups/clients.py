@@ -151,7 +151,7 @@ class ClientService:
         self.on_registered(role, self._clock.monotonic_ms() - begin_ms)
 
     def _check_room(self, heartbeat: Heartbeat) -> None:
-        self._members.check_room(heartbeat.client_id, heartbeat.groups)
+        self._members.check_room(heartbeat.client_id, heartbeat.groups, heartbeat.address)
         self.consumers.check_room(heartbeat.consumers)
 
     async def _create_groups(self, consumers: Sequence[ConsumerData]) -> None:

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rocketpy_broker import turns
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
 from rocketpy_broker.services.groups.manager import check_group
 from rocketpy_broker.services.groups.members import check_client_id
 from rocketpy_broker.services.groups.subscriptions import check_topic
+from rocketpy_broker.shares import Shares
 from rocketpy_broker.store.values import QueueKey
 
 # A lock that was not renewed for longer is anybody's.
@@ -33,6 +35,7 @@ class _LockKey(NamedTuple):
 @dataclass(slots=True)
 class _Lock:
     client_id: str
+    connection: str
     last_update_ms: float
 
 
@@ -43,6 +46,7 @@ class QueueLocks:
         self._clock = clock
         self._limits = limits
         self._locks: OrderedDict[_LockKey, _Lock] = OrderedDict()
+        self._shares = Shares(limits.locks_per_connection_max)
         # The queues of each group, the longest not renewed first.
         self._by_group: dict[str, OrderedDict[QueueKey, None]] = {}
 
@@ -84,17 +88,27 @@ class QueueLocks:
         if len(self._locks) + new > count_max:
             way_out = "unlock queues, or try again when other locks are over"
             raise ClientsFullError("the number of queue locks", count_max, way_out)
+        if new and not self._shares.has_room(turns.connection.get(), new):
+            name, count_max = (
+                "the number of queue locks of a connection",
+                self._shares.connection_max,
+            )
+            way_out = "unlock queues, or use several connections"
+            raise ClientsFullError(name, count_max, way_out)
 
     def _try_lock(self, key: _LockKey, client_id: str) -> bool:
-        now_ms = self._clock.monotonic_ms()
+        now_ms, connection = self._clock.monotonic_ms(), turns.connection.get()
         lock = self._locks.get(key)
         if lock is None:
-            self._locks[key] = _Lock(client_id, now_ms)
+            self._locks[key] = _Lock(client_id, connection, now_ms)
+            self._shares.change(connection, 1)
             self._by_group.setdefault(key.group, OrderedDict())[key.queue] = None
             return True
         if lock.client_id != client_id and now_ms - lock.last_update_ms <= LOCK_MS:
             return False
-        lock.client_id, lock.last_update_ms = client_id, now_ms
+        self._shares.change(lock.connection, -1)
+        self._shares.change(connection, 1)
+        lock.client_id, lock.connection, lock.last_update_ms = client_id, connection, now_ms
         self._locks.move_to_end(key)
         self._by_group[key.group].move_to_end(key.queue)
         return True
@@ -109,7 +123,7 @@ class QueueLocks:
                 self._drop(key)
 
     def _drop(self, key: _LockKey) -> None:
-        del self._locks[key]
+        self._shares.change(self._locks.pop(key).connection, -1)
         queues = self._by_group[key.group]
         del queues[key.queue]
         if not queues:

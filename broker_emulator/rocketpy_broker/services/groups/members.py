@@ -18,6 +18,7 @@ from typing import NamedTuple
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
+from rocketpy_broker.shares import Shares
 
 # A client that was not heard of for longer is gone.
 EXPIRY_MS = 120_000
@@ -75,6 +76,7 @@ class MemberTable:
         self._groups_of: dict[str, dict[GroupKey, None]] = {}
         self._by_age: OrderedDict[Registration, Member] = OrderedDict()
         self._counts = dict.fromkeys(Role, 0)
+        self._shares = Shares(limits.registrations_per_connection_max)
 
     def __len__(self) -> int:
         return len(self._by_age)
@@ -104,7 +106,7 @@ class MemberTable:
         """The groups that a client is in."""
         return list(self._groups_of.get(client_id, ()))
 
-    def check_room(self, client_id: str, groups: Sequence[GroupKey]) -> None:
+    def check_room(self, client_id: str, groups: Sequence[GroupKey], address: str) -> None:
         """Raises ClientsFullError where the client could not join all of these groups."""
         limits, known = self._limits, self._groups_of.get(client_id, {})
         new = [group for group in groups if group not in known]
@@ -118,6 +120,9 @@ class MemberTable:
             raise ClientsFullError(
                 "the number of registrations", limits.registrations_max, _TRY_LATER
             )
+        if new and not self._shares.has_room(address, len(new)):
+            name = f"the number of registrations of the connection {address}"
+            raise ClientsFullError(name, self._shares.connection_max, _TRY_LATER)
         for group in new:
             if len(self.members(group)) >= limits.members_per_group_max:
                 name = f"the number of clients of {group.role.value} group {group.name!r}"
@@ -132,6 +137,8 @@ class MemberTable:
         registration = Registration(group, client_id)
         member = self._by_age.get(registration)
         if member is not None:
+            self._shares.change(member.address, -1)
+            self._shares.change(address, 1)
             member.address, member.last_update_ms, member.seen_ms = address, now_ms, seen_ms
             self._by_age.move_to_end(registration)
             return False
@@ -140,12 +147,15 @@ class MemberTable:
         self._groups.setdefault(group, OrderedDict())[client_id] = member
         self._groups_of.setdefault(client_id, {})[group] = None
         self._counts[group.role] += 1
+        self._shares.change(address, 1)
         return True
 
     def remove(self, group: GroupKey, client_id: str) -> bool:
         """Let the client leave the group; return whether it was in it."""
-        if self._by_age.pop(Registration(group, client_id), None) is None:
+        member = self._by_age.pop(Registration(group, client_id), None)
+        if member is None:
             return False
+        self._shares.change(member.address, -1)
         self._counts[group.role] -= 1
         members, groups = self._groups[group], self._groups_of[client_id]
         del members[client_id], groups[group]
