@@ -43,7 +43,9 @@ class UnservedCalls(grpc.GenericRpcHandler):
         It takes the first request: a `grpc.aio` client that still sends would see INTERNAL.
         """
         method = str(details.method)[:METHOD_CHARACTERS_MAX].strip("/")
-        refusing = grpc.stream_stream_rpc_method_handler(partial(self._refuse, method))
+        refusing: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
+            partial(self._refuse, method)
+        )
         return GuardedMethod(method, refusing, self._guard).handler()
 
     async def _refuse(self, method: str, _requests: Any, context: Any) -> NoReturn:
