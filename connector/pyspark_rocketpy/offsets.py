@@ -5,10 +5,11 @@
 
 Version 1 is of the one broker that endpoints name, version 2 of a cluster, each broker of which
 numbers its queues of a topic from 0. The shape of a broker's table is that of RocketMQ's
-consumerOffset.json. `base` carries the first position
-of the query along, because Spark asks for the initial offset again at each restart before its
-first commit, and may get another answer; `first` marks that answer. `new` tells where queues begin
-that came during the query. `store` is the id of the store that all of it is of; an offset of an
+consumerOffset.json. `base` carries the first position of the query along, because Spark asks for
+the initial offset again at each restart before its first commit, and may get another answer;
+`first` marks that answer. `new` tells where queues begin that came during the query. `kept` has the
+places of queues that are not listed now: of topics with fewer queues for reading, and of topics
+that are not read, or gone. `store` is the id of the store that all of it is of; an offset of an
 older connector has none, and is of any store. `epochs` tell its topics from others that were made
 again under their names; a topic that is not there may be any. `recovery` is the store's newest
 recovery when the offset was made: a newer one may have cut queues below it, and what is stored
@@ -18,19 +19,29 @@ Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from pyspark_rocketpy.errors import OffsetError
+from pyspark_rocketpy.json_values import (
+    RepeatedNameError,
+    json_object,
+    parse_json,
+    queue_id,
+    shown,
+    whole,
+)
+from pyspark_rocketpy.times import TIME_FORMS, time_ms
 
 VERSION, CLUSTER_VERSION = 1, 2
 SEPARATOR = "@"
-STORE, EPOCHS, RECOVERY = "store", "epochs", "recovery"
+TABLE, BASE, NEW, KEPT = "offsetTable", "base", "new", "kept"
+STORE, EPOCHS, RECOVERY, FIRST = "store", "epochs", "recovery", "first"
 LATEST, EARLIEST = -1, -2
-NUMBER_MAX = (1 << 63) - 1
-_SHOWN_MAX = 100
 
 T = TypeVar("T")
 
@@ -117,12 +128,13 @@ class Origin:
 
     @classmethod
     def of(cls, offset: Offset) -> Origin:
-        """That of a logged offset."""
-        return cls(store_of(offset), dict(offset.get(EPOCHS, {})), str(offset.get(RECOVERY, "")))
+        """That of a logged offset. Raises OffsetError."""
+        return cls(store_of(offset), _epochs_of(offset), _text_in(offset, RECOVERY))
 
     def marked(self, offset: Offset) -> Offset:
         """An offset of this origin."""
-        topics = {key.rpartition(SEPARATOR)[0] for key in offset["offsetTable"]}
+        keys = [*offset[TABLE], *offset.get(KEPT, {})]
+        topics = {key.rpartition(SEPARATOR)[0] for key in keys}
         epochs = {topic: self.epochs[topic] for topic in sorted(topics & self.epochs.keys())}
         told = {STORE: self.store_id, EPOCHS: epochs, RECOVERY: self.recovery_id}
         return {**offset, **{name: value for name, value in told.items() if value}}
@@ -155,12 +167,12 @@ def remade_topics(known: Epochs, bounds: Bounds) -> frozenset[str]:
 def first_offset(positions: Positions, group: str, origin: Origin = ANY) -> Offset:
     """The answer to initialOffset."""
     table = _table(positions, group)
-    return origin.marked({"v": _version(positions), "first": True, "offsetTable": table})
+    return origin.marked({"v": _version(positions), FIRST: True, TABLE: table})
 
 
 def store_of(offset: Offset) -> str:
     """The id of the store that a logged offset is of; empty where it does not tell."""
-    return str(offset.get(STORE, ""))
+    return _text_in(offset, STORE)
 
 
 def next_offset(
@@ -169,15 +181,20 @@ def next_offset(
     group: str,
     entering: Positions | None = None,
     origin: Origin = ANY,
+    kept: Positions | None = None,
 ) -> Offset:
     """The offset of a batch that begins at `start`; carries the query's first position along.
 
-    `entering` are the starts of queues that this batch is the first to read.
+    `entering` are the starts of queues that this batch is the first to read, `kept` the places of
+    queues that are not listed now, in their order.
     """
-    base = start.get("base", start["offsetTable"])
-    table = _table(positions, group)
-    offset = origin.marked({"v": _version(positions), "offsetTable": table, "base": base})
-    return {**offset, "new": _table(entering, group)} if entering else offset
+    base = start.get(BASE, start[TABLE])
+    versions = _version(positions), _version(kept or {})
+    offset = {"v": max(versions), TABLE: _table(positions, group), BASE: base}
+    if kept:
+        offset[KEPT] = {topic + SEPARATOR + group: by_broker(kept[topic]) for topic in kept}
+    offset = origin.marked(offset)
+    return {**offset, NEW: _table(entering, group)} if entering else offset
 
 
 def _version(positions: Positions) -> int:
@@ -201,19 +218,22 @@ def by_broker(queues: Mapping[BrokerQueue, T]) -> dict[str, Any]:
     return found
 
 
-def _by_queue(
-    queues: Mapping[str, Any], number: Callable[[str], int], value: Callable[[Any], int]
-) -> dict[BrokerQueue, int]:
-    """The reverse. Raises AttributeError, TypeError, ValueError for what is none."""
+def _by_queue(topic: str, queues: object, value: Callable[[Any], int]) -> dict[BrokerQueue, int]:
+    """The reverse. Raises ValueError for what is none."""
+    by_name = json_object(queues)
+    if "" in by_name:
+        raise ValueError(f"a broker or queue of topic {topic!r} has no name")
+    tables = {name: its for name, its in by_name.items() if isinstance(its, Mapping)}
+    unnamed = {name: its for name, its in by_name.items() if name not in tables}
     found = {}
-    for name, content in queues.items():
-        if isinstance(content, Mapping):
-            if not name:
-                raise ValueError(name)
-            for queue_id, each in content.items():
-                found[BrokerQueue(name, number(queue_id))] = value(each)
-        else:
-            found[BrokerQueue("", number(name))] = value(content)
+    for broker_name, table in {**tables, "": unnamed}.items():
+        for name, content in table.items():
+            queue = BrokerQueue(broker_name, queue_id(name))
+            try:
+                found[queue] = value(content)
+            except ValueError as error:
+                place = f"{shown(content)} for {queue} of topic {topic!r}"
+                raise ValueError(f"{place} is not accepted") from error
     return found
 
 
@@ -225,13 +245,10 @@ def lag_in(report: object) -> dict[str, int] | None:
     if not isinstance(report, Mapping) or not {"lag", "offsetTable"} <= report.keys():
         return None
     try:
-        by_topic = {
-            topic: _by_queue(lag, _queue_id, _whole) for topic, lag in report["lag"].items()
-        }
-    except (AttributeError, TypeError, ValueError) as error:
-        raise OffsetError(
-            f"the progress holds no lag but {report['lag']!r:.{_SHOWN_MAX}}"
-        ) from error
+        lags = json_object(report["lag"])
+        by_topic = {topic: _by_queue(topic, lag, whole) for topic, lag in lags.items()}
+    except ValueError as error:
+        raise OffsetError(f"the progress holds no lag but {shown(report['lag'])}") from error
     # A slave that answers may be behind what was read of its master.
     return {topic: sum(max(lag, 0) for lag in lags.values()) for topic, lags in by_topic.items()}
 
@@ -239,35 +256,46 @@ def lag_in(report: object) -> dict[str, int] | None:
 def positions_of(offset: object) -> Positions:
     """The positions in a logged offset. Raises OffsetError."""
     if not isinstance(offset, Mapping) or "v" not in offset:
-        shown = json.dumps(offset)
-        shown = shown if len(shown) <= _SHOWN_MAX else shown[:_SHOWN_MAX] + "..."
         raise OffsetError(
-            f"the checkpoint holds offset {shown}, which another source than rocketpy has "
-            "written; start with a new checkpointLocation"
+            f"the checkpoint holds offset {shown(json.dumps(offset))}, which another source than "
+            "rocketpy has written; start with a new checkpointLocation"
         )
-    if offset["v"] not in (VERSION, CLUSTER_VERSION):
+    if type(offset["v"]) is not int or offset["v"] not in (VERSION, CLUSTER_VERSION):
         raise OffsetError(
-            f"the checkpoint's offset has version {offset['v']!r}, this connector reads "
+            f"the checkpoint's offset has version {shown(offset['v'])}, this connector reads "
             f"{VERSION} and {CLUSTER_VERSION}; use the version that wrote it, or a new checkpoint"
         )
-    return _positions(offset.get("offsetTable"))
+    return _positions_in(offset, TABLE)
+
+
+def kept_of(offset: Offset) -> Positions:
+    """The places of queues that were not listed when an offset was made. Raises OffsetError."""
+    return _positions_in(offset, KEPT) if KEPT in offset else {}
+
+
+def joined(positions: Positions, kept: Positions) -> Positions:
+    """All places: those of listed queues, and those of others."""
+    topics = {**kept, **positions}
+    return {topic: {**kept.get(topic, {}), **positions.get(topic, {})} for topic in topics}
 
 
 def begin_of(start: Offset, end: Offset) -> Positions:
     """Where the batch (start, end] begins: for the first one, where its log says it does."""
-    reached = positions_of(start)
-    if not start.get("first"):
+    reached, ends = joined(positions_of(start), kept_of(start)), positions_of(end)
+    is_first = is_first_offset(start)
+    if not is_first:
         begin = reached
-    elif "base" in end:
-        begin = _positions(end["base"])
+    elif BASE in end:
+        begin = _positions_in(end, BASE)
     else:
         begin = positions_of(end)
-    ends = positions_of(end)
     known, of_end = Origin.of(start), Origin.of(end)
-    is_all_new = bool(start.get("first")) or known.is_before(of_end)
-    for topic, queues in _positions(end.get("new", {})).items():
+    is_all_new = is_first or known.is_before(of_end)
+    for topic, queues in (_positions_in(end, NEW) if NEW in end else {}).items():
         is_new = is_all_new or _is_other(known.epochs, of_end.epochs, topic)
         for queue, offset in queues.items():
+            if queue not in ends.get(topic, {}):
+                raise _wrong_field(NEW, f"{queue} of topic {topic!r} is not in {TABLE}")
             place = begin.setdefault(topic, {}).get(queue)
             # A queue that was recreated ends before the place that was reached in the old one.
             if is_new or place is None or place > ends[topic][queue]:
@@ -275,20 +303,57 @@ def begin_of(start: Offset, end: Offset) -> Positions:
     return begin
 
 
+def is_first_offset(offset: Offset) -> bool:
+    """Whether it is the answer to initialOffset. Raises OffsetError."""
+    is_first = offset.get(FIRST, False)
+    if not isinstance(is_first, bool):
+        raise _wrong_field(FIRST, f"{shown(is_first)} is neither true nor false")
+    return is_first
+
+
 def _is_other(before: Epochs, after: Epochs, topic: str) -> bool:
     """Whether a topic was made again, as far as both epochs are known."""
     return before.get(topic, 0) != after.get(topic, 0) and topic in before and topic in after
 
 
-def _positions(table: object) -> Positions:
+def _positions_in(offset: Mapping[str, Any], name: str) -> Positions:
+    """The positions in a field of a logged offset. Raises OffsetError."""
+    if name not in offset:
+        raise _wrong_field(name, "it is missing")
     try:
-        assert isinstance(table, Mapping)
-        return {
-            key.rpartition(SEPARATOR)[0]: _by_queue(queues, int, int)
-            for key, queues in table.items()
-        }
-    except (AssertionError, AttributeError, TypeError, ValueError) as error:
-        raise OffsetError(f"the checkpoint holds no offset table but {table!r}") from error
+        by_key = json_object(offset[name])
+        keys = {key.rpartition(SEPARATOR)[0]: key for key in by_key}
+        found = {topic: _by_queue(topic, by_key[key], _OFFSET) for topic, key in keys.items()}
+    except ValueError as error:
+        raise _wrong_field(name, str(error)) from error
+    if "" in found or len(found) < len(by_key):
+        raise _wrong_field(name, f"its keys are not topic{SEPARATOR}group, each topic once")
+    return found
+
+
+_OFFSET = partial(whole, low=0)
+
+
+def _epochs_of(offset: Offset) -> dict[str, int]:
+    try:
+        epochs = json_object(offset.get(EPOCHS, {}))
+        return {topic: whole(epoch, 0) for topic, epoch in epochs.items()}
+    except ValueError as error:
+        raise _wrong_field(EPOCHS, str(error)) from error
+
+
+def _text_in(offset: Offset, name: str) -> str:
+    text = offset.get(name, "")
+    if not isinstance(text, str):
+        raise _wrong_field(name, f"{shown(text)} is no text")
+    return text
+
+
+def _wrong_field(name: str, reason: str) -> OffsetError:
+    return OffsetError(
+        f"field {name} of the checkpoint's offset cannot be read: {reason}; restore the checkpoint "
+        "from a copy, or start with a new checkpointLocation"
+    )
 
 
 _OF_CLUSTER = ', in a cluster with the broker in between, {"topic":{"broker-a":{"0":12}}}'
@@ -296,62 +361,34 @@ _OF_CLUSTER = ', in a cluster with the broker in between, {"topic":{"broker-a":{
 
 def parse_offsets_json(option: str, text: str) -> Positions:
     """Offsets that a user wrote. Raises OffsetError."""
-    positions = _parse_json(option, text, f'write it as {{"topic":{{"0":12,"1":-2}}}}{_OF_CLUSTER}')
-    _check_least(option, positions, EARLIEST, "use 0 or more, -1 for latest, -2 for earliest")
-    return positions
+    accepted = (
+        f'write it as {{"topic":{{"0":12,"1":-2}}}}{_OF_CLUSTER}; an offset is 0 or more, -1 for '
+        "latest, -2 for earliest"
+    )
+    return _parse_json(option, text, accepted, partial(whole, low=EARLIEST))
 
 
-def parse_times_json(option: str, text: str) -> Positions:
-    """Times that a user wrote for queues, ms since 1970. Raises OffsetError."""
-    example = f'write it as {{"topic":{{"0":1767225600000}}}}{_OF_CLUSTER}'
-    times = _parse_json(option, text, example)
-    _check_least(option, times, 0, "use milliseconds since 1970")
-    return times
+def parse_times_json(option: str, text: str, zone: dt.tzinfo | None = None) -> Positions:
+    """Times that a user wrote for queues, as ms since 1970. Raises OffsetError.
+
+    Those without a zone are of the given one; None is the machine's own.
+    """
+    accepted = f'write it as {{"topic":{{"0":1767225600000}}}}{_OF_CLUSTER}; a time is {TIME_FORMS}'
+    return _parse_json(option, text, accepted, partial(time_ms, zone=zone))
 
 
-def _parse_json(option: str, text: str, example: str) -> Positions:
+def _parse_json(option: str, text: str, accepted: str, value: Callable[[object], int]) -> Positions:
     try:
-        content = json.loads(text, object_pairs_hook=_without_repetition)
-    except _RepeatedError as error:
+        content = parse_json(text)
+    except RepeatedNameError as error:
         raise OffsetError(f"option {option} names {error} twice; name it once") from error
-    except (ValueError, RecursionError) as error:
-        raise OffsetError(f"option {option} is {text!r}, which is no JSON; {example}") from error
+    except ValueError as error:
+        raise OffsetError(
+            f"option {option} is {shown(text)}, which is no JSON; {accepted}"
+        ) from error
     try:
-        return {topic: _by_queue(queues, _queue_id, _whole) for topic, queues in content.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise OffsetError(f"option {option} is {text!r}; {example}") from error
-
-
-def _check_least(option: str, values: Positions, least: int, hint: str) -> None:
-    for topic, queues in values.items():
-        for queue, value in queues.items():
-            if value < least:
-                raise OffsetError(
-                    f"option {option}: {value} for {queue} of topic {topic!r} is not accepted; "
-                    f"{hint}"
-                )
-
-
-class _RepeatedError(ValueError):
-    """A name that stands twice in one JSON object, where the last one would win."""
-
-
-def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _RepeatedError(repr(next(name for name in names if names.count(name) > 1)))
-    return found
-
-
-def _queue_id(text: str) -> int:
-    """Raises ValueError for what is no number as JSON writes it."""
-    if not (text.isascii() and text.isdecimal()) or (len(text) > 1 and text[0] == "0"):
-        raise ValueError(text)
-    return int(text)
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value > NUMBER_MAX:
-        raise TypeError(value)
-    return value
+        return {
+            topic: _by_queue(topic, queues, value) for topic, queues in json_object(content).items()
+        }
+    except ValueError as error:
+        raise OffsetError(f"option {option}: {error}; {accepted}") from error

@@ -6,6 +6,8 @@ from tests.faults.sabotage import CONNECTOR, Sabotage
 
 IN_BROKERS = "tests/unit/connector/source/test_brokers.py::test_"
 IN_OFFSETS = "tests/unit/connector/test_offsets.py::test_"
+IN_FEWER = "tests/unit/connector/transport/remoting/test_fewer_queues.py::test_s5_"
+IN_RECONCILE = "tests/unit/connector/source/test_reconcile.py::test_s5_"
 IN_WRITING_ONCE = "tests/unit/connector/transport/remoting/test_writing_once.py::test_"
 IN_WRITING = "tests/unit/connector/transport/remoting/test_writing.py::test_"
 
@@ -30,9 +32,26 @@ CLUSTERS = (
     Sabotage(
         "a checkpoint forgets which broker a queue is of",
         CONNECTOR + "offsets.py",
-        "                found[BrokerQueue(name, number(queue_id))] = value(each)\n",
-        "                found[BrokerQueue(name[:0], number(queue_id))] = value(each)\n",
+        "            queue = BrokerQueue(broker_name, queue_id(name))\n",
+        "            queue = BrokerQueue(broker_name[:0], queue_id(name))\n",
         (IN_OFFSETS + "queues_of_a_cluster_are_told_apart_by_their_broker",),
+    ),
+    Sabotage(
+        "a query forgets where it stood in queues that are hidden",
+        CONNECTOR + "source/reconcile.py",
+        "        kept[queue] = left\n    if kept:\n",
+        "        kept[queue] = left\n    if kept and topic in ():\n",
+        (
+            IN_FEWER + "queues_of_a_broker_that_are_hidden_for_a_while_are_read_once[True-True]",
+            IN_RECONCILE + "queues_of_one_broker_of_a_cluster_may_be_hidden",
+        ),
+    ),
+    Sabotage(
+        "unread messages of hidden queues are passed over without a word",
+        CONNECTOR + "source/reconcile.py",
+        "            if there.max_offset > left and topic in answer.read:\n",
+        "            if there.max_offset > left and topic in ():\n",
+        (IN_FEWER + "unread_messages_of_a_hidden_queue_of_a_broker_are_named",),
     ),
     Sabotage(
         "what a broker has stored, but not yet as safely as it should, is sent again",

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_rocketpy import clock
-from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError
+from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, OffsetError
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source.columns import source_schema
 from pyspark_rocketpy.source.planner import TaskPartition
@@ -132,6 +132,46 @@ def test_k01_a_batch_that_is_run_again_reads_a_new_topic_from_the_same_begin(
     assert "new" not in following
     assert planned(source, end, following) == [(later, 0, 2, 3)]
     assert planned(source, end, end) == []
+
+
+@pytest.mark.parametrize("end", ["-[[:digit:]]", r"\Q-7\E", r"-\pN", "-[[:^alpha:]]"])
+def test_k05_a_pattern_is_read_alike_by_broker_and_query(
+    rocketpy_broker: LocalBroker, topic: str, end: str
+) -> None:
+    found = f"{topic}-7"
+    for name in (found, f"{topic}-x"):
+        rocketpy_broker.create_topic(name, queues=1)
+        send(rocketpy_broker, name, b"a")
+    source = reader(rocketpy_broker, topic, topicPattern=topic + end)
+    start = source.initialOffset()
+    send(rocketpy_broker, found, b"b")
+    end_offset = source.latestOffset(start, source.getDefaultReadLimit())
+    assert planned(source, start, end_offset) == [(found, 0, 0, 2)]
+    assert source.latestOffset(end_offset, source.getDefaultReadLimit()) is end_offset
+
+
+def test_a_checkpoint_that_was_changed_is_refused_by_its_field(
+    rocketpy_broker: LocalBroker, topic: str
+) -> None:
+    send(rocketpy_broker, topic, b"a")
+    source = reader(rocketpy_broker, topic)
+    start = source.initialOffset()
+    end = source.latestOffset(start, source.getDefaultReadLimit())
+    key = f"{topic}@pyspark-rocketpy"
+    for field, value in {
+        "offsetTable": {key: {"0": 1 << 70}},
+        "kept": {key: {str(1 << 40): 1}},
+        "epochs": {topic: "odd"},
+        "store": 7,
+        "recovery": [],
+    }.items():
+        wrong = {**end, field: value}
+        for call in (
+            lambda wrong=wrong: source.latestOffset(wrong, source.getDefaultReadLimit()),
+            lambda wrong=wrong: source.partitions(wrong, wrong),
+        ):
+            with pytest.raises(OffsetError, match=f"field {field} of the checkpoint's offset"):
+                call()
 
 
 def test_s5_a_removed_topic_leaves_the_offset_at_once_and_is_counted(

@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark_rocketpy.offsets import NUMBER_MAX, lag_in
+from pyspark_rocketpy.json_values import NUMBER_MAX
+from pyspark_rocketpy.offsets import lag_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Errors come before any job starts, and name the option, the value, and what is a
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,8 +16,13 @@ from pyspark_rocketpy.options.clusters import ClusterOptions, cluster_of
 from pyspark_rocketpy.options.habits import SINK_HABITS, SOURCE_HABITS
 from pyspark_rocketpy.options.shared import CONSUMER_GROUP, retry_topic
 from pyspark_rocketpy.options.sink_specs import CONTROL_TOPIC, SINK_OPTIONS
-from pyspark_rocketpy.options.source_specs import SOURCE_OPTIONS
+from pyspark_rocketpy.options.source_specs import (
+    ENDING_TIMESTAMP,
+    SOURCE_OPTIONS,
+    STARTING_TIMESTAMP,
+)
 from pyspark_rocketpy.options.specs import OptionTable, given_options, parse, tags
+from pyspark_rocketpy.times import TIME_FORMS, time_ms
 
 _SOURCE = OptionTable(
     SOURCE_OPTIONS, SOURCE_HABITS, SINK_OPTIONS, "the sink; set it on write or writeStream"
@@ -25,6 +31,7 @@ _SINK = OptionTable(
     SINK_OPTIONS, SINK_HABITS, SOURCE_OPTIONS, "the source; set it on read or readStream"
 )
 
+_TIMES = ((STARTING_TIMESTAMP, "starting_timestamp"), (ENDING_TIMESTAMP, "ending_timestamp"))
 # What has no meaning where endpoints name the one broker.
 OF_CLUSTERS = ("pullsInFlightMax", "brokerAbsenceTimeout")
 
@@ -50,6 +57,8 @@ class SourceOptions:
     starting_offsets_by_timestamp_strategy: TimestampStrategy
     ending_timestamp: int | None
     ending_offsets_by_timestamp: str | None
+    # None: that of this machine.
+    time_zone: dt.tzinfo | None
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay: int
@@ -91,9 +100,20 @@ class SourceOptions:
             is_read=bool(values.pop("with_retries")),
             is_given=CONSUMER_GROUP.name.lower() in given_options(options),
         )
+        for name, field in _TIMES:
+            values[field] = _time(name, values[field], values["time_zone"])
         values |= _filter(values.pop("filter"), values.pop("filter_type"))
         read = topics or (() if topic is None else (topic,))
         return cls(topics=read, **values)  # type: ignore[arg-type]
+
+
+def _time(option: str, value: object, zone: object) -> int | None:
+    """Milliseconds since 1970. Raises OptionError."""
+    assert zone is None or isinstance(zone, dt.tzinfo)
+    try:
+        return None if value is None else time_ms(value, zone)
+    except ValueError as error:
+        raise OptionError(f"option {option} is {value!r}; accepted: {TIME_FORMS}") from error
 
 
 def _filter(value: object, kind: object) -> dict[str, object]:

@@ -23,8 +23,10 @@ from pyspark_rocketpy.options.specs import (
     text,
     unchanged,
 )
+from pyspark_rocketpy.times import TIME_FORMS, zone_of
 
-_TIMES_FORM = '{"topic":{"0":1767225600000}}'
+STARTING_TIMESTAMP, ENDING_TIMESTAMP = "startingTimestamp", "endingTimestamp"
+_TIMES_FORM = '{"topic":{"0":1767225600000,"1":"2026-01-01T00:00:00Z"}}'
 _JSON_FORM = '{"topic":{"0":12,"1":-2}} (-2 earliest, -1 latest)'
 
 SOURCE_OPTIONS = (
@@ -62,13 +64,13 @@ SOURCE_OPTIONS = (
         "options that set an end",
         text,
     ),
-    number_spec(
-        "startingTimestamp",
+    OptionSpec(
+        STARTING_TIMESTAMP,
         None,
-        0,
-        1 << 62,
-        "begin with what was stored from this time on, ms since 1970; goes before "
-        "startingOffsetsByTimestamp, which goes before startingOffsets",
+        TIME_FORMS,
+        "begin with what was stored from this time on; goes before startingOffsetsByTimestamp, "
+        "which goes before startingOffsets",
+        text,
     ),
     OptionSpec(
         "startingOffsetsByTimestamp",
@@ -83,13 +85,21 @@ SOURCE_OPTIONS = (
         TimestampStrategy.ERROR.value,
         "what a queue without a message from that time on does",
     ),
-    number_spec(
-        "endingTimestamp",
+    OptionSpec(
+        ENDING_TIMESTAMP,
         None,
-        0,
-        1 << 62,
-        "end a batch before what was stored from this time on, ms since 1970, or at the end of a "
-        "queue without such; goes before endingOffsetsByTimestamp, and that before endingOffsets",
+        TIME_FORMS,
+        "end a batch before what was stored from this time on, or at the end of a queue without "
+        "such; goes before endingOffsetsByTimestamp, and that before endingOffsets",
+        text,
+    ),
+    OptionSpec(
+        "timeZone",
+        None,
+        "a zone such as Europe/Berlin, or an offset such as +01:00",
+        "the zone of ISO times without one (default: the driver's own, which is the session's "
+        "unless spark.sql.session.timeZone is set: Spark does not give that to Python sources)",
+        zone_of,
     ),
     OptionSpec(
         "endingOffsetsByTimestamp",

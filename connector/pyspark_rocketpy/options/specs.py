@@ -9,6 +9,7 @@ from enum import Enum
 
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.habits import option_hint
+from rocketpy_proto.topic_pattern import PatternError, TopicPattern
 
 _DURATION = re.compile(r"(\d{1,9}) ?(ms|s|m|h)")
 _GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
@@ -37,6 +38,10 @@ class OptionSpec:
     accepted: str
     meaning: str
     parse: Callable[[str], object]
+
+
+class FormError(ValueError):
+    """A value that is not accepted, with the reason."""
 
 
 def text(value: str) -> str:
@@ -133,12 +138,11 @@ def duration_ms(value: str) -> int:
 
 
 def pattern(value: str) -> str:
-    """A regular expression. Raises ValueError."""
+    """A regular expression, as brokers read it. Raises ValueError."""
     try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError from error
-    return text(value)
+        return TopicPattern(text(value)).text
+    except PatternError as error:
+        raise FormError(str(error)) from error
 
 
 def _one_of(kind: type[Enum]) -> Callable[[str], Enum]:
@@ -239,7 +243,10 @@ def _value(spec: OptionSpec, value: str) -> object:
     try:
         return spec.parse(value)
     except (ValueError, KeyError) as error:
-        raise OptionError(f"option {spec.name} is {value!r}; accepted: {spec.accepted}") from error
+        reason = f"; {error}" if isinstance(error, FormError) else ""
+        raise OptionError(
+            f"option {spec.name} is {value!r}; accepted: {spec.accepted}{reason}"
+        ) from error
 
 
 def _field(name: str) -> str:

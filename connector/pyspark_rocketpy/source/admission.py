@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyspark_rocketpy.clock import monotonic_ms, sleep_ms
-from pyspark_rocketpy.offsets import Bounds, Positions, QueueRange
+from pyspark_rocketpy.offsets import Positions, QueueRange
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source.planning import ranges_between
-from pyspark_rocketpy.source.positions import latest_positions, reading_from
 
 # No query is held for longer; a longer pollTimeout is a query that is sent again.
 HOLD_MS_MAX = 30_000
@@ -52,11 +51,11 @@ class Admission:
             return 0
         return max(0, self._last_batch_ms + self._delay_ms_max - self._now())
 
-    def put_off(self, begin: Positions, bounds: Bounds) -> bool:
+    def put_off(self, begin: Positions, end: Positions) -> bool:
         """Whether what is there has to wait for more, by minOffsetsPerTrigger."""
         if self._count_min is None:
             return False
-        there = ranges_between(reading_from(begin, bounds), latest_positions(bounds))
+        there = ranges_between(begin, end)
         left_ms = self._left_ms()
         self._too_few = 0 < sum(part.count for part in there) < self._count_min and left_ms > 0
         if self._too_few:

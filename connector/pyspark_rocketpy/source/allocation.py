@@ -6,12 +6,12 @@ AllocateMessageQueueAveragely, ...AveragelyByCircle, ...ByConfig and ...ByMachin
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias, TypeVar
 
 from pyspark_rocketpy.errors import OptionError
+from pyspark_rocketpy.json_values import parse_json, queue_id, shown
 from pyspark_rocketpy.offsets import BrokerQueue, Positions, QueueRange
 from pyspark_rocketpy.options.choices import Allocation
 from pyspark_rocketpy.options.parsing import SourceOptions
@@ -58,39 +58,49 @@ def by_config(ranges: Sequence[QueueRange], config: str) -> list[list[QueueRange
 def parse_config(text: str) -> list[list[_TopicQueue]]:
     """The queues of each task. Raises OptionError."""
     try:
-        tasks = [[_queue(name) for name in names] for names in json.loads(text)]
-    except (AttributeError, TypeError, ValueError) as error:
-        raise OptionError(f"option {CONFIG_OPTION} is {text!r}; {_FORM}") from error
+        tasks = [[_queue(name) for name in _array(names)] for names in _array(parse_json(text))]
+    except ValueError as error:
+        raise OptionError(f"option {CONFIG_OPTION} is {shown(text)}; {_FORM}") from error
     for queue, times in Counter(queue for queues in tasks for queue in queues).items():
         if times > 1:
             raise OptionError(f"option {CONFIG_OPTION} names {_text(queue)} {times} times")
     return tasks
 
 
-def _queue(name: str) -> _TopicQueue:
+def _array(value: object) -> list[object]:
+    if isinstance(value, list):
+        return value
+    raise ValueError(f"{shown(value)} is no JSON array")
+
+
+def _queue(name: object) -> _TopicQueue:
     """Of `topic:0`, or of a cluster's `topic:broker-a:0`: a broker's name may have colons, too."""
-    place, colon, queue_id = name.rpartition(":")
+    place, _, number = name.rpartition(":") if isinstance(name, str) else ("", "", "")
     topic, _, broker_name = place.partition(":")
-    if not (topic and colon and queue_id.isdecimal()):
-        raise ValueError(name)
-    return topic, BrokerQueue(broker_name, int(queue_id))
+    if not topic:
+        raise ValueError(f"{shown(name)} names no queue")
+    return topic, BrokerQueue(broker_name, queue_id(number))
 
 
 def _text(queue: _TopicQueue) -> str:
     return f"{queue[1]} of topic {queue[0]!r}"
 
 
-def require_named(config: str, positions: Positions) -> None:
-    """Raises OptionError for a queue that `config` gives to no task, or that does not exist."""
+def require_named(config: str, positions: Positions, known: Positions) -> None:
+    """Raises OptionError for a queue that `config` gives to no task, or that does not exist.
+
+    One that is `known`, and not listed now, may be named.
+    """
     named = {queue for queues in parse_config(config) for queue in queues}
     wanted = {(topic, queue) for topic, queues in positions.items() for queue in queues}
+    existing = wanted.union((topic, queue) for topic, its in known.items() for queue in its)
     if wanted - named:
         raise OptionError(
             f"option {CONFIG_OPTION} does not name {_text(min(wanted - named))}; name every queue"
         )
-    if named - wanted:
+    if named - existing:
         raise OptionError(
-            f"option {CONFIG_OPTION} names {_text(min(named - wanted))}; there is no such queue"
+            f"option {CONFIG_OPTION} names {_text(min(named - existing))}; there is no such queue"
         )
 
 

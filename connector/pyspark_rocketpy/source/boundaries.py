@@ -8,6 +8,7 @@ checked without a broker, its fit to the queues with one.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,8 @@ def starting(options: SourceOptions, default: str) -> Boundary:
     by_offset = _parsed("startingOffsets", text, STARTING_NAMES, default)
     by_queue = options.starting_offsets_by_timestamp
     strategy = options.starting_offsets_by_timestamp_strategy
-    by_time = _time("startingOffsetsByTimestamp", by_queue, strategy, by_offset)
+    zone = options.time_zone
+    by_time = _time("startingOffsetsByTimestamp", by_queue, zone, strategy, by_offset)
     if options.starting_timestamp is not None:
         return TimeBoundary("startingTimestamp", options.starting_timestamp, strategy, by_offset)
     return by_time or by_offset
@@ -84,7 +86,8 @@ def ending(options: SourceOptions) -> Boundary:
     ):
         raise OffsetError("option endingOffsets: -2 (earliest) is no end; use -1 for latest")
     by_queue, strategy = options.ending_offsets_by_timestamp, TimestampStrategy.LATEST
-    by_time = _time("endingOffsetsByTimestamp", by_queue, strategy, by_offset)
+    zone = options.time_zone
+    by_time = _time("endingOffsetsByTimestamp", by_queue, zone, strategy, by_offset)
     if options.ending_timestamp is not None:
         return TimeBoundary("endingTimestamp", options.ending_timestamp, strategy, by_offset)
     return by_time or by_offset
@@ -105,12 +108,13 @@ def _parsed(
 def _time(
     option: str,
     text: str | None,
+    zone: dt.tzinfo | None,
     strategy: TimestampStrategy,
     rest: NameBoundary | OffsetBoundary,
 ) -> TimeBoundary | None:
     if text is None:
         return None
-    return TimeBoundary(option, parse_times_json(option, text), strategy, rest)
+    return TimeBoundary(option, parse_times_json(option, text, zone), strategy, rest)
 
 
 def resolve(boundary: Boundary, bounds: Bounds, search: Search) -> Positions:

@@ -23,13 +23,19 @@ from pyspark_rocketpy.offsets import (
     Origin,
     Positions,
     epochs_in,
-    remade_topics,
 )
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source import allocation, boundaries, brokers, losses, positions
 from pyspark_rocketpy.source.boundaries import Boundary
 from pyspark_rocketpy.source.columns import BROKER_NAME, arrow_schema
 from pyspark_rocketpy.source.planning import TaskPlan, TaskRules, plan_tasks, ranges_between
+from pyspark_rocketpy.source.reconcile import (
+    Answer,
+    Checkpoint,
+    Standing,
+    reconcile,
+    reconcile_batch,
+)
 from pyspark_rocketpy.transport.values import PullOptions, Subscription
 
 if TYPE_CHECKING:
@@ -110,9 +116,9 @@ class Planner:
         """The positions that options name."""
         return boundaries.resolve(boundary, bounds, self.queries.search)
 
-    def origin(self, bounds: Bounds) -> Origin:
-        """What positions within these bounds are of."""
-        return Origin(self.queries.store_id, epochs_in(bounds), self.queries.recovery_id)
+    def origin(self, epochs: Epochs) -> Origin:
+        """What positions in topics with these epochs are of."""
+        return Origin(self.queries.store_id, epochs, self.queries.recovery_id)
 
     def plan(
         self,
@@ -129,14 +135,11 @@ class Planner:
         epochs, options = origin.epochs, self._options
         answer = self.bounds(recovery_id=origin.recovery_id)
         begin, end = brokers.adopted(begin, answer), brokers.adopted(end, answer)
-        bounds = self.filled(answer, begin, end)
-        remade = remade_topics(epochs, bounds)
-        taken = positions.taken_back(end, bounds, remade)
-        end = positions.cut_back(end, taken)
-        lost = positions.below_minimum(begin, end, bounds, remade)
-        losses.settle([*taken, *lost], fail_on_data_loss=options.fail_on_data_loss)
-        self._check_allocation(end)
-        ranges = ranges_between(positions.without(lost, begin, end, bounds), end)
+        bounds = self._filled(answer, begin, end)
+        batch = reconcile_batch(begin, end, epochs, bounds, bounds.keys() | answer.keys())
+        losses.settle(batch.lost, fail_on_data_loss=options.fail_on_data_loss)
+        self._check_allocation(batch.end, known=begin)
+        ranges = ranges_between(batch.begin, batch.end)
         for wanted in keys:
             ranges = self.queries.find_keys(ranges, wanted)
         epochs = {**epochs_in(bounds), **epochs}
@@ -144,17 +147,39 @@ class Planner:
         told = self.queries.store_id, self.queries.recovery_id, self._broker_name()
         return [TaskPartition(task, *told) for task in plan_tasks(ranges, TaskRules.of(options))]
 
-    def filled(self, answer: Bounds, begin: Positions, end: Positions | None = None) -> Bounds:
+    def standing(
+        self, checkpoint: Checkpoint, answer: Bounds, seen: Bounds | None, recovery_id: str
+    ) -> Standing:
+        """Where the query stands, by what `bounds` has answered to one that knows this recovery.
+
+        Raises ConnectionFailedError, also for a broker that is away for too long; BrokerError.
+        """
+        checkpoint = replace(
+            checkpoint,
+            listed=brokers.adopted(checkpoint.listed, answer),
+            kept=brokers.adopted(checkpoint.kept, answer),
+        )
+        read = self._subscription.reads(checkpoint.places)
+        listed = {topic: its for topic, its in checkpoint.listed.items() if topic in read}
+        bounds = self._filled(answer, listed)
+        topics = bounds.keys() | answer.keys()
+        # A recovery may have cut also what is not read now; it is told of only this once.
+        is_recovered = recovery_id != self.queries.recovery_id
+        asked = checkpoint.unlisted(bounds, checkpoint.places.keys() if is_recovered else topics)
+        hidden = self.queries.hidden_bounds(asked, recovery_id) if asked else {}
+        return reconcile(checkpoint, Answer(bounds, hidden, topics, read, seen))
+
+    def _filled(self, answer: Bounds, begin: Positions, end: Positions | None = None) -> Bounds:
         """What `bounds` has answered, with the queues of brokers that are away.
 
         Raises ConnectionFailedError for one that is away for too long.
         """
         return self._absences.filled(answer, begin, end) if self._is_cluster else answer
 
-    def _check_allocation(self, end: Positions) -> None:
+    def _check_allocation(self, end: Positions, known: Positions) -> None:
         options = self._options
         if options.allocation_config is not None:
-            allocation.require_named(options.allocation_config, end)
+            allocation.require_named(options.allocation_config, end, known)
         if options.machine_rooms is not None:
             for name in self._broker_names(end):
                 allocation.require_room(options.machine_rooms, name)

@@ -23,23 +23,28 @@ from pyspark.sql.types import StructType
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.offsets import (
     Bounds,
+    BrokerQueue,
     Epochs,
     Offset,
     Origin,
     Positions,
     begin_of,
     by_broker,
+    epochs_in,
     first_offset,
+    is_first_offset,
+    joined,
+    kept_of,
     next_offset,
     positions_of,
-    remade_topics,
     store_of,
 )
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.rendering import tells_plainly
-from pyspark_rocketpy.source import boundaries, brokers, losses, positions
+from pyspark_rocketpy.source import boundaries, losses, positions
 from pyspark_rocketpy.source.admission import Admission
 from pyspark_rocketpy.source.planner import Planner
+from pyspark_rocketpy.source.reconcile import Checkpoint, Standing
 
 if TYPE_CHECKING:
     from pyspark_rocketpy.transport.interface import SourceTransport
@@ -80,7 +85,7 @@ class RocketpyBatchReader(DataSourceReader):
         keys: list[Sequence[str]] = [(key,) for key in sorted(self._narrowing.keys)]
         if self._options.keys is not None:
             keys.append(self._options.keys)
-        return self._planner.plan(*narrow, self._planner.origin(bounds), keys)
+        return self._planner.plan(*narrow, self._planner.origin(epochs_in(bounds)), keys)
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -117,6 +122,8 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned: Positions = {}
         # A start that no recovery up to this one has cut.
         self._uncut: tuple[Offset | None, str] = (None, "")
+        # Queues with messages out of reach that a warning has named.
+        self._hidden: set[tuple[str, BrokerQueue]] = set()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """A mark by which Trigger.Once, which has no limits, is told apart."""
@@ -132,7 +139,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starting = boundaries.starting(self._options, boundaries.LATEST_NAME)
             bounds = self._planner.existing()
             first = self._planner.resolve(starting, bounds)
-            origin = self._planner.origin(bounds)
+            origin = self._planner.origin(epochs_in(bounds))
             self._first = first_offset(first, self._options.consumer_group, origin)
         return self._first
 
@@ -143,55 +150,57 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         query that is idle or done then has no lag. A query that had nothing to do waits at the
         broker for a change.
         """
-        begin = positions_of(start)
-        self._planner.queries.require_store(store_of(start))
-        self._planner.require_same_topics(begin)
+        listed = positions_of(start)
+        origin = Origin.of(start)
+        checkpoint = Checkpoint(listed, kept_of(start), origin.epochs)
+        self._planner.queries.require_store(origin.store_id)
+        self._planner.require_same_topics(listed)
         runs_on = limit == _OWN_LIMITS and self._available_now_end is None
         hold_ms = self._admission.hold_ms() if runs_on and self._idle else 0
-        known, recovery_id = Origin.of(start).epochs, self._recovery_of(start)
+        recovery_id = self._recovery_of(start)
         seen, answer = self._seen, self._planner.bounds(self._seen, hold_ms, recovery_id)
-        begin = brokers.adopted(begin, answer)
-        bounds = self._planner.filled(answer, begin)
-        remade = remade_topics(known, bounds)
-        taken = positions.taken_back(begin, bounds, remade)
-        begin = positions.cut_back(begin, taken)
-        lost = [*taken, *positions.vanished(begin, bounds, seen, remade)]
-        losses.settle(lost, fail_on_data_loss=self._options.fail_on_data_loss)
-        if not start.get("first"):
+        standing = self._planner.standing(checkpoint, answer, seen, recovery_id)
+        self._settle(standing)
+        if not is_first_offset(start):
             # Behind a cut, so that the group is not where others are to read first.
-            self._report(begin, known)
-        if not taken:
+            self._report(standing.reached, standing.epochs)
+        if not standing.is_cut:
             self._uncut = start, self._planner.queries.recovery_id
-        # What was made again is new.
-        begin = {topic: queues for topic, queues in begin.items() if topic not in remade}
-        self._seen, self._planned = answer, begin
-        if runs_on and not lost and self._admission.put_off(begin, bounds):
+        self._seen, self._planned = answer, standing.begin
+        can_wait = runs_on and not standing.lost
+        if can_wait and self._admission.put_off(standing.begin, standing.end):
             self._idle = True
             return start
-        end = self._end_of(begin, bounds, limited=limit == _OWN_LIMITS)
-        self._idle = end == begin and not remade and not taken
+        end = self._end_of(standing, limited=limit == _OWN_LIMITS)
+        self._idle = not standing.lost and joined(end, standing.kept) == checkpoint.places
         if self._idle:
             return start
         self._planned = end
         self._admission.admitted()
-        entering = positions.entering(begin, bounds, end, taken)
-        origin = self._planner.origin(bounds)
-        return next_offset(end, start, self._options.consumer_group, entering, origin)
+        origin = self._planner.origin(standing.epochs)
+        group, new = self._options.consumer_group, standing.new_in(end)
+        return next_offset(end, start, group, new, origin, standing.kept)
+
+    def _settle(self, standing: Standing) -> None:
+        """Raises DataLossError, or logs what is lost; what is out of reach once."""
+        told, self._hidden = self._hidden, {(loss.topic, loss.queue) for loss in standing.hidden}
+        fails = self._options.fail_on_data_loss
+        news = [loss for loss in standing.hidden if fails or (loss.topic, loss.queue) not in told]
+        losses.settle([*standing.lost, *news], fail_on_data_loss=fails)
 
     def _recovery_of(self, start: Offset) -> str:
         """The newest recovery that is known not to have cut this start."""
         known, recovery_id = self._uncut
         return recovery_id if start == known else Origin.of(start).recovery_id
 
-    def _end_of(self, begin: Positions, bounds: Bounds, *, limited: bool) -> Positions:
+    def _end_of(self, standing: Standing, *, limited: bool) -> Positions:
         """Where the next batch ends."""
-        standing = positions.reading_from(begin, bounds)
-        end = positions.latest_positions(bounds)
+        begin, end = standing.begin, standing.end
         if self._available_now_end is not None:
-            end = positions.pinned(self._available_now_end, begin, standing, end)
+            end = positions.pinned(self._available_now_end, standing.reached, begin, end)
         if not limited:
             return end
-        return self._admission.limited(standing, end, self._planner.queries.limit_bytes)
+        return self._admission.limited(begin, end, self._planner.queries.limit_bytes)
 
     def reportLatestOffset(self) -> Offset:
         """The ends of the queues, and how far behind them the next batch leaves the query."""
@@ -235,4 +244,4 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         """Executors need no planning results, only what `read` takes."""
         planning: dict[str, Any] = {"_first": None, "_seen": None, "_planned": {}, "_reported": {}}
-        return {**self.__dict__, **planning, "_uncut": (None, "")}
+        return {**self.__dict__, **planning, "_uncut": (None, ""), "_hidden": set()}

@@ -50,6 +50,13 @@ class OffsetQueries(Protocol):
         answer comes at once, and says where queues were cut.
         """
 
+    def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
+        """Bounds of these queues, also where their topics have fewer queues for reading now.
+
+        Queues that the broker does not know, or that do not answer, are missing. Cuts are answered
+        as by `bounds`.
+        """
+
     @property
     def store_id(self) -> str:
         """The store that the queries are about: the one required, or the first that answered.

@@ -6,9 +6,12 @@ What only writing needs is in `writing_values`.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark_rocketpy.offsets import BrokerQueue
+from rocketpy_proto.topic_pattern import TopicPattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,15 @@ class Subscription:
     def named(self) -> tuple[str, ...]:
         """Every topic that is asked for by its name."""
         return self.topics if self.retry_topic is None else (*self.topics, self.retry_topic)
+
+    def reads(self, topics: Iterable[str]) -> frozenset[str]:
+        """Returns those of the topics that the query reads."""
+        names = list(topics)
+        found = set(self.named).intersection(names)
+        if self.topic_pattern is not None:
+            matches = TopicPattern(self.topic_pattern).matches(names)
+            found.update(itertools.compress(names, matches))
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

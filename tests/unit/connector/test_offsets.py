@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 
 import pytest
@@ -163,3 +164,134 @@ def test_offsets_of_a_cluster_are_named_by_their_broker() -> None:
 def test_offsets_of_no_broker_are_refused(of_topic: str) -> None:
     with pytest.raises(OffsetError, match=r"in a cluster with the broker in between"):
         parse_offsets_json("startingOffsets", f'{{"T":{of_topic}}}')
+
+
+GOOD = next_offset(
+    {"T": {Q0: 9, Q1: 5}},
+    first_offset({"T": {Q0: 3}}, GROUP),
+    GROUP,
+    {"T": {Q1: 2}},
+    Origin("s", {"T": 7}, "r"),
+    {"U": {Q0: 4}},
+)
+KEY = f"T@{GROUP}"
+WRONG_TABLES = (
+    None,
+    3,
+    [],
+    "x",
+    {KEY: 3},
+    {KEY: [1]},
+    {KEY: {"0": 1 << 70}},
+    {KEY: {"0": 1 << 63}},
+    {KEY: {"0": -1}},
+    {KEY: {"0": 1.0}},
+    {KEY: {"0": "1"}},
+    {KEY: {"0": True}},
+    {KEY: {"0": None}},
+    {KEY: {"x": 1}},
+    {KEY: {"": 1}},
+    {KEY: {"": {"0": 1}, "1": 1}},
+    {KEY: {"00": 1}},
+    {KEY: {" 0": 1}},
+    {KEY: {"-1": 1}},
+    {KEY: {str(1 << 31): 1}},
+    {KEY: {"9" * 5_000: 1}},
+    {KEY: {"a": {"b": {"0": 1}}}},
+    {KEY: {"a": {"0": 1.5}}},
+    {"T": {"0": 1}},
+    {f"@{GROUP}": {"0": 1}},
+    {KEY: {"0": 1}, "T@another-group": {"0": 2}},
+)
+
+
+@pytest.mark.parametrize("field", ["offsetTable", "kept", "new", "base"])
+@pytest.mark.parametrize("table", WRONG_TABLES, ids=lambda table: repr(table)[:40])
+def test_a_table_of_the_checkpoint_that_cannot_be_read_is_named(field: str, table: object) -> None:
+    wrong = {**GOOD, field: table}
+    start = first_offset({"T": {Q0: 3}}, GROUP) if field == "base" else wrong
+    with pytest.raises(OffsetError, match=f"field {field} of the checkpoint's offset") as caught:
+        begin_of(start, wrong)
+    assert len(str(caught.value)) < 600
+    assert "new checkpointLocation" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("epochs", "x"),
+        ("epochs", []),
+        ("epochs", {"T": "7"}),
+        ("epochs", {"T": 1 << 70}),
+        ("epochs", {"T": -1}),
+        ("epochs", {"T": 1.5}),
+        ("epochs", {"T": None}),
+        ("epochs", {"T": {"0": 1}}),
+        ("store", 3),
+        ("store", None),
+        ("recovery", {}),
+        ("first", "yes"),
+        ("first", 1),
+        ("new", {KEY: {"7": 1}}),
+        ("new", {f"V@{GROUP}": {"0": 1}}),
+    ],
+)
+def test_a_field_of_the_checkpoint_that_cannot_be_read_is_named(field: str, value: object) -> None:
+    wrong = {**GOOD, field: value}
+    with pytest.raises(OffsetError, match=f"field {field} of the checkpoint's offset"):
+        begin_of(wrong if field == "first" else GOOD, wrong)
+
+
+@pytest.mark.parametrize("version", [True, 1.0, "1", None, 3, {}])
+def test_a_checkpoint_s_version_is_a_number_that_is_known(version: object) -> None:
+    with pytest.raises(OffsetError, match="the checkpoint's offset has version"):
+        positions_of({**GOOD, "v": version})
+
+
+@pytest.mark.parametrize("missing", ["offsetTable"])
+def test_a_field_that_is_missing_is_named(missing: str) -> None:
+    wrong = {name: value for name, value in GOOD.items() if name != missing}
+    with pytest.raises(OffsetError, match=f"field {missing} of the .* is missing"):
+        positions_of(wrong)
+
+
+def test_the_largest_offset_and_queue_id_are_read() -> None:
+    table = {KEY: {str((1 << 31) - 1): (1 << 63) - 1, "0": 0}}
+    assert positions_of({"v": 1, "offsetTable": table}) == {
+        "T": {BrokerQueue("", (1 << 31) - 1): (1 << 63) - 1, Q0: 0}
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"T":{"0":-3}}',
+        '{"T":{"0":true}}',
+        '{"T":{"0":NaN}}',
+        '{"T":{"0":Infinity}}',
+        '{"T":{"0":null}}',
+        '{"T":{"2147483648":1}}',
+        '{"T":{"0":' + "9" * 5_000 + "}}",
+        "",
+        '"T"',
+        "null",
+    ],
+    ids=lambda text: text[:30],
+)
+def test_offsets_that_are_none_are_refused_in_few_words(text: str) -> None:
+    with pytest.raises(OffsetError, match="option startingOffsets") as caught:
+        parse_offsets_json("startingOffsets", text)
+    assert len(str(caught.value)) < 600
+
+
+def test_times_for_queues_are_milliseconds_or_iso() -> None:
+    text = '{"T":{"0":"2026-01-01T01:00+01:00","1":1767225600000},"U":{"a":{"0":"2026-01-01"}}}'
+    zone = dt.timezone(dt.timedelta(hours=9))
+    assert parse_times_json("startingOffsetsByTimestamp", text, zone) == {
+        "T": {Q0: 1_767_225_600_000, Q1: 1_767_225_600_000},
+        "U": {BrokerQueue("a", 0): 1_767_225_600_000 - 9 * 3_600_000},
+    }
+    for wrong in ("1.5", '"yesterday"', '"1969-12-31T00:00Z"', "true", '"2026-13-01"', "[]"):
+        with pytest.raises(OffsetError, match=r"milliseconds since 1970.* ISO time") as caught:
+            parse_times_json("startingOffsetsByTimestamp", f'{{"T":{{"0":{wrong}}}}}')
+        assert "for queue 0 of topic 'T'" in str(caught.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -33,7 +33,12 @@ from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_broker.services.offsets.known import KnownOffsets
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
-from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService, QueueTime
+from rocketpy_broker.services.offsets.service import (
+    CommittedOffset,
+    OffsetService,
+    QueueOffsets,
+    QueueTime,
+)
 from rocketpy_broker.services.pulling.checks import PullRequest
 from rocketpy_broker.services.pulling.key_lookup import KeyLookupService
 from rocketpy_broker.services.pulling.range_limits import RangeLimitService
@@ -194,8 +199,12 @@ class BrokerServicer:
             recovery_id=self._to.offset_queries.recovery_id,
         )
         topics_a_turn = TOPICS_A_TURN if query.log_end is None else 1
+        hidden: dict[str, list[int]] = {}
+        for queue in request.hidden_queues:
+            hidden.setdefault(queue.topic, []).append(queue.queue_id)
         for number, topic in enumerate(topics, 1):
-            await self._add_offsets(response.topics.add(topic=topic), group, query.log_end)
+            answer = response.topics.add(topic=topic)
+            await self._add_offsets(answer, group, query.log_end, hidden.get(topic, ()))
             if number % topics_a_turn == 0:
                 await give_way("offsets")
         if group:
@@ -203,21 +212,19 @@ class BrokerServicer:
         return response
 
     async def _add_offsets(
-        self, answer: broker_pb2.TopicOffsets, group: str, log_end: int | None
+        self,
+        answer: broker_pb2.TopicOffsets,
+        group: str,
+        log_end: int | None,
+        hidden: Sequence[int],
     ) -> None:
+        offsets, topic = self._to.offsets, answer.topic
         try:
-            answer.topic_epoch = self._to.offsets.epoch_of(answer.topic)
-            async for queues in self._to.offsets.query(answer.topic, group, log_end):
-                answer.queues.extend(
-                    broker_pb2.QueueOffsets(
-                        queue_id=queue.queue_id,
-                        min_offset=queue.min_offset,
-                        max_offset=queue.max_offset,
-                        committed_offset=queue.committed_offset,
-                        cut_offset=queue.cut_offset,
-                    )
-                    for queue in queues
-                )
+            answer.topic_epoch = offsets.epoch_of(topic)
+            async for queues in offsets.query(topic, group, log_end):
+                answer.queues.extend(map(_queue_offsets, queues))
+            async for queues in offsets.query_hidden(topic, hidden, group, log_end):
+                answer.hidden_queues.extend(map(_queue_offsets, queues))
             answer.status.CopyFrom(status.success())
         except BrokerError as error:
             answer.status.CopyFrom(status.failure(error))
@@ -334,6 +341,16 @@ class BrokerServicer:
             ),
             **all_bounded(broker_pb2, methods, self._to.request_bytes_max),
         }
+
+
+def _queue_offsets(queue: QueueOffsets) -> broker_pb2.QueueOffsets:
+    return broker_pb2.QueueOffsets(
+        queue_id=queue.queue_id,
+        min_offset=queue.min_offset,
+        max_offset=queue.max_offset,
+        committed_offset=queue.committed_offset,
+        cut_offset=queue.cut_offset,
+    )
 
 
 async def _known(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets:

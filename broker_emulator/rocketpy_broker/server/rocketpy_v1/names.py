@@ -137,6 +137,7 @@ RULES: Mapping[str, Rule] = {
     "QueryOffsetsRequest.known": EntriesMax(OFFSET_QUERY_ENTRIES_MAX, checked_later=True),
     "QueryOffsetsRequest.store_id": TEXT,
     "QueryOffsetsRequest.recovery_id": TEXT,
+    "QueryOffsetsRequest.hidden_queues": EntriesMax(OFFSET_QUERY_ENTRIES_MAX),
     "SearchOffsetsRequest.queues": EntriesMax(ENTRIES_MAX),
     "SearchOffsetsRequest.store_id": TEXT,
     "FindKeysRequest.ranges": EntriesMax(ENTRIES_MAX),

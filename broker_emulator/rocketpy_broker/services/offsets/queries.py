@@ -19,12 +19,13 @@ from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.holding.calls import Changes, HeldCalls, Watch
 from rocketpy_broker.services.offsets.known import TOPIC_BYTES, KnownOffsets
-from rocketpy_broker.services.offsets.patterns import TopicPattern
+from rocketpy_broker.services.offsets.patterns import topic_pattern
 from rocketpy_broker.services.topics.epochs import is_remade
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.topic_pattern import TopicPattern
 
 # A name takes up to 60 microseconds.
 NAMES_A_TURN = 100
@@ -75,7 +76,7 @@ class OffsetQueryService:
     def query(
         self,
         topics: Sequence[str],
-        topic_pattern: str,
+        pattern: str,
         known: KnownOffsets,
         wait_ms_max: int,
         recovery_id: str = "",
@@ -88,10 +89,10 @@ class OffsetQueryService:
         if not 0 <= wait_ms_max <= self._wait_ms_max:
             accepted = f"0 to {self._wait_ms_max}"
             raise ParameterIllegalError("wait_ms_max", wait_ms_max, accepted)
-        pattern = TopicPattern(topic_pattern) if topic_pattern else None
+        wanted = topic_pattern(pattern) if pattern else None
         log_end = self._store.recoveries.log_end_since(recovery_id)
         wait_ms = wait_ms_max if log_end is None else 0
-        return OffsetQuery(topics, pattern, known, wait_ms, log_end=log_end)
+        return OffsetQuery(topics, wanted, known, wait_ms, log_end=log_end)
 
     @property
     def recovery_id(self) -> str:

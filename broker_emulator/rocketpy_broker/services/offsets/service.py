@@ -95,15 +95,30 @@ class OffsetService:
         With `log_end` also where each queue goes beyond that end of the log.
         Raises TopicNotExistError, ParameterIllegalError.
         """
+        queue_ids = range(self._topics.get(topic).readable_queues)
+        async for queues in self._query_queues(topic, queue_ids, group, log_end):
+            yield queues
+
+    async def query_hidden(
+        self, topic: str, queue_ids: Sequence[int], group: str, log_end: int | None = None
+    ) -> AsyncIterator[list[QueueOffsets]]:
+        """Those of the queues that the topic has and readers do not see now; as `query`."""
+        readable = self._topics.get(topic).readable_queues
+        hidden = [i for i in queue_ids if i >= readable]
+        async for queues in self._query_queues(topic, hidden, group, log_end):
+            yield queues
+
+    async def _query_queues(
+        self, topic: str, queue_ids: Sequence[int], group: str, log_end: int | None
+    ) -> AsyncIterator[list[QueueOffsets]]:
         if group:
             check_group(group)
-        config = self._topics.get(topic)
         count = QUEUES_A_TURN if log_end is None else LOOKUPS_A_TURN
-        for begin in range(0, config.readable_queues, count):
-            if config.readable_queues > count:
+        for begin in range(0, len(queue_ids), count):
+            if len(queue_ids) > count:
                 await give_way("offsets")
-            queues = range(begin, min(begin + count, config.readable_queues))
-            yield [self._query_queue(QueueKey(topic, i), group, log_end) for i in queues]
+            part = queue_ids[begin : begin + count]
+            yield [self._query_queue(QueueKey(topic, i), group, log_end) for i in part]
 
     def epoch_of(self, topic: str) -> int:
         """The topic's epoch, 0 for none. Raises TopicNotExistError.

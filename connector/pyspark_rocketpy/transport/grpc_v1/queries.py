@@ -186,6 +186,22 @@ class GrpcOffsetQueries:
             )
         answers.check_topics(response, subscription.named)
 
+    def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
+        """See OffsetQueries."""
+        asked = [(topic, queue) for topic, its in queues.items() for queue in its]
+        found: Bounds = {}
+        for begin in range(0, len(asked), ENTRIES_MAX):
+            part = asked[begin : begin + ENTRIES_MAX]
+            topics = dict.fromkeys(topic for topic, _ in part)
+            request = broker_pb2.QueryOffsetsRequest(topics=topics, recovery_id=recovery_id)
+            for topic, queue in part:
+                request.hidden_queues.add(topic=topic, queue_id=queue.queue_id)
+            answer = _bounds(self._answer(lambda stub: stub.QueryOffsets, request))
+            for topic, queue in part:
+                if queue in answer.get(topic, {}):
+                    found.setdefault(topic, {})[queue] = answer[topic][queue]
+        return found
+
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         """The first offset of each queue stored at or after its time; None where there is none."""
         offsets: list[int | None] = []
@@ -356,6 +372,6 @@ def _bounds(response: broker_pb2.QueryOffsetsResponse) -> Bounds:
                     topic.topic_epoch,
                     queue.cut_offset if queue.HasField("cut_offset") else None,
                 )
-                for queue in topic.queues
+                for queue in (*topic.queues, *topic.hidden_queues)
             }
     return bounds

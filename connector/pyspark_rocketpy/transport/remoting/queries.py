@@ -17,8 +17,7 @@ An idle query has a held pull at each of up to 256 queues, and looks at the ends
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -139,15 +138,7 @@ class RemotingOffsetQueries:
         committed = self._committed(subscription, list(ends))
         failures = {**self._looks.failures, **failures}
         there = ends.keys() & begins.keys() & committed.keys()
-        bounds: Bounds = {topic: {} for topic in queues}
-        for queue, end in ends.items():
-            if queue in there:
-                bounds[queue.topic][BrokerQueue(queue.broker_name, queue.queue_id)] = QueueBounds(
-                    begins[queue].value,
-                    max(end.value, begins[queue].value),
-                    committed[queue],
-                    is_behind=end.broker_id != MASTER_ID,
-                )
+        bounds: Bounds = {topic: {} for topic in queues} | _bounds(ends, begins, committed)
         missing = next((queue for queue in everything if queue not in there), None)
         self._unanswered = None
         if missing is not None:
@@ -156,6 +147,21 @@ class RemotingOffsetQueries:
             # A query that begins needs all queues. Later, absence has its own time.
             raise self._unanswered
         return bounds
+
+    def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
+        """See OffsetQueries. Brokers answer also for queues that no route has any more."""
+        return self._retried(partial(self._look_at_hidden, queues))
+
+    def _look_at_hidden(self, queues: Positions) -> Bounds:
+        self._cluster.prepare(list(queues))
+        wanted = [
+            MessageQueue(queue.broker_name, queue.queue_id, topic)
+            for topic, its in queues.items()
+            for queue in its
+        ]
+        asked = [queue for queue in wanted if self._looks.broker_id(queue) is not None]
+        ends = self._looks.look(asked, partial(_ask, self._cluster, max_offset))
+        return _bounds(ends, self._min_offsets(list(ends)), dict.fromkeys(ends, -1))
 
     def _queues(self, subscription: Subscription) -> dict[str, list[MessageQueue]]:
         """The queues to read of each topic that is there, by the name servers."""
@@ -178,19 +184,14 @@ class RemotingOffsetQueries:
         named = list(subscription.named)
         if subscription.topic_pattern is None:
             return named
-        pattern = re.compile(subscription.topic_pattern)
         try:
             own = self._cluster.names()
             self._topics = tuple(topic for topic in self._cluster.topics() if topic not in own)
         except PASSING_ERRORS:
             if self._topics is None:
                 raise
-        matching = {
-            topic
-            for topic in self._topics
-            if pattern.fullmatch(topic) and not is_system_topic(topic)
-        }
-        return sorted(matching | set(named))
+        users = [topic for topic in self._topics if not is_system_topic(topic)]
+        return sorted(subscription.reads(users) | set(named))
 
     def _min_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Seen[int]]:
         now_ms = clock.monotonic_ms()
@@ -374,6 +375,25 @@ def _ask_committed(
     cluster: Cluster, group: str, queues: Sequence[MessageQueue], _broker_id: int
 ) -> list[Call[int | None]]:
     return [consumer_offset(cluster, group, queue) for queue in queues]
+
+
+def _bounds(
+    ends: Mapping[MessageQueue, Seen[int]],
+    begins: Mapping[MessageQueue, Seen[int]],
+    committed: Mapping[MessageQueue, int],
+) -> Bounds:
+    """Of the queues of which all three were answered."""
+    found: Bounds = {}
+    for queue, end in ends.items():
+        if queue in begins and queue in committed:
+            its = found.setdefault(queue.topic, {})
+            its[BrokerQueue(queue.broker_name, queue.queue_id)] = QueueBounds(
+                begins[queue].value,
+                max(end.value, begins[queue].value),
+                committed[queue],
+                is_behind=end.broker_id != MASTER_ID,
+            )
+    return found
 
 
 def _nobody(subscription: Subscription) -> ConnectionFailedError:

@@ -157,7 +157,7 @@ class PullResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., pull_status: _Optional[_Union[PullStatus, str]] = ..., next_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., suggested_broker_id: _Optional[int] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class QueryOffsetsRequest(_message.Message):
-    __slots__ = ("topics", "consumer_group", "topic_pattern", "wait_ms_max", "known", "store_id", "recovery_id")
+    __slots__ = ("topics", "consumer_group", "topic_pattern", "wait_ms_max", "known", "store_id", "recovery_id", "hidden_queues")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_PATTERN_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +165,7 @@ class QueryOffsetsRequest(_message.Message):
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_ID_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_QUEUES_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
     consumer_group: str
     topic_pattern: str
@@ -172,7 +173,8 @@ class QueryOffsetsRequest(_message.Message):
     known: _containers.RepeatedCompositeFieldContainer[KnownOffset]
     store_id: str
     recovery_id: str
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ..., topic_pattern: _Optional[str] = ..., wait_ms_max: _Optional[int] = ..., known: _Optional[_Iterable[_Union[KnownOffset, _Mapping]]] = ..., store_id: _Optional[str] = ..., recovery_id: _Optional[str] = ...) -> None: ...
+    hidden_queues: _containers.RepeatedCompositeFieldContainer[TopicQueue]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., consumer_group: _Optional[str] = ..., topic_pattern: _Optional[str] = ..., wait_ms_max: _Optional[int] = ..., known: _Optional[_Iterable[_Union[KnownOffset, _Mapping]]] = ..., store_id: _Optional[str] = ..., recovery_id: _Optional[str] = ..., hidden_queues: _Optional[_Iterable[_Union[TopicQueue, _Mapping]]] = ...) -> None: ...
 
 class KnownOffset(_message.Message):
     __slots__ = ("topic", "queue_id", "max_offset", "topic_epoch")
@@ -201,16 +203,18 @@ class QueueOffsets(_message.Message):
     def __init__(self, queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., committed_offset: _Optional[int] = ..., cut_offset: _Optional[int] = ...) -> None: ...
 
 class TopicOffsets(_message.Message):
-    __slots__ = ("topic", "status", "queues", "topic_epoch")
+    __slots__ = ("topic", "status", "queues", "topic_epoch", "hidden_queues")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_QUEUES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     status: _common_pb2.Status
     queues: _containers.RepeatedCompositeFieldContainer[QueueOffsets]
     topic_epoch: int
-    def __init__(self, topic: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
+    hidden_queues: _containers.RepeatedCompositeFieldContainer[QueueOffsets]
+    def __init__(self, topic: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ..., topic_epoch: _Optional[int] = ..., hidden_queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ...) -> None: ...
 
 class QueryOffsetsResponse(_message.Message):
     __slots__ = ("status", "topics", "consumer_group_exists", "store_id", "recovery_id")

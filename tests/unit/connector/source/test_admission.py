@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds, QueueRange
+from pyspark_rocketpy.offsets import Positions, QueueRange
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source.admission import (
     HOLD_MS_MAX,
@@ -46,8 +46,8 @@ def admission(clock: Clock, **given: object) -> Admission:
     return Admission(options, now=clock.now, pause=clock.pause)
 
 
-def holding(count: int) -> Bounds:
-    return {"T": {Q0: QueueBounds(0, count, -1)}}
+def holding(count: int) -> Positions:
+    return {"T": {Q0: count}}
 
 
 def begin_and_end(counts: Positions, begin: int = 7) -> tuple[Positions, Positions]:

@@ -8,6 +8,13 @@ from pyspark_rocketpy.errors import ConnectionFailedError, OffsetError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
 from pyspark_rocketpy.source import positions
 from pyspark_rocketpy.source.brokers import Absences, adopted
+from pyspark_rocketpy.source.reconcile import (
+    Answer,
+    Checkpoint,
+    Standing,
+    reconcile,
+    reconcile_batch,
+)
 from tests.queues import Q0
 
 A0, A1 = BrokerQueue("broker-a", 0), BrokerQueue("broker-a", 1)
@@ -29,12 +36,18 @@ class Watch:
         return self.absences.filled(bounds, REACHED)
 
 
+def standing_at(bounds: Bounds) -> Standing:
+    return reconcile(Checkpoint(REACHED), Answer(bounds, {}, bounds.keys(), REACHED.keys()))
+
+
 def test_queues_of_a_broker_that_is_away_wait_and_are_no_loss() -> None:
     filled = Watch().filled(ONLY_A)
     assert filled["T"][B0] == QueueBounds(7, 7, -1, is_behind=True)
     assert {queue: filled["T"][queue] for queue in (A0, A1)} == ONLY_A["T"]
-    assert positions.vanished(REACHED, filled, None) == []
-    assert positions.latest_positions(filled) == {"T": {A0: 9, A1: 9, B0: 7}}
+    standing = standing_at(filled)
+    assert (standing.lost, standing.kept) == ([], {})
+    assert standing.begin == REACHED
+    assert standing.end == {"T": {A0: 9, A1: 9, B0: 7}}
     assert ONLY_A["T"].keys() == {A0, A1}
 
 
@@ -43,24 +56,26 @@ def test_a_topic_all_of_whose_brokers_are_away_waits() -> None:
     assert positions.latest_positions(filled) == REACHED
 
 
-def test_a_queue_that_a_present_broker_has_lost_is_a_loss() -> None:
+def test_a_queue_that_a_present_broker_does_not_list_keeps_its_place() -> None:
     shrunk: Bounds = {"T": {A0: QueueBounds(0, 9, -1), B0: QueueBounds(0, 7, -1)}}
-    [loss] = positions.vanished(REACHED, Watch().filled(shrunk), None)
-    assert str(loss).startswith("offsets from 6 on of queue 1 of broker broker-a of topic 'T'")
+    standing = standing_at(Watch().filled(shrunk))
+    assert (standing.lost, standing.kept) == ([], {"T": {A1: 6}})
+    assert standing.begin == {"T": {A0: 5, B0: 7}}
 
 
 def test_what_was_planned_of_a_broker_that_goes_away_stays_planned() -> None:
     end: Positions = {"T": {A0: 9, A1: 6, B0: 12}}
     filled = Absences(TIMEOUT_MS, is_fatal=True).filled(ONLY_A, REACHED, end)
     assert filled["T"][B0] == QueueBounds(7, 12, -1, is_behind=True)
-    assert positions.below_minimum(REACHED, end, filled) == []
+    batch = reconcile_batch(REACHED, end, {}, filled, filled.keys())
+    assert (batch.begin, batch.end, batch.lost) == (REACHED, end, [])
 
 
 def test_a_slave_that_is_behind_takes_nothing_back() -> None:
     behind: Bounds = {"T": {**ONLY_A["T"], B0: QueueBounds(2, 4, -1, is_behind=True)}}
     filled = Watch().filled(behind)
     assert filled["T"][B0] == QueueBounds(2, 7, -1, is_behind=True)
-    assert positions.vanished(REACHED, filled, None) == []
+    assert standing_at(filled).lost == []
 
 
 def test_a_broker_that_is_away_for_too_long_fails_the_query() -> None:

@@ -145,9 +145,39 @@ def test_k02_config_gives_each_task_its_queues() -> None:
     ],
 )
 def test_k02_config_must_name_every_queue_and_no_other(queues: Positions, word: str) -> None:
-    allocation.require_named(CONFIG, {"A": {Q0: 1, Q1: 1}, "B": {Q1: 1}, "C": {Q0: 1}})
+    everything = {"A": {Q0: 1, Q1: 1}, "B": {Q1: 1}, "C": {Q0: 1}}
+    allocation.require_named(CONFIG, everything, {})
     with pytest.raises(OptionError, match=word):
-        allocation.require_named(CONFIG, queues)
+        allocation.require_named(CONFIG, queues, queues)
+
+
+def test_k02_config_may_name_a_queue_that_is_not_listed_now() -> None:
+    listed: Positions = {"A": {Q0: 1}, "B": {Q1: 1}, "C": {Q0: 1}}
+    allocation.require_named(CONFIG, listed, {"A": {Q0: 1, Q1: 1}})
+    with pytest.raises(OptionError, match="names queue 1 of topic 'A'; there is no such queue"):
+        allocation.require_named(CONFIG, listed, listed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            '[{"A:0":1}]',
+            '{"A:0":1}',
+            '["A:0"]',
+            '[["A"]]',
+            '[["A:-1"]]',
+            '[["A:01"]]',
+            '[["A:x"]]',
+        ),
+        *('[["A:2147483648"]]', "[[null]]", "[[[]]]", "[" * 100_000, "NaN", '[["A:0"],["A:0"]]'),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_k02_a_config_that_names_no_queues_is_refused_in_few_words(text: str) -> None:
+    with pytest.raises(OptionError, match="option allocationConfig") as caught:
+        allocation.parse_config(text)
+    assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize("broker_name", ["broker-a", "r3@broker-a", "r1"])

@@ -24,6 +24,7 @@ def setup(request: pytest.FixtureRequest) -> Iterator[Setup]:
             ScriptedTransport(broker),
             broker.create_topic,
             lambda: broker.recoveries.add(broker.topics),
+            broker.readable.__setitem__,
         )
         return
     local: LocalBroker = request.getfixturevalue("rocketpy_broker")
@@ -33,5 +34,8 @@ def setup(request: pytest.FixtureRequest) -> Iterator[Setup]:
         local.kill()
         local.start()
 
-    yield Setup(GrpcTransport(client, RetryPolicy(3, 10)), local.create_topic, restart)
+    def show(topic: str, queues: int) -> None:
+        local.update_topic(topic, queues=queues)
+
+    yield Setup(GrpcTransport(client, RetryPolicy(3, 10)), local.create_topic, restart, show)
     forget_client(client)

@@ -40,6 +40,8 @@ class Setup:
     create_topic: Callable[[str, int], object]
     # A start behind a crash that has taken nothing.
     restart: Callable[[], object]
+    # Lets a topic have so many queues for reading.
+    show_queues: Callable[[str, int], object]
 
     def topic(self, queues: int = 2) -> str:
         """A new topic."""

@@ -39,7 +39,7 @@ from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import Host, RecordBlock, decode_record, java_hash
 from tests.blocks import by_queue
-from tests.unit.connector.transport.scripted_bounds import Recoveries, bounds_of
+from tests.unit.connector.transport.scripted_bounds import Recoveries, bounds_of, hidden_of
 
 # A record's size, which travels beside it.
 SIZE_BYTES = 4
@@ -86,6 +86,8 @@ class MemoryBroker:
     """The broker behind one or more transports; `now_ms` moves as the test says."""
 
     topics: dict[str, list[list[Message]]] = field(default_factory=dict)
+    # How many of its queues a topic shows, where it hides some.
+    readable: dict[str, int] = field(default_factory=dict)
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     staged: dict[BatchJob, dict[Attempt, list[Block]]] = field(default_factory=dict)
     put_away: set[BatchJob] = field(default_factory=set)
@@ -280,12 +282,17 @@ class ScriptedOffsetQueries:
 
         def now() -> Bounds:
             told = broker.topics, broker.committed, broker.recoveries
-            return bounds_of(*told, subscription, recovery_id)
+            return bounds_of(*told, subscription, recovery_id, broker.readable)
 
         with broker.changed:
             if wait_ms_max:
                 broker.changed.wait_for(lambda: now() != known, wait_ms_max / 1000)
             return now()
+
+    def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
+        broker = self._broker
+        broker.enter(self._store_id)
+        return hidden_of(broker.topics, broker.recoveries, queues, recovery_id)
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         self._broker.enter(self._store_id)

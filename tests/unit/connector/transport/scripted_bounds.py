@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from pyspark_rocketpy.offsets import Bounds, QueueBounds
+from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
 from pyspark_rocketpy.transport.values import Subscription
 from tests.queues import numbered
 
@@ -43,9 +43,13 @@ def bounds_of(
     recoveries: Recoveries,
     subscription: Subscription,
     recovery_id: str,
+    readable: Mapping[str, int] = MappingProxyType({}),
 ) -> Bounds:
-    """The bounds of every queue of the topics that are asked for and exist."""
-    pattern, group = subscription.topic_pattern, subscription.consumer_group
+    """The bounds of every queue of the topics that are asked for and exist.
+
+    Of some topics only so many are readable.
+    """
+    group, read = subscription.consumer_group, subscription.reads(topics)
     return {
         topic: {
             numbered(i): QueueBounds(
@@ -54,8 +58,19 @@ def bounds_of(
                 committed.get((group, topic, i), -1),
                 cut_offset=recoveries.cut_of(topic, i, recovery_id),
             )
-            for i, queue in enumerate(queues)
+            for i, queue in enumerate(queues[: readable.get(topic)])
         }
         for topic, queues in topics.items()
-        if topic in subscription.named or (pattern and re.fullmatch(pattern, topic))
+        if topic in read
+    }
+
+
+def hidden_of(
+    topics: Topics, recoveries: Recoveries, queues: Positions, recovery_id: str
+) -> Bounds:
+    """The bounds of these queues, readable or not."""
+    there = bounds_of(topics, {}, recoveries, Subscription(tuple(queues), None, ""), recovery_id)
+    return {
+        topic: {queue: each for queue, each in its.items() if queue in queues[topic]}
+        for topic, its in there.items()
     }

@@ -70,6 +70,25 @@ def test_bounds_that_are_known_wait_for_a_message(setup: Setup) -> None:
         sender.join()
 
 
+def test_s5_hidden_queues_are_answered_by_their_numbers(setup: Setup) -> None:
+    topic = setup.topic(queues=3)
+    setup.send(topic, b"a", b"b", queue_id=1)
+    setup.send(topic, b"c", queue_id=2)
+    setup.show_queues(topic, 1)
+    queries = setup.transport.offset_queries()
+    assert queries.bounds(Subscription((topic,), None, ""))[topic].keys() == {Q0}
+    bounds = queries.hidden_bounds({topic: {Q1: 0, Q2: 0}, "missing": {Q1: 0}})
+    assert list(bounds) == [topic]
+    found = {queue: (each.min_offset, each.max_offset) for queue, each in bounds[topic].items()}
+    assert found == {Q1: (0, 2), Q2: (0, 1)}
+    known = queries.recovery_id
+    setup.restart()
+    setup.show_queues(topic, 3)
+    setup.send(topic, b"d", queue_id=1)
+    setup.show_queues(topic, 1)
+    assert queries.hidden_bounds({topic: {Q1: 2}}, known)[topic][Q1].cut_offset == 2
+
+
 def test_s5_bounds_tell_who_knows_an_older_recovery_where_queues_were_cut(setup: Setup) -> None:
     topic = setup.topic()
     setup.send(topic, b"a", b"b")

@@ -1,0 +1,64 @@
+"""Regular expressions for names of topics, in time that grows with the name only.
+
+They are RE2's for broker and connector alike. Python's own module reads other expressions, and may
+try more ways to match than any caller can wait for. Holds no state. Row K05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+CHARACTERS_MAX = 1_000
+# Parentheses around a text alone could make a wrong one right. The second form closes `\Q`.
+_WHOLE = (r"\A(?:{})\z", r"\A(?:{}\E)\z")
+
+
+class PatternError(ValueError):
+    """A text that RE2 does not read; the error's text is RE2's reason."""
+
+
+class TopicPattern:
+    """A pattern that whole names of topics match."""
+
+    def __init__(self, text: str) -> None:
+        """Raises PatternError."""
+        if len(text) > CHARACTERS_MAX:
+            raise PatternError(f"{len(text)} characters, limit {CHARACTERS_MAX}")
+        self.text = text
+        fault = _fault(text)
+        if fault is not None:
+            raise PatternError(fault)
+        whole = [form.format(text) for form in _WHOLE]
+        fitting = [each for each in whole if _fault(each) is None]
+        if not fitting:
+            raise PatternError(_fault(whole[0]))
+        self._whole = fitting[0]
+
+    def matches(self, names: Sequence[str]) -> list[bool]:
+        """Whether each name matches; a name that is no valid Unicode never does."""
+        texts = [name if _is_valid(name) else None for name in names]
+        return [bool(is_match) for is_match in _matches(texts, self._whole)]
+
+
+def _matches(texts: Sequence[str | None], pattern: str) -> list[bool | None]:
+    # They take long to import, and most queries name their topics.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: list[bool | None] = pc.match_substring_regex(
+        pa.array(texts, pa.string()), pattern
+    ).to_pylist()
+    return found
+
+
+def _fault(pattern: str) -> str | None:
+    try:
+        _matches([""], pattern)
+    except ValueError as error:
+        return f"{error!s:.200}"
+    return None
+
+
+def _is_valid(name: str) -> bool:
+    """A file of configuration may hold half of a pair of UTF-16."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
