@@ -140,7 +140,7 @@ def check_waits(compose: Compose) -> None:
 
 def check_environment(compose: Compose) -> None:
     """Our programs, or Jupyter, read every name that services of ours are given."""
-    folders = [TOP / "broker_emulator", TOP / "notebooks"]
+    folders = [TOP / "broker_emulator", TOP / "notebooks", TOP / "proto"]
     folders.append(Path(str(distribution("jupyter_server").locate_file("jupyter_server/auth"))))
     texts = [path.read_text("utf-8") for folder in folders for path in folder.rglob("*.py")]
     parameters = {

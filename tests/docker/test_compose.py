@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy_proto.proxies import proxy_of
 from tests.docker.composing import (
     CHECKS,
     FOLDER,
@@ -147,6 +148,18 @@ def test_the_health_check_is_the_image_s(compose: Compose) -> None:
     assert {name: str(value) for name, value in check.items()} == {
         name.replace("-", "_"): value for name, value in flags.items()
     }
+
+
+def test_no_proxy_is_asked_for_a_service_beside_it(compose: Compose) -> None:
+    for name, variable, asked in (
+        ("notebooks", "no_grpc_proxy", "broker"),
+        ("grafana", "NO_PROXY", "prometheus"),
+    ):
+        service = compose["services"][name]
+        assert service["environment"][variable] == asked
+        assert asked in service["depends_on"]
+    environment = {**compose["services"]["notebooks"]["environment"], "http_proxy": "http://p:1"}
+    assert proxy_of(environment["ROCKETPY_ENDPOINT"], environment) is None
 
 
 def test_notebooks_are_given_the_broker_by_its_service(compose: Compose) -> None:

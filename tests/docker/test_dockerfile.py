@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import sysconfig
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import metadata, requires
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from packaging.specifiers import SpecifierSet
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.config import BrokerConfig
 from tests.docker.dockerfile import DOCKERFILE, context_files, stages
+from tests.proxies import environment_with, recording_proxy
 
 PROJECT = metadata("pyspark-rocketpy")
 IMAGES = ("broker", "notebooks")
@@ -97,6 +101,31 @@ def test_the_commands_are_the_command_line_s(place: str) -> None:
     known = {command.name for command in app.registered_commands}
     assert words[0] in known | {group.name for group in app.registered_groups}
     assert stage.last("ENTRYPOINT").words == ["rocketpy"]
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_jupyter_s_health_is_asked_past_the_environment_s_proxy(status: int) -> None:
+    """The image's command with another port, where nothing of Jupyter runs but its answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/api" else 500)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its own name)
+            """Nothing is written."""
+
+    command = stages()["notebooks"].health_command
+    with HTTPServer(("127.0.0.1", 0), Handler) as server, recording_proxy() as proxy:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        words = [word.replace(":8888/", f":{server.server_port}/") for word in command]
+        asked = [sys.executable, *words[1:]]
+        ended = subprocess.run(
+            asked, env=environment_with(proxy.url), capture_output=True, check=False
+        )
+        server.shutdown()
+        assert proxy.asked == []
+    assert ended.returncode == (0 if status == 200 else 1), ended.stderr
 
 
 def test_no_credential_is_baked_in() -> None:
