@@ -2,13 +2,15 @@
 
 A test arms it with a call's name and a moment; the call that gets there waits until the test lets
 it go, and the test does meanwhile what it wants: kill the caller, the broker, or nobody. Bytes are
-passed on as they are. Holds no state on disk.
+passed on as they are, but for calls that it answers itself as a busy broker does. Holds no state
+on disk.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from typing import Any
 
 import grpc
 
+from rocketpy_proto.rocketpy.v1 import common_pb2, retry_pb2
 from tests.patience import PATIENCE_SECONDS
 
 HOST = "127.0.0.1"
@@ -37,6 +40,12 @@ _OPTIONS = [
 PULL, APPEND = "/rocketpy.v1.Broker/Pull", "/rocketpy.v1.Broker/Append"
 STAGE_BLOCKS = "/rocketpy.v1.Broker/StageBlocks"
 COMMIT_BATCH = "/rocketpy.v1.Broker/CommitBatch"
+QUERY_OFFSETS = "/rocketpy.v1.Broker/QueryOffsets"
+GET_BROKER_INFO = "/rocketpy.v1.Admin/GetBrokerInfo"
+# The status is the first field of every answer.
+_BUSY = retry_pb2.SendBackResponse(
+    status=common_pb2.Status(code=2, remark="too many requests")
+).SerializeToString()
 
 
 class Moment(str, Enum):
@@ -83,6 +92,9 @@ class HoldingProxy(grpc.GenericRpcHandler):
         self._port = self._server.add_insecure_port(f"{HOST}:0")
         self._lock = threading.Lock()
         self._hold: Hold | None = None
+        # How many of the next calls of a method are answered as a busy broker does, and were.
+        self.busy: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
 
     @property
     def endpoint(self) -> str:
@@ -107,6 +119,12 @@ class HoldingProxy(grpc.GenericRpcHandler):
         hold.reached.set()
         hold.released.wait(HELD_SECONDS_MAX)
 
+    def _is_busy(self, method: str) -> bool:
+        with self._lock:
+            is_busy = self.refused[method] < self.busy[method]
+            self.refused[method] += is_busy
+            return is_busy
+
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         """The handler of a call, by the call's kind."""
         method = details.method
@@ -123,6 +141,8 @@ class HoldingProxy(grpc.GenericRpcHandler):
     def _single(self, method: str) -> Callable[[bytes, grpc.ServicerContext], bytes]:
         def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
             self._pass(method, Moment.ASKED)
+            if self._is_busy(method):
+                return _BUSY
             forward: Any = self._channel.unary_unary(method)
             try:
                 answer: bytes = forward(request, timeout=_timeout(context))

@@ -18,7 +18,11 @@ CONNECT_TIMEOUT = number_spec(
     "connectTimeoutMs", 8_000, 100, 600_000, "how long each try waits for a broker"
 )
 RETRY_TIMES_MAX = number_spec(
-    "retryTimesMax", 16, 0, 1_000, "how often in a row a broken call is tried again"
+    "retryTimesMax",
+    16,
+    0,
+    1_000,
+    "how often in a row a call that broke, or met a busy broker, is tried again",
 )
 RETRY_BACKOFF = number_spec(
     "retryBackoffMs", 100, 1, 60_000, "wait before the first retry; doubles up to 5 s"

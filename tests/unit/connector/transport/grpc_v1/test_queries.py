@@ -17,8 +17,10 @@ from pyspark_rocketpy.transport.grpc_v1.queries import PAUSE_MS_MAX, GrpcOffsetQ
 from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
+from rocketpy_proto.proxies import EXCEPTION_VARIABLES
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.answering import AnsweringServer, answering
+from tests.proxies import USER, recording_proxy
 from tests.queues import numbered
 
 AWAY = grpc.StatusCode.UNAVAILABLE
@@ -119,6 +121,18 @@ def test_k03_too_many_queues_for_a_held_call_are_looked_at_now_and_then(
     assert len(request.known) == (count if is_held else 0)
     assert request.wait_ms_max == (30_000 if is_held else 0)
     assert waits_ms == ([] if is_held else [PAUSE_MS_MAX])
+
+
+def test_an_error_names_the_proxy_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in EXCEPTION_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    with recording_proxy() as proxy:
+        monkeypatch.setenv("grpc_proxy", proxy.url)
+        config = ClientConfig(("broker.corp:8081",), 500)
+        with pytest.raises(ConnectionFailedError) as caught:
+            GrpcOffsetQueries(config, RetryPolicy(16, 100)).broker_name()
+    assert f"at broker.corp:8081 through proxy {proxy.address} of environment" in str(caught.value)
+    assert USER.partition(":")[2] not in str(caught.value)
 
 
 def test_a_wrong_endpoint_is_an_error_at_once(waits_ms: list[int]) -> None:
