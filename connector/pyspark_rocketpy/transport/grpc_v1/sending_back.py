@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError
-from pyspark_rocketpy.transport.grpc_v1.answers import require
+from pyspark_rocketpy.transport.grpc_v1.answers import unusable
 from pyspark_rocketpy.transport.grpc_v1.client import check, client_for
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retrying import leaving_other_stores, retries_for
@@ -71,13 +71,13 @@ class BackSender:
         request = self._request(messages)
         response = client_for(self._config).send_back(request, self._timeout_ms)
         count, count_max = len(response.messages), len(messages)
-        what = f"it is about {count} of {count_max} messages"
-        require("SendBack", is_right=count <= count_max, what=what)
+        if count > count_max:
+            raise unusable("SendBack", f"it is about {count} of {count_max} messages")
         if not count:
             raise BrokerBusyError(f"the broker's answer to SendBack is about none of {count_max}")
         for each in response.messages:
-            is_right = bool(each.status.code) or each.to in _DONE
-            require("SendBack", is_right=is_right, what=f"a message went to {each.to}")
+            if not each.status.code and each.to not in _DONE:
+                raise unusable("SendBack", f"a message went to {each.to}, which is nothing")
         return response.messages
 
     def _settled(
