@@ -11,16 +11,18 @@ import contextlib
 from collections.abc import Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from pyspark_rocketpy.errors import (
     BrokerBusyError,
     BrokerError,
     ConnectionFailedError,
     TopicNotExistError,
 )
-from pyspark_rocketpy.transport.remoting.answers import BUSY_CODES, BodyT, json_reader
+from pyspark_rocketpy.transport.remoting.answers import BUSY_CODES, BodyT, body_of, json_reader
 from pyspark_rocketpy.transport.remoting.calls import JSON_BODY_BYTES_MAX, Caller, Request
 from pyspark_rocketpy.transport.remoting.peers import Peer
-from rocketpy_proto.remoting import Header, NoFields, RequestCode, ResponseCode
+from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.bodies.routes import ClusterInfo, TopicList, TopicRouteData
 from rocketpy_proto.remoting.headers.topics import GetRouteInfoRequest
 
@@ -93,21 +95,26 @@ class NameServers:
 
 
 def _route(topic: str) -> Request[TopicRouteData]:
-    header = GetRouteInfoRequest(topic, is_standard_json_only=True)
-    return _json(RequestCode.GET_ROUTEINFO_BY_TOPIC, TopicRouteData, header)
-
-
-def _json(code: RequestCode, kind: type[BodyT], header: Header | None = None) -> Request[BodyT]:
     return Request(
-        code,
-        json_reader(kind),
-        header or NoFields(),
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        _read_route,
+        GetRouteInfoRequest(topic, is_standard_json_only=True),
         body_bytes_max=JSON_BODY_BYTES_MAX,
     )
 
 
 def _busy(error: BrokerError) -> BrokerBusyError:
     return BrokerBusyError(str(error), response_code=error.response_code)
+
+
+def _read_route(peer: Peer, answer: RemotingCommand) -> TopicRouteData:
+    """Reads a route without what nobody asks it for, as it is kept."""
+    route = body_of(peer, answer, TopicRouteData)
+    return replace(route, filter_server_table={}, topic_queue_mapping_by_broker=None)
+
+
+def _json(code: RequestCode, kind: type[BodyT]) -> Request[BodyT]:
+    return Request(code, json_reader(kind), body_bytes_max=JSON_BODY_BYTES_MAX)
 
 
 def _together(failures: list[ConnectionFailedError | BrokerError]) -> Exception:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pyspark_rocketpy.errors import ConnectionFailedError
 
 NAME_SERVER_OPTION = "nameServer"
-_PORT_MAX = 65_535
+_PORT_MAX, _PORT_DIGITS_MAX = 65_535, 5
+# Of an address, which a name server may give at any length.
+_SHOWN_MAX = 200
 # As much as `stranger` looks at.
 FIRST_BYTES = 9
 
@@ -23,7 +25,8 @@ class Peer:
     is_name_server: bool = False
 
     def __str__(self) -> str:
-        return f"{'name server' if self.is_name_server else 'broker'} {self.address}"
+        address = self.address[:_SHOWN_MAX]
+        return f"{'name server' if self.is_name_server else 'broker'} {address}"
 
     @property
     def host(self) -> str:
@@ -37,7 +40,8 @@ class Peer:
     def port(self) -> int:
         """Raises ConnectionFailedError."""
         port = self.address.rpartition(":")[2]
-        if not (port.isascii() and port.isdecimal() and 0 < int(port) <= _PORT_MAX):
+        is_number = port.isascii() and port.isdecimal() and len(port) <= _PORT_DIGITS_MAX
+        if not (is_number and 0 < int(port) <= _PORT_MAX):
             raise self.failed("has no host:port", is_lasting=True)
         return int(port)
 

@@ -61,6 +61,8 @@ _Progress: TypeAlias = tuple[MessageQueue, int]
 # Least offsets move when files are removed, hours apart.
 MIN_OFFSET_MS_MAX = 10_000
 LOOK_MS_MIN, LOOK_MS_A_QUEUE = 5_000, 50
+# Of all topics of a query; a plan has some entries of 300 bytes for each.
+QUERY_QUEUES_MAX = 262_144
 
 
 class RemotingOffsetQueries:
@@ -166,6 +168,7 @@ class RemotingOffsetQueries:
     def _queues(self, subscription: Subscription) -> dict[str, list[MessageQueue]]:
         """The queues to read of each topic that is there, by the name servers."""
         found: dict[str, list[MessageQueue]] = {}
+        left = QUERY_QUEUES_MAX
         names = self._names(subscription)
         self._cluster.prepare(names)
         for topic in names:
@@ -173,6 +176,13 @@ class RemotingOffsetQueries:
                 counts = self._cluster.route(topic).read_queue_nums()
             except TopicNotExistError:
                 continue
+            left -= sum(counts.values())
+            if left < 0:
+                raise BrokerError(
+                    f"the query's topics have too many queues: {QUERY_QUEUES_MAX - left} in "
+                    f"{len(found) + 1} of {len(names)} topics, limit {QUERY_QUEUES_MAX}; read "
+                    "fewer topics with one query"
+                )
             found[topic] = [
                 MessageQueue(name, queue_id, topic)
                 for name, count in sorted(counts.items())
