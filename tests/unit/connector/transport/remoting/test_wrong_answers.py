@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_rocketpy.errors import (
+    BrokerError,
     ConnectionFailedError,
     DataLossError,
     OffsetError,
@@ -20,10 +21,10 @@ from pyspark_rocketpy.source.message_filter import MessageFilter
 from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.cutting import Piece
 from pyspark_rocketpy.transport.interface import SourceTransport
-from pyspark_rocketpy.transport.remoting.markers import Reach
+from pyspark_rocketpy.transport.remoting.markers import ControlQueue, Reach
 from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy
-from rocketpy_proto.record import COLUMN_TYPES
+from rocketpy_proto.record import COLUMN_TYPES, Record, encode_record
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
 from rocketpy_proto.remoting.headers.reading import PullMessageResponse
@@ -193,3 +194,14 @@ def test_a_search_beyond_the_end_hides_nothing(pulls: PullSetup, told: int) -> N
     queries = RemotingOffsetQueries(pulls.cluster, RetryPolicy(1, 1), "group", PATIENT)
     times = [QueueTime(TOPIC, 0, ms, BROKER) for ms in (0, 1_050, 1_099, 1_100)]
     assert queries.search(times) == [0, 50, 99, None]
+
+
+@pytest.mark.parametrize("body", [b"0", b"{", b"\xff", b"[" * 10_000, b'{"topic":1}', b""])
+def test_what_is_no_marker_is_named_by_its_place(pulls: PullSetup, body: bytes) -> None:
+    """A message of another client, with the tag of a task, in the control topic."""
+    stored = Record(TOPIC, 0, body, {"TAGS": "task"}, queue_offset=0)
+    header = PullMessageResponse(0, 1, 0, 1)
+    pulls.route(id_0=answering(pulled(header, encode_record(stored))))
+    reach = Reach(pulls.cluster, RetryPolicy(1, 1), PATIENT, LIMITS)
+    with pytest.raises(BrokerError, match=f"control topic {TOPIC} holds no marker at offset 0: "):
+        list(ControlQueue(reach, TOPIC, "writer").earlier("task", 0, 1))
