@@ -199,12 +199,9 @@ class BrokerServicer:
             recovery_id=self._to.offset_queries.recovery_id,
         )
         topics_a_turn = TOPICS_A_TURN if query.log_end is None else 1
-        hidden: dict[str, list[int]] = {}
-        for queue in request.hidden_queues:
-            hidden.setdefault(queue.topic, []).append(queue.queue_id)
         for number, topic in enumerate(topics, 1):
             answer = response.topics.add(topic=topic)
-            await self._add_offsets(answer, group, query.log_end, hidden.get(topic, ()))
+            await self._add_offsets(answer, group, query.log_end, known.hidden.get(topic, ()))
             if number % topics_a_turn == 0:
                 await give_way("offsets")
         if group:
@@ -372,7 +369,22 @@ async def _known(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets:
         )
         if len(part) == KNOWN_A_TURN:
             await give_way("offsets")
+    await _add_hidden(known, request)
     return known
+
+
+async def _add_hidden(known: KnownOffsets, request: broker_pb2.QueryOffsetsRequest) -> None:
+    """Raises ParameterIllegalError for an illegal topic."""
+    named = frozenset(request.topics)
+    for begin in range(0, len(request.hidden_queues), KNOWN_A_TURN):
+        part = [
+            (each.topic, each.queue_id)
+            for each in request.hidden_queues[begin : begin + KNOWN_A_TURN]
+        ]
+        check_each(STORED, "topic", [topic for topic, _ in part])
+        known.add_hidden(each for each in part if request.topic_pattern or each[0] in named)
+        if len(part) == KNOWN_A_TURN:
+            await give_way("offsets")
 
 
 def _pull_request(request: broker_pb2.PullRequest) -> PullRequest:

@@ -26,6 +26,8 @@ class KnownOffsets:
         self._maxima: dict[str, array[int]] = {}
         # Queues that came before a lower one of their topic.
         self._early: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        # Queues that readers do not see, and that the client asks about all the same.
+        self.hidden: dict[str, array[int]] = {}
         self.add(entries)
 
     def add(self, entries: Iterable[tuple[str, int, int, int]]) -> None:
@@ -42,6 +44,11 @@ class KnownOffsets:
             else:
                 self._early[topic][queue_id] = max_offset
 
+    def add_hidden(self, queues: Iterable[tuple[str, int]]) -> None:
+        """Adds queues that readers do not see. Each is a topic and a queue id."""
+        for topic, queue_id in queues:
+            self.hidden.setdefault(topic, array("i")).append(queue_id)
+
     def close_gaps(self) -> None:
         """Puts queues in order that came out of order."""
         for topic, early in list(self._early.items()):
@@ -55,6 +62,7 @@ class KnownOffsets:
         """Forgets all topics but those that the query asks for."""
         self.epochs = {topic: epoch for topic, epoch in self.epochs.items() if is_asked(topic)}
         self._maxima = {topic: self._maxima[topic] for topic in self.epochs}
+        self.hidden = {topic: ids for topic, ids in self.hidden.items() if is_asked(topic)}
         for topic in [topic for topic in self._early if topic not in self.epochs]:
             del self._early[topic]
 
@@ -72,7 +80,9 @@ class KnownOffsets:
     def kept_bytes(self) -> int:
         """Returns the memory of the queues."""
         early = sum(map(len, self._early.values()))
-        return len(self.epochs) * TOPIC_BYTES + (self.queue_count + 20 * early) * QUEUE_BYTES
+        hidden = sum(map(len, self.hidden.values()))
+        topic_count = len(self.epochs) + len(self.hidden)
+        return topic_count * TOPIC_BYTES + (self.queue_count + hidden + 20 * early) * QUEUE_BYTES
 
     def count(self, topic: str) -> int:
         """Returns the number of queues that are known of a topic."""
