@@ -151,9 +151,11 @@ def test_the_clock_stays_ahead_over_restarts() -> None:
         broker.advance_clock(100 * HOUR)
         broker.send("T", "later", delay_level=18)
         before = broker.now()
-        for start_again in (broker.restart, lambda: (broker.kill(), broker.start())):
-            start_again()
-            assert broker.now() >= before
+        broker.restart()
+        assert broker.now() >= before
+        broker.kill()
+        broker.start()
+        assert broker.now() >= before
         broker.advance_clock(2 * HOUR)
         assert texts(broker) == ["later"]
 

@@ -242,12 +242,8 @@ def broker(
                 flush_times=_flush_times(
                     flush_interval_ms, flush_least_pages, sync_flush_timeout_ms
                 ),
-                clean_policy=CleanPolicy(
-                    reserved_ms=int(file_reserved_hours * HOUR_MS),
-                    delete_when_hours=frozenset(delete_when or [4]),
-                    clean_file_forcibly_enable=clean_forcibly,
-                    clean_forcibly_ratio=disk_full_ratio - FORCIBLE_BELOW_FULL,
-                    warning_level_ratio=disk_full_ratio,
+                clean_policy=_clean_policy(
+                    file_reserved_hours, delete_when, disk_full_ratio, is_forcible=clean_forcibly
                 ),
             )
             event_loop.run(_run(config, stop_at_eof=stop_at_eof))
@@ -269,6 +265,22 @@ def _flush_times(interval_ms: int, least_pages: int, sync_timeout_ms: int) -> Fl
         flush_interval_ms=interval_ms,
         least_bytes=max(least_pages * PAGE_BYTES, 1),
         sync_flush_timeout_ms=sync_timeout_ms,
+    )
+
+
+def _clean_policy(
+    reserved_hours: float,
+    delete_when: list[int] | None,
+    disk_full_ratio: float,
+    *,
+    is_forcible: bool,
+) -> CleanPolicy:
+    return CleanPolicy(
+        reserved_ms=int(reserved_hours * HOUR_MS),
+        delete_when_hours=frozenset(delete_when or [4]),
+        clean_file_forcibly_enable=is_forcible,
+        clean_forcibly_ratio=disk_full_ratio - FORCIBLE_BELOW_FULL,
+        warning_level_ratio=disk_full_ratio,
     )
 
 

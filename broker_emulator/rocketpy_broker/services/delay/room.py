@@ -83,7 +83,6 @@ def build(
     lifecycle.clean_closes.append(close)
     pending_max = config.timer_pending_max
     limits = TimerLimits(is_timed, delay_ms_max, pending_max, lambda: timer.waiting_count)
-    segment_bytes = config.commit_log_segment_bytes
-    scheduling = Scheduling(config.delay_levels, clock, limits, segment_bytes)
+    scheduling = Scheduling(config.delay_levels, clock, limits, config.commit_log_segment_bytes)
     recall = RecallService(store, topics, flushing.group_commit, scheduling, config, clock)
     return Delay(releasing, scheduling, progress, timer, recall, levels)
