@@ -302,7 +302,7 @@ class Broker:
                     await server.stop()
                     if self.http is not None:
                         await self.http.stop()
-        await save_all(self._lifecycle.tables)
+        await self._save_tables()
 
     async def _start_http(self, scope: TaskScope) -> int | None:
         """Listen for HTTP, where it is wanted; return the port. Raises PortInUseError."""
@@ -325,4 +325,9 @@ class Broker:
         while True:
             await sleep(self._clock, self._config.persist_interval_ms)
             with contextlib.suppress(OSError):
-                await save_all(self._lifecycle.tables)
+                await self._save_tables()
+
+    async def _save_tables(self) -> None:
+        """Save all tables, but over no files of another broker. Raises OSError."""
+        if not self.store.is_lost:
+            await save_all(self._lifecycle.tables)

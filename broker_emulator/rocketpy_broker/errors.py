@@ -84,12 +84,12 @@ class StoreDirectoryError(StoreError):
 class StoreLockedError(StoreError):
     """Another process serves this directory."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"{path.parent} is in use by another broker (its lock file is held); "
+            f"{folder} is in use by another broker, which holds its lock; "
             "stop that broker or give this one another --data directory"
         )
-        self.path = path
+        self.path = folder
 
 
 class StoreClosedError(StoreError):

@@ -377,8 +377,8 @@ SERVING = (
     Sabotage(
         "two stores on one directory",
         STORE + "files/directory.py",
-        "            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)\n",
-        "            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0)\n",
+        "        fcntl.lockf(descriptor, operation | fcntl.LOCK_NB, 1, 0)\n",
+        "        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0)\n",
         (IN_RECOVERY + "test_f12_a_second_store_on_the_directory_is_refused",),
     ),
     Sabotage(

@@ -3,7 +3,7 @@
 Decides only; the store removes. Ages are counted by wall time, which may jump: a segment goes for
 its age only when two readings of the clock, `confirm_ms` of monotonic time apart and in step with
 it, both say so. So a clock that is set forward by 100 days deletes nothing at once. Memory only:
-after a restart the first reading counts as the first again.
+after a restart the first reading counts as the first again. `waits` says what keeps the others.
 Source: CleanCommitLogService, spec/storage.md section 10.5; rows S10, F11.
 """
 
@@ -13,7 +13,8 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import Enum
 from pathlib import Path
 
 from rocketpy_broker.believed_clock import Agreement
@@ -48,6 +49,25 @@ class CleanDecision:
 
     segment_count: int
     disk_full: bool
+
+
+class WaitReason(Enum):
+    """The reason for which a segment stays; see WaitingSegments of rocketpy/v1/admin.proto."""
+
+    AGE = "AGE"
+    CLOCK = "CLOCK"
+    NEEDED = "NEEDED"
+    HOUR = "HOUR"
+    PASS = "PASS"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentWait:
+    """Some segments that stay; `until_ms` is when the first of them may go, None if not known."""
+
+    reason: WaitReason
+    segment_count: int
+    until_ms: int | None = None
 
 
 def used_ratio(folder: Path) -> float:
@@ -90,12 +110,41 @@ class Cleaner:
             return CleanDecision(len(candidates), disk_full)
         if not (manual or ratio > policy.used_ratio_max or self._is_hour(now_ms)):
             return CleanDecision(0, disk_full)
-        expired = [now_ms - changed >= policy.reserved_ms for changed in candidates]
-        count = expired.index(False) if False in expired else len(expired)
+        count = self._expired_count(candidates, now_ms)
         if count and not agreed:
             logger.info("%d log segments have expired if the clock is right; waiting", count)
             return CleanDecision(0, disk_full)
         return CleanDecision(count, disk_full)
+
+    def _expired_count(self, changed_ms: Sequence[float], now_ms: int) -> int:
+        """How many of the oldest segments are as old as they have to be."""
+        expired = [now_ms - changed >= self._policy.reserved_ms for changed in changed_ms]
+        return expired.index(False) if False in expired else len(expired)
+
+    def waits(
+        self, changed_ms: Sequence[float], safe_count: int, *, manual: bool
+    ) -> list[SegmentWait]:
+        """What keeps the segments that stay, as `decide` would see them now; the last one apart.
+
+        `safe_count`: how many of the oldest ones nothing needs any more.
+        """
+        policy, now_ms = self._policy, self._clock.now_ms()
+        candidates = changed_ms[:-1]
+        agreed_ms = self._agreement.read(now_ms, self._clock.monotonic_ms())
+        ratio = self._disk_used_ratio()
+        is_forced = policy.clean_file_forcibly_enable and ratio > policy.clean_forcibly_ratio
+        expired = len(candidates) if is_forced else self._expired_count(candidates, now_ms)
+        free = min(expired, safe_count)
+        reason, until_ms = WaitReason.PASS, now_ms
+        if not is_forced and agreed_ms < policy.confirm_ms:
+            reason, until_ms = WaitReason.CLOCK, now_ms + round(policy.confirm_ms - agreed_ms)
+        elif not (is_forced or manual or ratio > policy.used_ratio_max or self._is_hour(now_ms)):
+            reason, until_ms = WaitReason.HOUR, self._next_hour_ms(now_ms)
+        found = [SegmentWait(reason, free, until_ms), SegmentWait(WaitReason.NEEDED, expired - free)]
+        if expired < len(candidates):
+            young_ms = round(candidates[expired] + policy.reserved_ms)
+            found.append(SegmentWait(WaitReason.AGE, len(candidates) - expired, young_ms))
+        return [wait for wait in found if wait.segment_count > 0]
 
     def _reading_agrees(self, now_ms: int) -> bool:
         """Whether this reading and one of at least `confirm_ms` ago are in step."""
@@ -109,3 +158,12 @@ class Cleaner:
     def _is_hour(self, now_ms: int) -> bool:
         hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
         return hour in self._policy.delete_when_hours
+
+    def _next_hour_ms(self, now_ms: int) -> int | None:
+        """When the next hour of cleaning begins, by local time; None where there is none."""
+        hour = datetime.fromtimestamp(now_ms / 1000).replace(minute=0, second=0, microsecond=0)
+        for step in range(1, 25):
+            begin = (hour + timedelta(hours=step)).astimezone()
+            if begin.hour in self._policy.delete_when_hours:
+                return round(begin.timestamp() * 1000)
+        return None

@@ -43,6 +43,7 @@ class DerivedFiles:
         # A power cut may take records that are not flushed, though their units are.
         logics_end = min(progress.end, parts.log.flushed)
         try:
+            self._directory.check()
             parts.queues.flush()
             parts.index.flush()
             parts.log.checksums.flush()

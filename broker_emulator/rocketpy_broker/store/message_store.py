@@ -13,18 +13,19 @@ Source: spec/storage.md sections 1, 8, 9 and 10.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
 from rocketpy_broker.store.appending import Appending, AppendUnderWay
-from rocketpy_broker.store.cleaning import Cleaner, used_ratio
+from rocketpy_broker.store.cleaning import Cleaner, SegmentWait, used_ratio
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.derived import DerivedFiles
 from rocketpy_broker.store.dispatching import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
-from rocketpy_broker.store.files.directory import StoreDirectory
+from rocketpy_broker.store.files.directory import DirectoryLostError, StoreDirectory
 from rocketpy_broker.store.files.store_id import OtherStoreError
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.numbered import NumberedRecords
@@ -54,6 +55,7 @@ from rocketpy_broker.store.values import (
 )
 from rocketpy_proto.record import BLANK_BYTES, Host, RecordBlock
 
+logger = logging.getLogger(__name__)
 NOTHING_NEEDED = 1 << 62
 
 
@@ -232,6 +234,7 @@ class MessageStore:
 
     def check_open(self) -> None:
         """Raises StoreClosedError where the store takes no writes."""
+        self.check_directory()
         refusal = self.refusal
         if refusal is not None:
             raise StoreClosedError(refusal)
@@ -251,7 +254,10 @@ class MessageStore:
     def plan_flush(self) -> FlushPlan:
         """What has to be flushed to make everything appended so far durable."""
         return FlushPlan(
-            self._log.unflushed_segments(), self._log.end, self._appending.times.last_ms
+            self._log.unflushed_segments(),
+            self._log.end,
+            self._appending.times.last_ms,
+            self._directory.check,
         )
 
     def flushed(self, plan: FlushPlan) -> None:
@@ -268,6 +274,22 @@ class MessageStore:
             f"flushing the commit log failed ({error.strerror}): the broker is read-only; "
             "see to the disk and restart it"
         )
+        if isinstance(error, DirectoryLostError):
+            self._refusal = f"the broker is read-only: {error.strerror}"
+
+    def check_directory(self) -> None:
+        """Seal the store where its directory is not held any more: see `StoreDirectory.check`."""
+        if self._refusal is None:
+            try:
+                self._directory.check()
+            except DirectoryLostError as error:
+                logger.critical("%s", error.strerror)
+                self.flush_failed(error)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another broker may have the directory."""
+        return self._directory.is_lost
 
     @property
     def is_sealed(self) -> bool:
@@ -375,13 +397,22 @@ class MessageStore:
 
     def expired_segment_count(self, *, manual: bool) -> int:
         """How many of the oldest log segments should go now; see `Cleaner`. Raises OSError."""
-        segments = self._log.files.segments
-        decision = self._cleaner.decide([part.changed_ms() for part in segments], manual=manual)
+        decision = self._cleaner.decide(self._changed_ms(), manual=manual)
         self._disk_full = decision.disk_full
-        # What is still on its way to the disk or to its queue stays.
+        return min(decision.segment_count, self._safe_segment_count())
+
+    def segment_waits(self, *, manual: bool) -> list[SegmentWait]:
+        """What keeps the log segments that cleaning leaves now; see `Cleaner`. Raises OSError."""
+        return self._cleaner.waits(self._changed_ms(), self._safe_segment_count(), manual=manual)
+
+    def _changed_ms(self) -> list[float]:
+        return [part.changed_ms() for part in self._log.files.segments]
+
+    def _safe_segment_count(self) -> int:
+        """How many of the oldest segments nobody needs, and are on the disk and in their queues."""
         needed = min(self.needed_from, self.waiting_from, self.open_from())
         safe_end = min(self._log.flushed, self._dispatcher.end, needed)
-        return min(decision.segment_count, sum(part.end <= safe_end for part in segments))
+        return sum(part.end <= safe_end for part in self._log.files.segments)
 
     def plan_removal(self) -> SegmentRemoval:
         """What goes with the first segment of the log."""

@@ -208,7 +208,9 @@ def test_f16_a_damaged_record_of_ours_is_filled_so_that_rocketmq_reads_on(
 def test_f16_a_filler_is_shown_to_nobody_and_its_offset_stays_taken(
     new_store: OpenStore, tmp_path: Path, damaged: int, lost: bool
 ) -> None:
-    new_store(**SIZES).open()
+    store = new_store(**SIZES)
+    store.open()
+    crash(store)
     again = new_store(**SIZES)
     (tmp_path / "lock").unlink()
     if lost:

@@ -34,6 +34,8 @@ class StoreFiles:
         """Make derived files durable every interval; they can be rebuilt, so late is no harm."""
         while True:
             await sleep(self._clock, self._interval_ms)
+            # An idle broker, too, notices that its directory is lost.
+            self._store.check_directory()
             while self._store.index.drain_some():
                 await give_way("index")
             self._store.dispatch()

@@ -1,7 +1,7 @@
 """Reading a store that no broker serves, without changing a byte of it.
 
-The lock is taken in its shared form, which asks for no right to write and keeps a broker out all
-the same. Files that are not where they should be are reported and left out; nothing is recovered,
+The locks are taken in their shared form, which asks for no right to write and keeps brokers out
+all the same. Files that are not where they should be are reported and left out; nothing is recovered,
 so what a crash left is seen as it lies. Used by the offline commands: check and export.
 Source: spec/storage.md sections 1 (names, sizes) and 8.3 (lock).
 """
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
-from rocketpy_broker.store.files.directory import started_last_by_us
+from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store.files.directory import lock_file, lock_folder, started_last_by_us
 from rocketpy_broker.store.files.links import refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.checksums import SegmentChecksums, checksums_file_bytes
@@ -79,14 +79,14 @@ class StoreReadLock:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._descriptor: int | None = None
+        self._descriptors: list[int] = []
         # Whether no other broker has started since ours did.
         self.started_last = True
 
     def __enter__(self) -> StoreReadLock:
         """Raises StoreDirectoryError for what is no store, StoreLockedError, OSError.
 
-        A store without a lock file, such as a copy, is not served by anybody.
+        A store without a lock file, such as a copy, is not served by RocketMQ.
         """
         if not (self.folder / "commitlog").is_dir():
             raise StoreDirectoryError(
@@ -94,16 +94,17 @@ class StoreReadLock:
             )
         refuse_links(self.folder)
         path = self.folder / "lock"
-        if not path.exists():
-            return self
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0)
-        except OSError as error:
-            os.close(descriptor)
-            raise StoreLockedError(path) from error
-        self._descriptor = descriptor
-        self.started_last = started_last_by_us(descriptor)
+            held = lock_folder(self.folder, fcntl.LOCK_SH)
+            self._descriptors += [] if held is None else [held]
+            if path.exists():
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                self._descriptors.append(descriptor)
+                lock_file(descriptor, fcntl.LOCK_SH, path)
+                self.started_last = started_last_by_us(descriptor)
+        except BaseException:
+            self._release()
+            raise
         return self
 
     def __exit__(
@@ -112,10 +113,12 @@ class StoreReadLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the lock back."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Give the locks back."""
+        self._release()
+
+    def _release(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
 
 @dataclass(frozen=True, slots=True)

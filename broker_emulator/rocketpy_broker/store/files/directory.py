@@ -12,7 +12,9 @@ Source: spec/storage.md sections 8.2 to 8.4; rows B04, F12, F16.
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import logging
 import os
 from pathlib import Path
 
@@ -23,7 +25,56 @@ from rocketpy_broker.store.files.links import FOLDERS, QUEUES, refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.files.recoveries import Recoveries
 
+logger = logging.getLogger(__name__)
 LOCK_WORD = b"rkpy"
+
+
+class DirectoryLostError(OSError):
+    """The directory, or its lock file, has been removed, moved or replaced while it was held."""
+
+    def __init__(self, path: Path) -> None:
+        text = (
+            f"the store's directory is not held any more: {path} was removed, moved or replaced, "
+            "and another broker may use the store. Stop the other broker, then restart this one"
+        )
+        super().__init__(errno.ESTALE, text)
+
+
+def lock_file(descriptor: int, operation: int, path: Path) -> None:
+    """Lock the file as RocketMQ does. Raises StoreLockedError, StoreDirectoryError."""
+    try:
+        fcntl.lockf(descriptor, operation | fcntl.LOCK_NB, 1, 0)
+    except OSError as error:
+        # By POSIX, a lock that another process holds is answered by either.
+        if error.errno in {errno.EACCES, errno.EAGAIN}:
+            raise StoreLockedError(path.parent) from error
+        way_out = "use a directory on a file system with locks"
+        reason = f"cannot be locked ({error.strerror})"
+        raise StoreDirectoryError(path, reason, way_out) from error
+
+
+def lock_folder(folder: Path, operation: int) -> int | None:
+    """Lock a directory by `flock`; return the descriptor that holds the lock.
+
+    None where the file system has no such locks, as NFS for directories. Raises StoreLockedError,
+    and OSError where the directory cannot be opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise StoreLockedError(folder) from error
+    except OSError as error:
+        os.close(descriptor)
+        logger.warning(
+            "%s cannot be locked as a directory (%s): only its file lock keeps brokers out; "
+            "never remove that file",
+            folder,
+            error.strerror,
+        )
+        return None
+    return descriptor
 
 
 def started_last_by_us(lock_descriptor: int) -> bool:
@@ -43,7 +94,13 @@ class StoreDirectory:
         self._abort = folder / "abort"
         self._mark = FlushedMark(self.own_folder / "flushed")
         self.recoveries = Recoveries(self.own_folder / "recoveries")
+        self._lock_path = folder / "lock"
         self._lock_descriptor: int | None = None
+        self._folder_descriptor: int | None = None
+        # The lock file. No other file gets its number while it is open.
+        self._held: os.stat_result | None = None
+        # Whether `check` has found that the lock is lost.
+        self.is_lost = False
         # Known with the lock.
         self.started_last = False
 
@@ -53,25 +110,44 @@ class StoreDirectory:
         return self._lock_descriptor is not None
 
     def acquire(self) -> None:
-        """Make the folders and take the lock. Raises StoreLockedError, StoreDirectoryError."""
-        path = self.folder / "lock"
+        """Make the folders and take the locks. Raises StoreLockedError, StoreDirectoryError."""
+        path = self._lock_path
         # The queues, which are many, are looked through once, when nobody else may change them.
         refuse_links(self.folder, [name for name in FOLDERS if name != QUEUES])
         try:
             for name in FOLDERS:
                 durable.make_folder(self.folder / name)
+            # First: closing the file in a process that holds its lock would give that back.
+            self._folder_descriptor = lock_folder(self.folder, fcntl.LOCK_EX)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(path, flags, durable.FILE_MODE)
-        except OSError as error:
+            self._lock_descriptor = descriptor = os.open(path, flags, durable.FILE_MODE)
+            lock_file(descriptor, fcntl.LOCK_EX, path)
+            self._held = os.fstat(descriptor)
+            self.check()
+            self.started_last = started_last_by_us(descriptor)
+        except BaseException as error:
+            self._unlock()
+            if not isinstance(error, OSError):
+                raise
             reason = f"cannot be written ({error.strerror})"
             raise StoreDirectoryError(path, reason, "choose a directory you may write") from error
+
+    def check(self) -> None:
+        """Raises DirectoryLostError where the store's path leads to another lock file, or none.
+
+        Does nothing after `release`. Any thread may call it.
+        """
+        held = self._held
+        if held is None:
+            return
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        except OSError as error:
-            os.close(descriptor)
-            raise StoreLockedError(path) from error
-        self._lock_descriptor = descriptor
-        self.started_last = started_last_by_us(descriptor)
+            found = os.stat(self._lock_path, follow_symlinks=False)
+            is_there = os.path.samestat(found, held)
+        except OSError:
+            is_there = False
+        if not is_there:
+            self.is_lost = True
+            raise DirectoryLostError(self._lock_path)
 
     def identify(self) -> str:
         """The store's id, drawn at its first start. Raises StoreDirectoryError, OSError."""
@@ -116,8 +192,12 @@ class StoreDirectory:
         durable.remove_file(self._abort)
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Give the locks back."""
         self._mark.close()
-        if self._lock_descriptor is not None:
-            os.close(self._lock_descriptor)
-            self._lock_descriptor = None
+        self._unlock()
+
+    def _unlock(self) -> None:
+        for descriptor in (self._lock_descriptor, self._folder_descriptor):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._lock_descriptor = self._folder_descriptor = self._held = None

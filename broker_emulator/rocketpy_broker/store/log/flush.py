@@ -8,6 +8,7 @@ Source: spec/storage.md section 9.1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocketpy_broker.store.log.segment import Segment
@@ -17,14 +18,19 @@ from rocketpy_broker.store.log.segment import Segment
 class FlushPlan:
     """The segments to flush so that everything below `end` becomes durable.
 
-    `store_timestamp_ms` is that of the last record below `end`.
+    `store_timestamp_ms` is that of the last record below `end`. `check` raises OSError where the
+    store's directory is not held any more.
     """
 
     segments: list[Segment]
     end: int
     store_timestamp_ms: int
+    check: Callable[[], None]
 
     def run(self) -> None:
         """Block until the data is on disk. Raises OSError; then nothing counts as flushed."""
+        self.check()
         for segment in self.segments:
             segment.flush()
+        # Another broker may have come meanwhile, and written over what was flushed.
+        self.check()
