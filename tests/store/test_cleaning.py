@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.store.cleaning import HOUR_MS, CleanDecision, Cleaner, CleanPolicy, used_ratio
+from rocketpy_broker.store.cleaning import (
+    HOUR_MS,
+    CleanDecision,
+    Cleaner,
+    CleanPolicy,
+    SegmentWait,
+    WaitReason,
+    used_ratio,
+)
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
 from tests.store.conftest import OpenStore, crash
@@ -57,6 +65,57 @@ def test_s10_expired_segments_go_and_never_the_last(clock: ManualClock) -> None:
 def test_s10_what_lies_behind_a_younger_segment_stays(clock: ManualClock) -> None:
     cleaning = settled(cleaner(clock), clock)
     assert cleaning.decide(ages(clock, 2, 9, 9, 0), manual=False).segment_count == 0
+
+
+def test_s10_segments_that_stay_say_why_and_until_when(clock: ManualClock) -> None:
+    cleaning = cleaner(clock)
+    written = ages(clock, 9, 5, 2, 1, 0)
+    cleaning.decide(written, manual=True)
+    clock.advance(HOUR_MS // 4)
+    young = SegmentWait(WaitReason.AGE, 2, round(written[2]) + POLICY.reserved_ms)
+    confirmed_ms = clock.now_ms() + HOUR_MS * 3 // 4
+    unsure = SegmentWait(WaitReason.CLOCK, 2, confirmed_ms)
+    assert cleaning.waits(written, 5, manual=True) == [unsure, young]
+    clock.advance(HOUR_MS)
+    assert cleaning.waits(written, 5, manual=True) == [
+        SegmentWait(WaitReason.PASS, 2, clock.now_ms()),
+        young,
+    ]
+    assert cleaning.waits(written, 1, manual=True) == [
+        SegmentWait(WaitReason.PASS, 1, clock.now_ms()),
+        SegmentWait(WaitReason.NEEDED, 1),
+        young,
+    ]
+    assert cleaning.waits(ages(clock, 1, 0), 5, manual=True) == [
+        SegmentWait(WaitReason.AGE, 1, clock.now_ms() + 2 * DAY_MS)
+    ]
+    assert cleaning.waits(ages(clock, 9), 5, manual=True) == []
+    assert cleaning.waits([], 0, manual=True) == []
+
+
+def test_s10_segments_wait_for_the_next_hour_of_cleaning_unless_the_disk_fills(
+    clock: ManualClock,
+) -> None:
+    local = time.localtime(clock.now_ms() / 1000)
+    policy = CleanPolicy(delete_when_hours=frozenset({(local.tm_hour + 5) % 24}))
+    cleaning = settled(cleaner(clock, policy), clock)
+    [wait] = cleaning.waits(ages(clock, 9, 0), 2, manual=False)
+    assert (wait.reason, wait.segment_count) == (WaitReason.HOUR, 1)
+    assert wait.until_ms is not None
+    until = time.localtime(wait.until_ms / 1000)
+    assert (until.tm_hour, until.tm_min) == ((local.tm_hour + 5) % 24, 0)
+    assert 0 < wait.until_ms - clock.now_ms() <= 5 * HOUR_MS
+    full = settled(cleaner(clock, policy, used=0.8), clock)
+    [wait] = full.waits(ages(clock, 9, 0), 2, manual=False)
+    assert wait.reason is WaitReason.PASS
+    never = settled(cleaner(clock, CleanPolicy(delete_when_hours=frozenset())), clock)
+    assert never.waits(ages(clock, 9, 0), 2, manual=False) == [SegmentWait(WaitReason.HOUR, 1)]
+
+
+def test_s10_forcible_cleaning_waits_for_no_age(clock: ManualClock) -> None:
+    cleaning = cleaner(clock, CleanPolicy(clean_file_forcibly_enable=True), used=0.87)
+    [wait] = cleaning.waits(ages(clock, *[1] * 30), 29, manual=False)
+    assert (wait.reason, wait.segment_count) == (WaitReason.PASS, 29)
 
 
 def test_s10_a_pass_removes_so_many_at_most(clock: ManualClock) -> None:

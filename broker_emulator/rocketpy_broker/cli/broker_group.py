@@ -54,6 +54,8 @@ def status(as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
 
 
 def _shown(value: object) -> output.Cell:
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return ", ".join(" ".join(str(part) for part in each.values() if part) for each in value)
     if isinstance(value, list):
         return " ".join(f"{each:.2f}" for each in value)
     if isinstance(value, bool):

@@ -16,6 +16,7 @@ from rocketpy_broker.cli.broker_client import (
     asking,
     check,
 )
+from rocketpy_broker.cli.status_fields import waiting_fields, waiting_line
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -41,12 +42,19 @@ def clean(
     check(response.status)
     if as_json:
         removed, begin = response.removed_file_count, response.log_begin_offset
-        output.print_json({"removedSegments": removed, "logBeginOffset": begin})
+        waiting = [waiting_fields(each) for each in response.waiting_segments]
+        output.print_json(
+            {"removedSegments": removed, "logBeginOffset": begin, "waitingSegments": waiting}
+        )
         return
     typer.echo(
         f"removed {response.removed_file_count} log segments; "
         f"the log begins at {response.log_begin_offset}"
     )
+    for each in response.waiting_segments:
+        typer.echo(waiting_line(each))
+    if not response.waiting_segments:
+        typer.echo("no other segment waits; the newest one always stays")
 
 
 def _clean_unused_topics(connection: BrokerConnection, *, as_json: bool) -> None:

@@ -11,7 +11,22 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 Info = admin_pb2.GetBrokerInfoResponse
 Status = admin_pb2.GetBrokerStatusResponse
+Waiting = admin_pb2.WaitingSegments
 Counters = admin_pb2.GetStoreStatisticsResponse
+# By WaitingSegments.reason: the cause, and the words before the time.
+WAITS = {
+    "AGE": ("their messages are younger than --file-reserved-hours", "the first expires at"),
+    "CLOCK": (
+        "after a start or a jump the broker watches its clock before it believes it",
+        "they can go from",
+    ),
+    "HOUR": (
+        "expired segments go at the hours of --delete-when, or when the disk fills",
+        "they go from",
+    ),
+    "NEEDED": ("waiting messages, open transactions, batches or a backup need them", ""),
+    "PASS": ("a pass removes ten at most, so the next one removes them", ""),
+}
 DAY_MS = 24 * 3_600_000
 
 
@@ -92,7 +107,26 @@ def _of_work(status: Status) -> dict[str, object]:
         "recoveryDamages": status.recovery_damage_count,
         "recoveryBytesDropped": status.recovery_bytes_dropped,
         "quarantinedFiles": status.quarantined_file_count,
+        "waitingSegments": [waiting_fields(each) for each in status.waiting_segments],
     }
+
+
+def waiting_fields(waiting: Waiting) -> dict[str, object]:
+    """The fields of log segments that stay; `until` is null where that is not known."""
+    until_ms = waiting.until_timestamp_ms
+    return {
+        "reason": waiting.reason,
+        "segments": waiting.segment_count,
+        "until": time_of_ms(until_ms) if until_ms else None,
+    }
+
+
+def waiting_line(waiting: Waiting) -> str:
+    """The line about log segments that stay."""
+    cause, until = WAITS.get(waiting.reason, (waiting.reason, "until"))
+    when = waiting.until_timestamp_ms
+    time = f"; {until} {time_of_ms(when)}" if until and when else ""
+    return f"{waiting.segment_count} segments wait ({waiting.reason}): {cause}{time}"
 
 
 def _of_messages(counted: Mapping[str, Statistic], uptime_ms: int) -> dict[str, object]:

@@ -21,6 +21,7 @@ from rocketpy_broker.services.operations.store_administration import StoreAdminS
 from rocketpy_broker.services.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.store.cleaning import SegmentWait
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 # Entries of an answer that are made before others have a turn; takes about 2 ms.
@@ -183,13 +184,14 @@ class AdminServicer:
     ) -> admin_pb2.CleanExpiredFilesResponse:
         """Clean by age, now."""
         try:
-            count = await self._to.store_admin.clean_expired_files()
+            cleaned = await self._to.store_admin.clean_expired_files()
         except BrokerError as error:
             return admin_pb2.CleanExpiredFilesResponse(status=status.failure(error))
         return admin_pb2.CleanExpiredFilesResponse(
             status=status.success(),
-            removed_file_count=count,
+            removed_file_count=cleaned.removed_count,
             log_begin_offset=self._to.store_admin.store.positions().log_begin,
+            waiting_segments=_waiting(cleaned.waits),
         )
 
     async def CleanUnusedTopics(
@@ -228,6 +230,17 @@ class AdminServicer:
         }
 
 
+def _waiting(waits: list[SegmentWait]) -> list[admin_pb2.WaitingSegments]:
+    return [
+        admin_pb2.WaitingSegments(
+            reason=wait.reason.value,
+            segment_count=wait.segment_count,
+            until_timestamp_ms=wait.until_ms or 0,
+        )
+        for wait in waits
+    ]
+
+
 def _messages(records: list[memoryview]) -> admin_pb2.MessagesResponse:
     sizes = np.array([len(record) for record in records], ">i4")
     return admin_pb2.MessagesResponse(
@@ -258,6 +271,7 @@ def _status_message(found: BrokerStatus) -> admin_pb2.GetBrokerStatusResponse:
         timer_pending_count=found.timer_pending_count,
         half_message_count=found.half_message_count,
         quarantined_file_count=found.quarantined_file_count,
+        waiting_segments=_waiting(found.segment_waits),
     )
     if recovery is not None:
         message.recovered = recovery.abnormal

@@ -18,6 +18,7 @@ from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.holding.room import Holding
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.room import Transactions
+from rocketpy_broker.store.cleaning import SegmentWait
 from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
@@ -49,7 +50,7 @@ class Disk:
 class BrokerStatus:
     """What a broker tells of itself; times in ms, sizes in bytes. `recovery` None: none was told.
 
-    `directories`: by role. `quarantined_file_count`: up to QUARANTINED_COUNTED_MAX.
+    `directories`: by role. `quarantined_file_count`: up to QUARANTINED_COUNTED_MAX. `segment_waits`: what keeps log segments.
     """
 
     start_timestamp_ms: int
@@ -68,6 +69,7 @@ class BrokerStatus:
     half_message_count: int
     recovery: RecoveryResult | None
     quarantined_file_count: int
+    segment_waits: list[SegmentWait]
 
 
 class BrokerStatusService:
@@ -127,6 +129,7 @@ class BrokerStatusService:
             self._transactions.listing.open_count,
             self._recovery,
             _count(Path(names["quarantine"])),
+            self._store.segment_waits(manual=False),
         )
 
     def _delay_level_pending_count(self) -> int:

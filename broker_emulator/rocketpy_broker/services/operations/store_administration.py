@@ -16,6 +16,7 @@ from rocketpy_broker.services.operations.cleaning import CleaningService
 from rocketpy_broker.services.operations.pages import first_page
 from rocketpy_broker.services.operations.topic_contents import TopicContents
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.cleaning import SegmentWait
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.statistics import PutTotal, StoreStatistics
 from rocketpy_broker.tasks import TaskScope
@@ -39,6 +40,14 @@ class PutTotals:
 
     totals: list[tuple[str, PutTotal]]
     has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """How many log segments were removed, and what keeps the others."""
+
+    removed_count: int
+    waits: list[SegmentWait]
 
 
 class StoreAdminService:
@@ -134,13 +143,11 @@ class StoreAdminService:
         page = first_page(wanted)
         return PutTotals([(topic, puts[topic]) for topic in page.names], page.has_more)
 
-    async def clean_expired_files(self) -> int:
-        """Remove what has expired, whatever the hour; return how many log segments.
-
-        Raises BrokerError.
-        """
+    async def clean_expired_files(self) -> Cleaned:
+        """Remove what has expired, whatever the hour. Raises BrokerError."""
         try:
-            return await self._tasks.finish(self._cleaning.clean(manual=True))
+            removed_count = await self._tasks.finish(self._cleaning.clean(manual=True))
+            return Cleaned(removed_count, self._store.segment_waits(manual=True))
         except OSError as error:
             raise BrokerError(f"cleaning failed ({error.strerror}); try again") from error
 

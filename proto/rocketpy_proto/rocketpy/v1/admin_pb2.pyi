@@ -177,7 +177,7 @@ class StoreDirectory(_message.Message):
     def __init__(self, role: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count")
+    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -198,6 +198,7 @@ class GetBrokerStatusResponse(_message.Message):
     RECOVERY_DAMAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_BYTES_DROPPED_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FILE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     start_timestamp_ms: int
     uptime_ms: int
@@ -218,7 +219,8 @@ class GetBrokerStatusResponse(_message.Message):
     recovery_damage_count: int
     recovery_bytes_dropped: int
     quarantined_file_count: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ...) -> None: ...
+    waiting_segments: _containers.RepeatedCompositeFieldContainer[WaitingSegments]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "tag")
@@ -390,15 +392,27 @@ class CleanExpiredFilesRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class WaitingSegments(_message.Message):
+    __slots__ = ("reason", "segment_count", "until_timestamp_ms")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    segment_count: int
+    until_timestamp_ms: int
+    def __init__(self, reason: _Optional[str] = ..., segment_count: _Optional[int] = ..., until_timestamp_ms: _Optional[int] = ...) -> None: ...
+
 class CleanExpiredFilesResponse(_message.Message):
-    __slots__ = ("status", "removed_file_count", "log_begin_offset")
+    __slots__ = ("status", "removed_file_count", "log_begin_offset", "waiting_segments")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FILE_COUNT_FIELD_NUMBER: _ClassVar[int]
     LOG_BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     removed_file_count: int
     log_begin_offset: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., removed_file_count: _Optional[int] = ..., log_begin_offset: _Optional[int] = ...) -> None: ...
+    waiting_segments: _containers.RepeatedCompositeFieldContainer[WaitingSegments]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., removed_file_count: _Optional[int] = ..., log_begin_offset: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ...) -> None: ...
 
 class CleanUnusedTopicsRequest(_message.Message):
     __slots__ = ()
@@ -411,3 +425,39 @@ class CleanUnusedTopicsResponse(_message.Message):
     status: _common_pb2.Status
     topics: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class BackupStoreRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BackupPiece(_message.Message):
+    __slots__ = ("path", "offset", "data", "file_bytes", "modified_ns")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_NS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    offset: int
+    data: bytes
+    file_bytes: int
+    modified_ns: int
+    def __init__(self, path: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., file_bytes: _Optional[int] = ..., modified_ns: _Optional[int] = ...) -> None: ...
+
+class BackupStoreResponse(_message.Message):
+    __slots__ = ("status", "total_bytes", "log_end", "commit_log_segment_bytes", "consume_queue_file_bytes", "pieces", "is_complete")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_LOG_SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONSUME_QUEUE_FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    total_bytes: int
+    log_end: int
+    commit_log_segment_bytes: int
+    consume_queue_file_bytes: int
+    pieces: _containers.RepeatedCompositeFieldContainer[BackupPiece]
+    is_complete: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., total_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., commit_log_segment_bytes: _Optional[int] = ..., consume_queue_file_bytes: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[BackupPiece, _Mapping]]] = ..., is_complete: bool = ...) -> None: ...

@@ -99,6 +99,11 @@ class AdminStub(object):
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsResponse.FromString,
                 _registered_method=True)
+        self.BackupStore = channel.unary_stream(
+                '/rocketpy.v1.Admin/BackupStore',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -194,6 +199,13 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BackupStore(self, request, context):
+        """A consistent copy of the store while the broker serves, file by file. One call at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -261,6 +273,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.CleanUnusedTopics,
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsResponse.SerializeToString,
+            ),
+            'BackupStore': grpc.unary_stream_rpc_method_handler(
+                    servicer.BackupStore,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -614,6 +631,33 @@ class Admin(object):
             '/rocketpy.v1.Admin/CleanUnusedTopics',
             rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsRequest.SerializeToString,
             rocketpy_dot_v1_dot_admin__pb2.CleanUnusedTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BackupStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rocketpy.v1.Admin/BackupStore',
+            rocketpy_dot_v1_dot_admin__pb2.BackupStoreRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.BackupStoreResponse.FromString,
             options,
             channel_credentials,
             insecure,
