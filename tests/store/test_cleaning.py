@@ -78,11 +78,11 @@ def test_s10_segments_that_stay_say_why_and_until_when(clock: ManualClock) -> No
     assert cleaning.waits(written, 5, manual=True) == [unsure, young]
     clock.advance(HOUR_MS)
     assert cleaning.waits(written, 5, manual=True) == [
-        SegmentWait(WaitReason.PASS, 2, clock.now_ms()),
+        SegmentWait(WaitReason.BATCH, 2, clock.now_ms()),
         young,
     ]
     assert cleaning.waits(written, 1, manual=True) == [
-        SegmentWait(WaitReason.PASS, 1, clock.now_ms()),
+        SegmentWait(WaitReason.BATCH, 1, clock.now_ms()),
         SegmentWait(WaitReason.NEEDED, 1),
         young,
     ]
@@ -107,7 +107,7 @@ def test_s10_segments_wait_for_the_next_hour_of_cleaning_unless_the_disk_fills(
     assert 0 < wait.until_ms - clock.now_ms() <= 5 * HOUR_MS
     full = settled(cleaner(clock, policy, used=0.8), clock)
     [wait] = full.waits(ages(clock, 9, 0), 2, manual=False)
-    assert wait.reason is WaitReason.PASS
+    assert wait.reason is WaitReason.BATCH
     never = settled(cleaner(clock, CleanPolicy(delete_when_hours=frozenset())), clock)
     assert never.waits(ages(clock, 9, 0), 2, manual=False) == [SegmentWait(WaitReason.HOUR, 1)]
 
@@ -115,7 +115,7 @@ def test_s10_segments_wait_for_the_next_hour_of_cleaning_unless_the_disk_fills(
 def test_s10_forcible_cleaning_waits_for_no_age(clock: ManualClock) -> None:
     cleaning = cleaner(clock, CleanPolicy(clean_file_forcibly_enable=True), used=0.87)
     [wait] = cleaning.waits(ages(clock, *[1] * 30), 29, manual=False)
-    assert (wait.reason, wait.segment_count) == (WaitReason.PASS, 29)
+    assert (wait.reason, wait.segment_count) == (WaitReason.BATCH, 29)
 
 
 def test_s10_a_pass_removes_so_many_at_most(clock: ManualClock) -> None:

@@ -25,7 +25,7 @@ WAITS = {
         "they go from",
     ),
     "NEEDED": ("waiting messages, open transactions, batches or a backup need them", ""),
-    "PASS": ("a pass removes ten at most, so the next one removes them", ""),
+    "BATCH": ("a pass removes ten at most, so the next one removes them", ""),
 }
 DAY_MS = 24 * 3_600_000
 

@@ -58,7 +58,7 @@ class WaitReason(Enum):
     CLOCK = "CLOCK"
     NEEDED = "NEEDED"
     HOUR = "HOUR"
-    PASS = "PASS"
+    BATCH = "BATCH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +135,15 @@ class Cleaner:
         is_forced = policy.clean_file_forcibly_enable and ratio > policy.clean_forcibly_ratio
         expired = len(candidates) if is_forced else self._expired_count(candidates, now_ms)
         free = min(expired, safe_count)
-        reason, until_ms = WaitReason.PASS, now_ms
+        reason, until_ms = WaitReason.BATCH, now_ms
         if not is_forced and agreed_ms < policy.confirm_ms:
             reason, until_ms = WaitReason.CLOCK, now_ms + round(policy.confirm_ms - agreed_ms)
         elif not (is_forced or manual or ratio > policy.used_ratio_max or self._is_hour(now_ms)):
             reason, until_ms = WaitReason.HOUR, self._next_hour_ms(now_ms)
-        found = [SegmentWait(reason, free, until_ms), SegmentWait(WaitReason.NEEDED, expired - free)]
+        found = [
+            SegmentWait(reason, free, until_ms),
+            SegmentWait(WaitReason.NEEDED, expired - free),
+        ]
         if expired < len(candidates):
             young_ms = round(candidates[expired] + policy.reserved_ms)
             found.append(SegmentWait(WaitReason.AGE, len(candidates) - expired, young_ms))
@@ -161,7 +164,11 @@ class Cleaner:
 
     def _next_hour_ms(self, now_ms: int) -> int | None:
         """When the next hour of cleaning begins, by local time; None where there is none."""
-        hour = datetime.fromtimestamp(now_ms / 1000).replace(minute=0, second=0, microsecond=0)
+        hour = (
+            datetime.fromtimestamp(now_ms / 1000)
+            .astimezone()
+            .replace(tzinfo=None, minute=0, second=0, microsecond=0)
+        )
         for step in range(1, 25):
             begin = (hour + timedelta(hours=step)).astimezone()
             if begin.hour in self._policy.delete_when_hours:

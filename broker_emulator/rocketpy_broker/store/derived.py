@@ -1,17 +1,20 @@
-"""Flushing what can be rebuilt from the log: queues, index and checksums, and the checkpoint.
+"""What can be rebuilt from the log: queues, index and checksums are flushed and vouched for.
 
-Holds whether that has failed. A crash amid a flush costs the next start a read of the log.
+Holds whether a flush has failed. A crash amid a flush costs the next start a read of the log.
 Used by `MessageStore` only.
 Source: spec/storage.md section 8.4; row F08.
 """
 
 from __future__ import annotations
 
+from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.dispatching import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import StoreDirectory
 from rocketpy_broker.store.files.durable import OUT_OF_DESCRIPTORS
+from rocketpy_broker.store.recovery.opening import ManifestPlan
 from rocketpy_broker.store.recovery.passes import StoreParts
+from rocketpy_broker.store.times import StoreTimes
 
 
 class DerivedFiles:
@@ -19,16 +22,49 @@ class DerivedFiles:
 
     def __init__(
         self,
+        config: StoreConfig,
         parts: StoreParts,
         dispatcher: Dispatcher,
+        times: StoreTimes,
         checkpoint: StoreCheckpoint,
         directory: StoreDirectory,
     ) -> None:
+        self._config = config
         self._parts = parts
         self._dispatcher = dispatcher
+        self._times = times
         self._checkpoint = checkpoint
         self._directory = directory
+        self._manifest_end = 0
         self.is_sealed = False
+
+    def plan_manifest(self, end_max: int | None = None) -> ManifestPlan:
+        """The manifest of what has been dispatched until now, below `end_max` in the log."""
+        index, progress = self._parts.index, self._dispatcher.progress
+        index.drain()
+        # Keys of a block come with the last of its queues.
+        end = index.entered_end(progress.whole_end)
+        if end_max is None:
+            self._manifest_end = end
+        else:
+            end = min(end, end_max)
+        times = progress.timestamp_ms, self._times.falls_below(end)
+        return ManifestPlan.of(self._config, self._parts, end, *times)
+
+    @property
+    def is_manifest_old(self) -> bool:
+        """Whether a segment's worth of records has come since the last manifest."""
+        behind = self._dispatcher.end - self._manifest_end
+        return behind >= self._config.commit_log_segment_bytes
+
+    def save_manifest(self, plan: ManifestPlan) -> None:
+        """Flush the files that `plan` tells of, and save it. Blocks. Raises OSError.
+
+        No file may go meanwhile. What may not be on the disk is never vouched for.
+        """
+        self.flush()
+        if not self.is_sealed:
+            self._directory.save(plan.make())
 
     def flush(self) -> None:
         """Make queues, index and checksums durable, and the checkpoint after them. Blocks.

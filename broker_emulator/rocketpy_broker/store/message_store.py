@@ -36,8 +36,8 @@ from rocketpy_broker.store.queues.lookup import QueueLookup
 from rocketpy_broker.store.queues.messages import MessageLookup
 from rocketpy_broker.store.queues.reader import Reader
 from rocketpy_broker.store.queues.scattered import ScatteredReader
-from rocketpy_broker.store.recovery.filling import fill_met
-from rocketpy_broker.store.recovery.opening import ManifestPlan, make_parts, recover
+from rocketpy_broker.store.recovery.filling import MetDamages, fill_met
+from rocketpy_broker.store.recovery.opening import make_parts, recover
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions
 from rocketpy_broker.store.staging.area import StagingArea
@@ -79,7 +79,18 @@ class MessageStore:
             config, clock, self._log, self._queues, self.growth, self._dispatcher, self.statistics
         )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
-        self._derived = DerivedFiles(parts, self._dispatcher, self._checkpoint, self._directory)
+        self._derived = DerivedFiles(
+            config,
+            parts,
+            self._dispatcher,
+            self._appending.times,
+            self._checkpoint,
+            self._directory,
+        )
+        self.plan_manifest = self._derived.plan_manifest
+        self.save_manifest = self._derived.save_manifest
+        self.flush_derived = self._derived.flush
+        self.deleted_below = self._queues.deleted_below
         self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, config.hot_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self.index, self._queues.deleted_below)
@@ -99,10 +110,9 @@ class MessageStore:
         self.open_from: Callable[[], int] = lambda: NOTHING_NEEDED
         # How often topics were deleted since the start.
         self.deletion_counts: Counter[str] = Counter()
-        self._manifest_end = 0
         self._refusal: str | None = "the store is not open"
         self._disk_full = False
-        self._damaged: dict[int, Damage] = {}
+        self._damaged = MetDamages(self._log, parts.quarantine)
 
     # --- Start and stop ---
 
@@ -138,28 +148,10 @@ class MessageStore:
         if store_id not in {"", self.store_id}:
             raise OtherStoreError(store_id, self.store_id)
 
-    def plan_manifest(self) -> ManifestPlan:
-        """Spare the next start what has been dispatched until now: see `save_manifest`."""
-        self.index.drain()
-        # Keys of a block come with the last of its queues.
-        progress = self._dispatcher.progress
-        end = self._manifest_end = self.index.entered_end(progress.whole_end)
-        times = progress.timestamp_ms, self._appending.times.falls_below(end)
-        return ManifestPlan.of(self.config, self._parts, end, *times)
-
     @property
     def is_manifest_old(self) -> bool:
         """Whether a segment's worth of records has come since the last manifest."""
-        return self._dispatcher.end - self._manifest_end >= self.config.commit_log_segment_bytes
-
-    def save_manifest(self, plan: ManifestPlan) -> None:
-        """Flush the files that `plan` tells of, and save it. Blocks. Raises OSError.
-
-        No file may go meanwhile. What may not be on the disk is never vouched for.
-        """
-        self._derived.flush()
-        if not self._derived.is_sealed:
-            self._directory.save(plan.make())
+        return self._derived.is_manifest_old
 
     def close(self) -> None:
         """Flush all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""
@@ -180,7 +172,7 @@ class MessageStore:
                 if not (is_behind or self._derived.is_sealed):
                     self._log.drop_ahead()
                     # Only now: what a read met may have been an error of memory, and pass.
-                    met, at_ms = self._damaged.values(), plan.store_timestamp_ms
+                    met, at_ms = self._damaged.records.values(), plan.store_timestamp_ms
                     fill_met(self._log, self._queues, met, at_ms)
                     self._directory.stopped(self.plan_manifest().make())
         finally:
@@ -329,10 +321,6 @@ class MessageStore:
         """How many parts of appends, each for one queue, readers do not see yet."""
         return self._dispatcher.waiting_count
 
-    def flush_derived(self) -> None:
-        """See `DerivedFiles.flush`. Blocks. Raises OSError."""
-        self._derived.flush()
-
     def preallocate(self) -> None:
         """Make the next log segment ready once the last one is half full. Blocks. Raises OSError.
 
@@ -374,19 +362,10 @@ class MessageStore:
         return result
 
     def _keep_apart(self, damage: Damage) -> None:
-        """A read met a damaged record: say so once, and keep a copy."""
-        if damage.offset not in self._damaged:
-            self._damaged[damage.offset] = damage
-            self.statistics.corrupt_record_count += 1
-            self._parts.quarantine.keep_damage(
-                damage, self._log.files.view(damage.offset, damage.length)
-            )
+        """A read met a damaged record."""
+        self.statistics.corrupt_record_count += self._damaged.meet(damage)
 
     # --- Removing ---
-
-    def deleted_below(self, topic: str) -> int:
-        """Physical offset below which messages of `topic` are deleted ones; -1 for none."""
-        return self._queues.deleted_below(topic)
 
     def _forget_topic(self, topic: str) -> None:
         """Let a topic that is marked have no messages."""

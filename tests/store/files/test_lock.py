@@ -167,9 +167,9 @@ def test_f12_a_reader_keeps_brokers_out_and_other_readers_in(new_store: OpenStor
     store.open()
     store.close()
     for has_file in (True, False):
-        with StoreReadLock(store.config.folder), StoreReadLock(store.config.folder):
-            with pytest.raises(StoreLockedError):
-                new_store().open()
+        reader = StoreReadLock(store.config.folder)
+        with reader, StoreReadLock(store.config.folder), pytest.raises(StoreLockedError):
+            new_store().open()
         if has_file:
             removed(store.config.folder)
     new_store().open()

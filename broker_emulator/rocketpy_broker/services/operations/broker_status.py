@@ -50,7 +50,8 @@ class Disk:
 class BrokerStatus:
     """What a broker tells of itself; times in ms, sizes in bytes. `recovery` None: none was told.
 
-    `directories`: by role. `quarantined_file_count`: up to QUARANTINED_COUNTED_MAX. `segment_waits`: what keeps log segments.
+    `directories`: by role. `quarantined_file_count`: up to QUARANTINED_COUNTED_MAX.
+    `segment_waits`: what keeps log segments from the next cleaning.
     """
 
     start_timestamp_ms: int

@@ -68,6 +68,7 @@ class CheckContext:
     log_end: int = 0
     last_store_timestamp_ms: int = 0
     damages: list[Damage] = field(default_factory=list)
+    _bounds: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def has_checksums(self) -> bool:
@@ -86,10 +87,12 @@ class CheckContext:
 
     def is_damaged(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these lie in what is known to be damaged; of them nothing is said again."""
-        inside = np.zeros(len(physical_offsets), np.bool_)
-        for damage in self.damages:
-            end = damage.offset + damage.length
-            inside |= (physical_offsets >= damage.offset) & (physical_offsets < end)
+        # In the log's order, without overlaps: what lies between two bounds of one is inside.
+        if len(self._bounds) != 2 * len(self.damages):
+            bounds = [(damage.offset, damage.offset + damage.length) for damage in self.damages]
+            self._bounds = np.array(bounds, np.int64).ravel()
+        places = np.searchsorted(self._bounds, physical_offsets, "right")
+        inside: NDArray[np.bool_] = places % 2 == 1
         return inside
 
 

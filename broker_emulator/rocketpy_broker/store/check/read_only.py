@@ -1,8 +1,8 @@
 """Reading a store that no broker serves, without changing a byte of it.
 
 The locks are taken in their shared form, which asks for no right to write and keeps brokers out
-all the same. Files that are not where they should be are reported and left out; nothing is recovered,
-so what a crash left is seen as it lies. Used by the offline commands: check and export.
+all the same. Files that are not where they should be are reported and left out; nothing is
+recovered, so what a crash left is seen as it lies. Used by the offline commands: check and export.
 Source: spec/storage.md sections 1 (names, sizes) and 8.3 (lock).
 """
 

@@ -133,7 +133,7 @@ class SegmentChecksums:
 
     def insert(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
         """Add entries of adjacent records, in place of what is known of them. Raises OSError."""
-        later = self.entries_from(int(positions[-1]) + 1).copy()
+        later = self.entries_from(int(positions[-1] + sizes[-1])).copy()
         later = later[is_sound(later)]
         self.truncate(int(positions[0]))
         self.append(positions, sizes, crcs)

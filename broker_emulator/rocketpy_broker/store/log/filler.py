@@ -39,6 +39,7 @@ from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACT
 
 # No larger than a record of RocketMQ may be.
 FILLER_BYTES_MAX = 4 << 20
+FLAG_OFFSET = 16
 FILLER_FLAG = int.from_bytes(b"RKPY", "big")
 
 
@@ -111,6 +112,9 @@ def fill(log: CommitLog, damage: Damage, store_timestamp_ms: int, known: Record 
 def has_filler(log: CommitLog, damage: Damage) -> bool:
     """Whether a crash has left a filler there, but not its checksum."""
     view = log.files.view(damage.offset, damage.length)
+    # Most have none, and there may be very many.
+    if view[FLAG_OFFSET : FLAG_OFFSET + 4] != FILLER_FLAG.to_bytes(4, "big"):
+        return False
     try:
         block = RecordBlock.parse(view, np.array([damage.length], np.int32))
         block.verify_body_crc()

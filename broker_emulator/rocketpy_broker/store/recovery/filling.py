@@ -1,4 +1,4 @@
-"""Filling what is damaged, with the place in its queue that the damaged record had.
+"""Filling what is damaged, record by record, each with the place in its queue that it had.
 
 What the record says of that counts only where it fits the queue: the unit there is its own, or it
 is the next. Holds no state; for crashes see `filler`.
@@ -6,16 +6,52 @@ is the next. Holds no state; for crashes see `filler`.
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_broker.store.log.checksums import SegmentChecksums, is_sound
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import fill
+from rocketpy_broker.store.log.scanner import walk
+from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import MalformedRecordError, Record, decode_record, has_queue_offset
+from rocketpy_proto.record.layout import FIXED_BYTES
+
+# Of neighbours that a read looks at, since it takes the event loop some milliseconds.
+AREA_BYTES_MAX = 4 << 20
+
+
+def pieces_of(log: CommitLog, damage: Damage) -> list[Damage]:
+    """The records that were damaged side by side, as far as their checksums tell them apart.
+
+    Where there are none, as far as the records still tell their sizes.
+    """
+    segment = log.files.find(damage.offset)
+    assert segment is not None
+    begin, end = damage.offset - segment.base, damage.offset - segment.base + damage.length
+    checksums = log.checksums.find(segment)
+    known = set[int]()
+    if checksums is not None:
+        entries = checksums.entries_from(begin)[: damage.length // FIXED_BYTES + 1]
+        entries = entries[is_sound(entries)]
+        places = entries["position"].astype(np.int64)
+        known.update(places[places < end].tolist())
+    if not known:
+        sizes = walk(segment, begin, damage.length).tolist()
+        known.update(place for place in itertools.accumulate(sizes, initial=begin) if place < end)
+    places_of = sorted(known | {begin})
+    return [
+        replace(damage, offset=segment.base + place, length=following - place)
+        for place, following in itertools.pairwise([*places_of, end])
+    ]
 
 
 def known_record(log: CommitLog, queues: ConsumeQueueTable, damage: Damage) -> Record | None:
@@ -45,6 +81,7 @@ def fill_met(
 
     Units that name no record's place are no damage of the log. Blocks: it flushes. Raises OSError.
     """
+    filled: dict[int, tuple[Segment, SegmentChecksums]] = {}
     for damage in damages:
         segment = log.files.find(damage.offset)
         checksums = log.checksums.find(segment) if segment is not None else None
@@ -54,5 +91,52 @@ def fill_met(
         is_record = checksums.lookup(place)["size"][0] == damage.length
         if is_record and log.compare(segment, place, size).damaged[0]:
             fill(log, damage, store_timestamp_ms, known_record(log, queues, damage))
-            segment.flush()
-            checksums.flush()
+            filled[segment.base] = segment, checksums
+    for segment, checksums in filled.values():
+        segment.flush()
+        checksums.flush()
+
+
+def damaged_on(log: CommitLog, damage: Damage, bytes_max: int) -> Damage:
+    """`damage` with the damaged records that follow it, up to `bytes_max`, and itself at least."""
+    segment = log.files.find(damage.offset)
+    checksums = log.checksums.find(segment) if segment is not None else None
+    if segment is None or checksums is None:
+        return damage
+    begin = damage.offset - segment.base
+    entries = checksums.entries_from(begin)[: bytes_max // FIXED_BYTES]
+    ends = begin + entries["size"].astype(np.int64).cumsum()
+    follows = is_sound(entries) & (entries["position"] == ends - entries["size"])
+    follows &= (entries["size"] > 0) & (ends <= min(begin + bytes_max, segment.size_bytes))
+    entries = entries[: int(np.argmin(np.append(follows, False)))]
+    places, sizes = entries["position"].astype(np.int64), entries["size"].astype(np.int32)
+    same = ~log.compare(segment, places, sizes).damaged
+    count = int(np.argmax(np.append(same, True)))
+    length = int(ends[count - 1]) - begin if count else 0
+    return replace(damage, length=max(length, damage.length))
+
+
+class MetDamages:
+    """Damaged records that reads have met. Neighbours are one area, kept apart and told once."""
+
+    def __init__(self, log: CommitLog, quarantine: Quarantine) -> None:
+        self._log = log
+        self._quarantine = quarantine
+        self.records: dict[int, Damage] = {}
+        # Begins and ends of areas, in order: what lies between two of an area is known.
+        self._bounds: list[int] = []
+
+    def meet(self, damage: Damage) -> bool:
+        """Keep a copy of what nobody has met before; return whether that is so."""
+        if damage.offset in self.records:
+            return False
+        self.records[damage.offset] = damage
+        place = bisect_right(self._bounds, damage.offset)
+        if place % 2 == 0:
+            area = damaged_on(self._log, damage, AREA_BYTES_MAX)
+            end = area.offset + area.length
+            following = self._bounds[place] if place < len(self._bounds) else end
+            self._bounds[place:place] = [area.offset, min(end, following)]
+            view = self._log.files.view(area.offset, area.length)
+            self._quarantine.keep_damage(area, view)
+        return True

@@ -23,7 +23,7 @@ from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.recovery.foreign import scan_start
 from rocketpy_broker.store.recovery.passes import Recovery, RecoveryResult, StoreParts
 from rocketpy_broker.store.recovery.plan import Traces
-from rocketpy_broker.store.recovery.quarantine import Quarantine
+from rocketpy_broker.store.recovery.quarantine import NAMED_MAX, Quarantine
 from rocketpy_broker.store.values import QueueKey
 
 logger = logging.getLogger(__name__)
@@ -65,8 +65,12 @@ def recover(
     vouched = manifest.queues if manifest else {}
     for fault in parts.queues.load(folders, own_sizes=traces.manifest is not None, vouched=vouched):
         kept = parts.quarantine.move(fault.folder, f"consumequeue-{fault.name}")
-        logger.error("%s; it is rebuilt, the old one lies in %s", fault.error, kept)
+        if len(in_doubt) < NAMED_MAX:
+            logger.error("%s; it is rebuilt, the old one lies in %s", fault.error, kept)
         in_doubt.append(f"consume queue {fault.name}")
+    if len(in_doubt) > NAMED_MAX:
+        folder = parts.quarantine.folder
+        logger.error("%d queues are rebuilt; the old ones lie in %s", len(in_doubt), folder)
     in_doubt += parts.index.load()
     checkpoint.load()
     queues_end = max((queue.physical_end for queue in parts.queues), default=-1)
@@ -79,6 +83,7 @@ def recover(
         in_doubt=in_doubt,
         queues_end=queues_end,
     ).run()
+    parts.quarantine.log_count()
     if traces.abnormal or result.records_scanned > 0:
         # A killed run, or a killed start, has left files and names that nobody has flushed, and
         # that look as good as any: what is cleaned from now on relies on them.

@@ -36,7 +36,7 @@ from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.queues.units import UNIT
-from rocketpy_broker.store.recovery.filling import known_record
+from rocketpy_broker.store.recovery.filling import known_record, pieces_of
 from rocketpy_broker.store.recovery.foreign import StaleRecords, part, unchanged_end
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.times import TimesSeen
@@ -103,6 +103,8 @@ class Recovery:
         self._abnormal = abnormal
         self._in_doubt = in_doubt
         self._damages: list[Damage] = []
+        # Of each damaged record; neighbours are one of the damages.
+        self._damaged_offsets: set[int] = set()
         self._lost: list[Lost] = []
         self._quarantined: list[Path] = []
         self._records_scanned = 0
@@ -224,20 +226,47 @@ class Recovery:
         self._units_dispatched += len(alive) - first
 
     def _keep_apart(self, damage: Damage) -> None:
+        """Keep a copy of neighbouring damage as a whole, and fill each record of it."""
         log = self._store.log
-        view = log.files.view(damage.offset, damage.length)
+        pieces = pieces_of(log, damage)
         self._damages.append(damage)
-        if not has_filler(log, damage):
+        self._damaged_offsets.update(piece.offset for piece in pieces)
+        if not all(has_filler(log, piece) for piece in pieces):
+            view = log.files.view(damage.offset, damage.length)
             self._quarantined.append(self._store.quarantine.keep_damage(damage, view))
+        filled: list[Damage] = []
+        for piece in pieces:
+            if not self._fill(piece, filled):
+                self._dispatch_filled(filled)
+        self._dispatch_filled(filled)
+
+    def _fill(self, damage: Damage, filled: list[Damage]) -> bool:
+        """Fill one record; add it to those whose place is known, or return False."""
+        log = self._store.log
         known = known_record(log, self._store.queues, damage)
+        if known is None and filled:
+            # It may follow one of its queue that has its unit only then.
+            self._dispatch_filled(filled)
+            known = known_record(log, self._store.queues, damage)
         if known is None:
             # What a filler takes the place of is there no more.
-            self._note_lost(damage, view)
-        if fill(log, damage, self._times.last_ms, known) and known is not None:
-            self._dispatch(Stretch(damage.offset, RecordBlock.parse(view)))
-            self._records_scanned -= 1
+            self._note_lost(damage)
+        if not fill(log, damage, self._times.last_ms, known) or known is None:
+            return False
+        filled.append(damage)
+        return True
 
-    def _note_lost(self, damage: Damage, view: memoryview) -> None:
+    def _dispatch_filled(self, filled: list[Damage]) -> None:
+        """Dispatch fillers that follow each other, and empty the list."""
+        if filled:
+            sizes = np.array([damage.length for damage in filled], np.int32)
+            view = self._store.log.files.view(filled[0].offset, int(sizes.sum()))
+            self._dispatch(Stretch(filled[0].offset, RecordBlock.parse(view, sizes)))
+            self._records_scanned -= len(filled)
+            filled.clear()
+
+    def _note_lost(self, damage: Damage) -> None:
+        view = self._store.log.files.view(damage.offset, damage.length)
         with contextlib.suppress(MalformedRecordError):
             record = decode_record(view, check_crc=False).record
             if has_queue_offset(record.sys_flag) or is_filler(record):
@@ -276,7 +305,7 @@ class Recovery:
             queue.truncate(self._store.log.begin)
             return
         offset = self._next_offsets[key]
-        damaged = {damage.offset for damage in self._damages}
+        damaged = set(self._damaged_offsets)
         damaged.update(lost.physical_offset for lost in self._lost)
         while damaged.intersection(queue.units(offset, offset + 1)["physical_offset"].tolist()):
             offset += 1

@@ -18,11 +18,16 @@ from rocketpy_proto.record.crc import body_crc
 logger = logging.getLogger(__name__)
 
 
+# Of more damaged places the program's log has their number only, each time it is ten times as high.
+NAMED_MAX = 20
+
+
 class Quarantine:
     """The folder; made with its first file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._damage_count = 0
 
     def keep(self, name: str, data: memoryview) -> Path:
         """Copy `data` into a file named by `name` and its CRC, once. Raises OSError."""
@@ -35,6 +40,11 @@ class Quarantine:
     def keep_damage(self, damage: Damage, data: memoryview) -> Path:
         """Copy damaged bytes of the log, and say so in the program's log. Raises OSError."""
         copy = self.keep(f"{damage.offset:020d}.damaged", data)
+        self._damage_count += 1
+        if self._damage_count > NAMED_MAX:
+            if self._damage_count == 10 ** (len(str(self._damage_count)) - 1):
+                self.log_count()
+            return copy
         logger.error(
             "%s: %d bytes from log offset %d on are damaged (%s); copied to %s",
             damage.path,
@@ -44,6 +54,17 @@ class Quarantine:
             copy,
         )
         return copy
+
+    def log_count(self) -> None:
+        """Write into the program's log how many places were damaged, where not all are named."""
+        if self._damage_count > NAMED_MAX:
+            logger.error(
+                "%d places of the log were damaged, of which the first %d are named here; "
+                "all are copied to %s",
+                self._damage_count,
+                NAMED_MAX,
+                self.folder,
+            )
 
     def move(self, path: Path, name: str) -> Path:
         """Move a file or folder here, as `name` or with a number behind it. Raises OSError."""
