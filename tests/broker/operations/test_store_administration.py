@@ -83,7 +83,7 @@ async def test_s05_messages_are_found_by_tag_and_by_nothing_that_looks_like_one(
         assert found == {
             "TagA": [b"0", b"4"],
             "Größe 😀": [b"1"],
-            **dict.fromkeys(("Größe", "k", "T#TagA", "nobody's"), []),
+            **{name: [] for name in ("Größe", "k", "T#TagA", "nobody's")},
         }
         assert [one.body for one in records_of(await query(running, key="T#TagA"))] == [b"3"]
         newest = await query(running, tag="TagA", count_max=1)
