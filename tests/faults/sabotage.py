@@ -378,13 +378,6 @@ SERVING = (
         ("tests/store/test_cleaning.py::test_f11_the_first_reading_after_a_start_removes_nothing",),
     ),
     Sabotage(
-        "two stores on one directory",
-        STORE + "files/directory.py",
-        "        fcntl.lockf(descriptor, operation | fcntl.LOCK_NB, 1, 0)\n",
-        "        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0)\n",
-        (IN_RECOVERY + "test_f12_a_second_store_on_the_directory_is_refused",),
-    ),
-    Sabotage(
         "a topic's queues go before its mark",
         SERVICES + "flushing/store_files.py",
         "lambda: deletions.mark(topic), lambda: deletions.forget(topic)",

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from tests.faults.sabotage import SERVER, SERVICES, STORE, Sabotage
 
+IN_RECOVERY = "tests/store/recovery/test_restarts.py::"
 IN_STORE_ID = "tests/broker/operations/test_store_id.py::test_s9_"
 IN_RECOVERIES = "tests/broker/offsets/test_recoveries.py::test_s5_"
 IN_NAMES = "tests/broker/turns/test_names.py::test_n12_"
 IN_EPOCHS = "tests/broker/topics/test_epochs.py::test_s9_"
 
 IDENTITY = (
+    Sabotage(
+        "two stores on one directory",
+        STORE + "files/directory.py",
+        "        fcntl.lockf(descriptor, operation | fcntl.LOCK_NB, 1, 0)\n",
+        "        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0)\n",
+        (IN_RECOVERY + "test_f12_a_second_store_on_the_directory_is_refused",),
+    ),
     Sabotage(
         "a request for another store is taken",
         STORE + "message_store.py",

@@ -24,19 +24,17 @@ from rocketpy_broker.server.rocketpy_v1.handlers import (
     decoder,
     decoder_of_large,
 )
-from rocketpy_broker.server.rocketpy_v1.names import STORED, check_each
+from rocketpy_broker.server.rocketpy_v1.offset_messages import known_offsets, queue_offsets
 from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
 from rocketpy_broker.services.consuming.service import ConsumeService, PullAnswer
 from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.filters.service import FilterService, FilterText
-from rocketpy_broker.services.offsets.known import KnownOffsets
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
 from rocketpy_broker.services.offsets.service import (
     CommittedOffset,
     OffsetService,
-    QueueOffsets,
     QueueTime,
 )
 from rocketpy_broker.services.pulling.checks import PullRequest
@@ -53,8 +51,6 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
 # Of an offset query, before others have a turn.
 TOPICS_A_TURN = 100
-# Queues that a client knows; they are read in 2 ms.
-KNOWN_A_TURN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +174,7 @@ class BrokerServicer:
     ) -> broker_pb2.QueryOffsetsResponse:
         """Each topic by itself: a missing one does not hide the others."""
         try:
-            known = await _known(request)
+            known = await known_offsets(request)
             self._to.check_store(request.store_id)
             query = self._to.offset_queries.query(
                 list(request.topics),
@@ -219,9 +215,9 @@ class BrokerServicer:
         try:
             answer.topic_epoch = offsets.epoch_of(topic)
             async for queues in offsets.query(topic, group, log_end):
-                answer.queues.extend(map(_queue_offsets, queues))
+                answer.queues.extend(map(queue_offsets, queues))
             async for queues in offsets.query_hidden(topic, hidden, group, log_end):
-                answer.hidden_queues.extend(map(_queue_offsets, queues))
+                answer.hidden_queues.extend(map(queue_offsets, queues))
             answer.status.CopyFrom(status.success())
         except BrokerError as error:
             answer.status.CopyFrom(status.failure(error))
@@ -338,53 +334,6 @@ class BrokerServicer:
             ),
             **all_bounded(broker_pb2, methods, self._to.request_bytes_max),
         }
-
-
-def _queue_offsets(queue: QueueOffsets) -> broker_pb2.QueueOffsets:
-    return broker_pb2.QueueOffsets(
-        queue_id=queue.queue_id,
-        min_offset=queue.min_offset,
-        max_offset=queue.max_offset,
-        committed_offset=queue.committed_offset,
-        cut_offset=queue.cut_offset,
-    )
-
-
-async def _known(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets:
-    """Raises ParameterIllegalError for an illegal topic.
-
-    Only a held query needs them. One without a pattern asks for the topics that it names.
-    """
-    known = KnownOffsets()
-    named = frozenset(request.topics if request.wait_ms_max else ())
-    is_any_asked = bool(request.topic_pattern and request.wait_ms_max)
-    for begin in range(0, len(request.known), KNOWN_A_TURN):
-        part = request.known[begin : begin + KNOWN_A_TURN]
-        topics = [each.topic for each in part]
-        check_each(STORED, "topic", topics)
-        known.add(
-            (topic, each.queue_id, each.max_offset, each.topic_epoch)
-            for topic, each in zip(topics, part, strict=True)
-            if is_any_asked or topic in named
-        )
-        if len(part) == KNOWN_A_TURN:
-            await give_way("offsets")
-    await _add_hidden(known, request)
-    return known
-
-
-async def _add_hidden(known: KnownOffsets, request: broker_pb2.QueryOffsetsRequest) -> None:
-    """Raises ParameterIllegalError for an illegal topic."""
-    named = frozenset(request.topics)
-    for begin in range(0, len(request.hidden_queues), KNOWN_A_TURN):
-        part = [
-            (each.topic, each.queue_id)
-            for each in request.hidden_queues[begin : begin + KNOWN_A_TURN]
-        ]
-        check_each(STORED, "topic", [topic for topic, _ in part])
-        known.add_hidden(each for each in part if request.topic_pattern or each[0] in named)
-        if len(part) == KNOWN_A_TURN:
-            await give_way("offsets")
 
 
 def _pull_request(request: broker_pb2.PullRequest) -> PullRequest:

@@ -17,7 +17,7 @@ An idle query has a held pull at each of up to 256 queues, and looks at the ends
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -31,12 +31,11 @@ from pyspark_rocketpy.errors import (
 )
 from pyspark_rocketpy.offsets import (
     Bounds,
-    BrokerQueue,
     Epochs,
     Positions,
-    QueueBounds,
     QueueRange,
 )
+from pyspark_rocketpy.transport.remoting.bounds import has_news, joined_bounds, no_broker_error
 from pyspark_rocketpy.transport.remoting.calls import Call
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
 from pyspark_rocketpy.transport.remoting.groups import RETRY_PREFIX, check_expression, make_group
@@ -54,7 +53,6 @@ from pyspark_rocketpy.transport.remoting.system_topics import is_system_topic
 from pyspark_rocketpy.transport.retrying import PASSING_ERRORS, retried
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
-from rocketpy_proto.remoting.headers.reading import MASTER_ID
 
 T = TypeVar("T")
 _Progress: TypeAlias = tuple[MessageQueue, int]
@@ -117,7 +115,7 @@ class RemotingOffsetQueries:
         while True:
             found = self._retried(partial(self._look, subscription))
             left_ms = end_ms - clock.monotonic_ms()
-            if known is None or left_ms <= 0 or _differ(known, found):
+            if known is None or left_ms <= 0 or has_news(known, found):
                 return found
             ends = [
                 (MessageQueue(queue.broker_name, queue.queue_id, topic), each.max_offset)
@@ -133,18 +131,18 @@ class RemotingOffsetQueries:
         everything = [queue for its in queues.values() for queue in its]
         ends = self._looks.look(everything, partial(_ask, self._cluster, max_offset))
         if everything and not ends and not self._answered:
-            raise next(iter(self._looks.failures.values()), _nobody(subscription))
+            raise next(iter(self._looks.failures.values()), no_broker_error(subscription))
         failures = self._looks.failures
         begins = self._min_offsets(list(ends))
         failures = {**self._looks.failures, **failures}
         committed = self._committed(subscription, list(ends))
         failures = {**self._looks.failures, **failures}
         there = ends.keys() & begins.keys() & committed.keys()
-        bounds: Bounds = {topic: {} for topic in queues} | _bounds(ends, begins, committed)
+        bounds: Bounds = {topic: {} for topic in queues} | joined_bounds(ends, begins, committed)
         missing = next((queue for queue in everything if queue not in there), None)
         self._unanswered = None
         if missing is not None:
-            self._unanswered = failures.get(missing.broker_name, _nobody(subscription))
+            self._unanswered = failures.get(missing.broker_name, no_broker_error(subscription))
         if not self._answered and isinstance(self._unanswered, BrokerBusyError):
             # A query that begins needs all queues. Later, absence has its own time.
             raise self._unanswered
@@ -163,7 +161,7 @@ class RemotingOffsetQueries:
         ]
         asked = [queue for queue in wanted if self._looks.broker_id(queue) is not None]
         ends = self._looks.look(asked, partial(_ask, self._cluster, max_offset))
-        return _bounds(ends, self._min_offsets(list(ends)), dict.fromkeys(ends, -1))
+        return joined_bounds(ends, self._min_offsets(list(ends)), dict.fromkeys(ends, -1))
 
     def _queues(self, subscription: Subscription) -> dict[str, list[MessageQueue]]:
         """The queues to read of each topic that is there, by the name servers."""
@@ -385,46 +383,3 @@ def _ask_committed(
     cluster: Cluster, group: str, queues: Sequence[MessageQueue], _broker_id: int
 ) -> list[Call[int | None]]:
     return [consumer_offset(cluster, group, queue) for queue in queues]
-
-
-def _bounds(
-    ends: Mapping[MessageQueue, Seen[int]],
-    begins: Mapping[MessageQueue, Seen[int]],
-    committed: Mapping[MessageQueue, int],
-) -> Bounds:
-    """Of the queues of which all three were answered."""
-    found: Bounds = {}
-    for queue, end in ends.items():
-        if queue in begins and queue in committed:
-            its = found.setdefault(queue.topic, {})
-            its[BrokerQueue(queue.broker_name, queue.queue_id)] = QueueBounds(
-                begins[queue].value,
-                max(end.value, begins[queue].value),
-                committed[queue],
-                is_behind=end.broker_id != MASTER_ID,
-            )
-    return found
-
-
-def _nobody(subscription: Subscription) -> ConnectionFailedError:
-    topics = ", ".join(subscription.named) or str(subscription.topic_pattern)
-    return ConnectionFailedError(
-        f"no broker that has queues of {topics} has an address at the name servers of option "
-        "nameServer; see whether the brokers run"
-    )
-
-
-def _differ(known: Bounds, found: Bounds) -> bool:
-    """Whether queues came, went, or have other messages; brokers that are away are no matter."""
-    for topic, queues in found.items():
-        told = known.get(topic, {})
-        for queue, each in queues.items():
-            before = told.get(queue)
-            if before is None or each.max_offset > before.max_offset:
-                return True
-            if each.max_offset < before.max_offset and not each.is_behind:
-                return True
-        here = {queue.broker_name for queue in queues}
-        if any(queue.broker_name in here and queue not in queues for queue in told):
-            return True
-    return False
