@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,7 @@ from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode
 from rocketpy_proto.remoting.bodies.routes import TopicRouteData
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
 from rocketpy_proto.remoting.headers.sending import SendMessageResponse
+from tests.patience import PATIENCE_SECONDS
 from tests.unit.connector.transport.remoting.pull_setup import BROKER, PullSetup, Waits
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC
 from tests.unit.connector.transport.remoting.scripted_peer import (
@@ -80,12 +82,26 @@ ASKED: dict[str, tuple[Callable[[PullSetup], object], object]] = {
 }
 
 
+def close(pulls: PullSetup, peer: ScriptedPeer) -> None:
+    """Ends a broker; returns when the cluster's connections to it have noticed."""
+    peer.close()
+    end = time.monotonic() + PATIENCE_SECONDS
+    places = pulls.cluster._caller._connections._places
+    while any(
+        place.connection is not None and place.connection.is_open
+        for (to, _), place in places.items()
+        if to.address == peer.address
+    ):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
 def moved(pulls: PullSetup) -> ScriptedPeer:
     """Let the broker move after a query; its route is kept, and its old address takes nobody."""
     old = pulls.peers(answering(answer))
     pulls.route(id_0=old.address)
     bounds(pulls)
-    old.close()
+    close(pulls, old)
     new = pulls.peers(answering(answer))
     pulls.route(id_0=new.address)
     return new
@@ -106,7 +122,7 @@ def test_a_slave_that_moved_is_asked_at_its_new_address(pulls: PullSetup, waits:
     old = pulls.peers(answering(answer))
     pulls.route(id_1=old.address)
     assert pulls.pulled(0, 50) == list(range(50))
-    old.close()
+    close(pulls, old)
     pulls.route(id_1=answering(answer))
     assert pulls.pulled(0, 50) == list(range(50))
     assert waits.ms == []
@@ -119,7 +135,7 @@ def test_an_address_that_refuses_is_told_where_no_other_is_known(
     old = pulls.peers(answering(answer))
     pulls.route(id_0=old.address)
     bounds(pulls)
-    old.close()
+    close(pulls, old)
     if left == "no broker":
         route = pulls.names.routes[TOPIC]
         pulls.names.routes[TOPIC] = TopicRouteData((), route.queue_datas)
@@ -132,9 +148,9 @@ def test_an_address_that_refuses_is_told_where_no_other_is_known(
 
 
 def test_a_broker_that_moves_again_and_again_is_followed_once_a_call(pulls: PullSetup) -> None:
-    moved(pulls).close()
+    close(pulls, moved(pulls))
     gone = pulls.peers(answering(answer))
-    gone.close()
+    close(pulls, gone)
     pulls.route(id_0=gone.address)
     asked = len(pulls.names.asked)
     with pytest.raises(ConnectionFailedError, match=f"broker {gone.address} cannot be reached"):
