@@ -95,6 +95,19 @@ def test_a_transaction_is_asked_after_and_given_up(broker: LocalBroker, topic: s
     assert texts(broker) == []
 
 
+def test_a_transaction_is_young_however_far_the_clock_is_ahead(
+    broker: LocalBroker, topic: str
+) -> None:
+    broker.advance_clock(100 * HOUR)
+    transaction = broker.send_transaction(
+        topic, "half", "shop", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "120"}
+    )
+    broker.advance_clock(60)
+    assert [each.check_times for each in broker.transactions()] == [0]
+    broker.commit(transaction)
+    assert texts(broker) == ["half"]
+
+
 def test_a_transaction_that_is_committed_in_time_is_delivered(
     broker: LocalBroker, topic: str
 ) -> None:

@@ -45,10 +45,15 @@ class OpenTransaction:
 
 
 def prepare(
-    connection: BrokerConnection, topic: str, producer_group: str, message: OutgoingMessage
+    connection: BrokerConnection,
+    topic: str,
+    producer_group: str,
+    message: OutgoingMessage,
+    born_ms: int | None = None,
 ) -> Transaction:
     """Send a half message; nobody reads it before it is committed.
 
+    Its age counts from `born_ms`, ms since 1970; without that from now.
     Raises MessageIllegalError, UnreachableError, RefusedError.
     """
     fault = MessageChecker(connection, topic).fault(message)
@@ -56,7 +61,7 @@ def prepare(
         fault = "a transaction needs a producer group"
     if fault is not None:
         raise MessageIllegalError(0, fault)
-    columns, msg_ids = block_columns(topic, [message], SystemClock().now_ms())
+    columns, msg_ids = block_columns(topic, [message], born_ms or SystemClock().now_ms())
     marks: Mapping[str, str] = {TRAN_MSG: "true", PRODUCER_GROUP: producer_group}
     block = encode_block(replace(columns, extra={**columns.extra, **marks}))
     request = broker_pb2.AppendRequest(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocketpy_broker.client import transactions
+from rocketpy_broker.client import testing, transactions
 from rocketpy_broker.client.messages import OutgoingMessage
 from rocketpy_broker.client.transactions import OpenTransaction, Transaction
 from rocketpy_broker.embedded.calls import BrokerCalls, call
 from rocketpy_broker.local_messages import Body, outgoing
+from rocketpy_broker.spoken import ms_of_time
 
 
 class TransactionCalls(BrokerCalls):
@@ -35,7 +36,9 @@ class TransactionCalls(BrokerCalls):
     @call
     def _send_transaction(self, topic: str, group: str, message: OutgoingMessage) -> Transaction:
         with self._connection() as connection:
-            return transactions.prepare(connection, topic, group, message)
+            # The broker's clock may be far ahead, and it counts a transaction's age from its birth.
+            born_ms = ms_of_time(testing.advance_clock(connection, 0).now)
+            return transactions.prepare(connection, topic, group, message, born_ms)
 
     @call
     def commit(self, transaction: Transaction) -> None:

@@ -232,6 +232,7 @@ def test_tail_in_json_tells_everything(rocketpy_broker: LocalBroker, rocketpy_to
         "offsetMsgId": first.offset_msg_id,
         "bornTimestamp": f"{first.born_timestamp:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z",
         "storeTimestamp": f"{first.store_timestamp:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z",
+        "reconsumeTimes": 0,
         "tags": "T",
         "keys": ["k1"],
         "properties": {"p": "1"},

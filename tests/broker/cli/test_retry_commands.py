@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from rocketpy_broker import LocalBroker, Message
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker import LocalBroker, LocalBrokerError, Message
 from tests.broker.cli.shell import run
 
 _numbers = itertools.count()
@@ -139,8 +138,21 @@ def test_r01_a_message_is_sent_back_from_python(
 ) -> None:
     (message,) = sent(rocketpy_broker, rocketpy_topic, "a")
     assert rocketpy_broker.send_back(message, group) == "retry"
-    with pytest.raises(ParameterIllegalError, match="offset_msg_id is 'x'"):
+    with pytest.raises(LocalBrokerError, match="offset_msg_id is 'x'"):
         rocketpy_broker.send_back("x", group)
+
+
+def test_r01_a_message_tells_how_often_it_came_and_can_be_sent_again(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
+) -> None:
+    (message,) = sent(rocketpy_broker, rocketpy_topic, "a")
+    rocketpy_broker.send_back(message, group, delay_level=-1)
+    told = run(rocketpy_broker, "dlq", "list", "--group", group, "--json").stdout
+    assert json.loads(told)["reconsumeTimes"] == 1
+    done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", "-", stdin=told)
+    assert done.exit_code == 0, done.output
+    shown = run(rocketpy_broker, "message", "view", message.offset_msg_id, "--json").stdout
+    assert json.loads(shown)["reconsumeTimes"] == 0
 
 
 def test_r03_the_dead_letters_of_all_groups_are_counted(
