@@ -201,6 +201,7 @@ class Rooms:
             self.operations.admin,
             self.operations.store_admin,
             self.operations.status,
+            self.operations.backups,
             self.statistics,
             requests_max,
         )

@@ -21,6 +21,8 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.recovery.filling import MetDamages
+from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.values import Damage
 from tests.faults.images import (
     OTHER,
@@ -109,7 +111,7 @@ def test_f05_after_a_clean_restart_reading_detects_every_flipped_bit_of_a_record
 def forget(store: MessageStore, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As if no damage had ever been met."""
     caplog.clear()
-    store._damaged.clear()
+    store._damaged = MetDamages(store._log, Quarantine(folder / QUARANTINE))
     for copy in (folder / QUARANTINE).glob("*"):
         copy.unlink()
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rocketpy_broker.cli import (
+    backup_command,
     broker_group,
     client_commands,
     dlq_commands,
@@ -66,6 +67,7 @@ for _command in (
 ):
     message_commands.message_app.command()(_command)
 topic_commands.topic_app.command("stats")(statistics_commands.topic_stats)
+store_commands.store_app.command("backup")(backup_command.backup)
 app.add_typer(client_commands.client_app, name="client")
 app.add_typer(dlq_commands.dlq_app, name="dlq")
 app.add_typer(group_commands.group_app, name="group")

@@ -35,7 +35,7 @@ from rocketpy_broker.store.check.whole_store import CheckSummary, Fault, Finding
 
 EXIT_FAULTS, EXIT_NO_STORE = 1, 2
 store_app = typer.Typer(
-    help="Check, export and import the store of a broker that does not run.",
+    help="Back up a store; check, export and import that of a broker that does not run.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -65,10 +65,10 @@ def check(
 ) -> None:
     """Compare every file of a store with its log, and change nothing."""
     process.raise_descriptor_limit()
-    with _errors():
+    with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
         checking = StoreCheck(folder, sizes)
-        with _progress("Reading the log", checking.total_bytes) as advance:
+        with progress("Reading the log", checking.total_bytes) as advance:
             findings = list(checking.run(advance))
     faults = [found for found in findings if isinstance(found, Fault)]
     if as_json:
@@ -108,13 +108,13 @@ def export_messages(
         _milliseconds(begin_time, "--begin-time"),
         _milliseconds(end_time, "--end-time"),
     )
-    with _errors():
+    with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
         with StoreExport(folder, sizes, request) as export:
             if export.is_crashed:
                 text = "its last messages may be missing here; start a broker on it once before"
                 typer.echo(f"rocketpy store: {folder} was not cleanly stopped: {text}", err=True)
-            with _progress("Exporting", export.message_count) as advance:
+            with progress("Exporting", export.message_count) as advance:
                 result = export.run(advance)
     if as_json:
         files, count = [str(path) for path in result.paths], result.message_count
@@ -140,12 +140,12 @@ def import_messages(
 ) -> None:
     """Append the messages of files to a store, which is made if it is not there."""
     process.raise_descriptor_limit()
-    with _errors():
+    with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
         importing = StoreImport(folder, sizes, paths, topic, SystemClock())
-        with _progress("Looking at the files", None) as advance:
+        with progress("Looking at the files", None) as advance:
             plan = importing.plan(advance)
-        with _progress("Importing", plan.message_count) as advance:
+        with progress("Importing", plan.message_count) as advance:
             importing.run(plan, advance)
     if as_json:
         output.print_json({"messages": plan.message_count, "topics": sorted(plan.queue_nums)})
@@ -182,10 +182,15 @@ def _as_json(findings: list[Finding], summary: CheckSummary) -> dict[str, object
     }
 
 
-def _show(findings: list[Finding], summary: CheckSummary, fault_count: int) -> None:
+def show_findings(findings: list[Finding]) -> None:
+    """A line for each."""
     for found in findings:
         kind = "fault" if isinstance(found, Fault) else "note"
         typer.echo(f"{kind}: {found.path} at byte {found.offset}: {found.text}")
+
+
+def _show(findings: list[Finding], summary: CheckSummary, fault_count: int) -> None:
+    show_findings(findings)
     counts = (summary.record_count, summary.queue_count, summary.topic_count, summary.log_bytes)
     headings = ("records", "queues", "topics", "log bytes", "faults")
     output.print_table(headings, [(*counts, fault_count)])
@@ -198,7 +203,7 @@ def _sizes(folder: Path, segment_bytes: int | None, queue_file_bytes: int | None
 
 
 @contextmanager
-def _errors() -> Iterator[None]:
+def errors() -> Iterator[None]:
     """Declared errors become a line and an exit code."""
     try:
         yield
@@ -210,7 +215,7 @@ def _errors() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(what: str, total: int | None) -> Iterator[Advance]:
+def progress(what: str, total: int | None) -> Iterator[Advance]:
     """A bar on standard error, where that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())

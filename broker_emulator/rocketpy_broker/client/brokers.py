@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from collections.abc import Iterator
+
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 
@@ -13,6 +15,18 @@ def broker_info(connection: BrokerConnection) -> admin_pb2.GetBrokerInfoResponse
         lambda: connection.admin.GetBrokerInfo(request, timeout=REQUEST_SECONDS_MAX)
     )
     return response
+
+
+def backup_store(connection: BrokerConnection) -> Iterator[admin_pb2.BackupStoreResponse]:
+    """A copy of its store, in parts. Raises UnreachableError, CallFailedError, RefusedError."""
+    call = connection.admin.BackupStore(admin_pb2.BackupStoreRequest())
+    try:
+        with connection.faults():
+            for response in call:
+                check(response.status)
+                yield response
+    finally:
+        call.cancel()
 
 
 def broker_status(connection: BrokerConnection) -> admin_pb2.GetBrokerStatusResponse:

@@ -135,7 +135,8 @@ class Cleaner:
         is_forced = policy.clean_file_forcibly_enable and ratio > policy.clean_forcibly_ratio
         expired = len(candidates) if is_forced else self._expired_count(candidates, now_ms)
         free = min(expired, safe_count)
-        reason, until_ms = WaitReason.BATCH, now_ms
+        until_ms: int | None = now_ms
+        reason = WaitReason.BATCH
         if not is_forced and agreed_ms < policy.confirm_ms:
             reason, until_ms = WaitReason.CLOCK, now_ms + round(policy.confirm_ms - agreed_ms)
         elif not (is_forced or manual or ratio > policy.used_ratio_max or self._is_hour(now_ms)):

@@ -108,6 +108,7 @@ class MessageStore:
         # Cleaning leaves records alone from these physical offsets on.
         self.needed_from = self.waiting_from = NOTHING_NEEDED
         self.open_from: Callable[[], int] = lambda: NOTHING_NEEDED
+        self.backup_from = self.open_from
         # How often topics were deleted since the start.
         self.deletion_counts: Counter[str] = Counter()
         self._refusal: str | None = "the store is not open"
@@ -389,7 +390,7 @@ class MessageStore:
 
     def _safe_segment_count(self) -> int:
         """How many of the oldest segments nobody needs, and are on the disk and in their queues."""
-        needed = min(self.needed_from, self.waiting_from, self.open_from())
+        needed = min(self.needed_from, self.waiting_from, self.open_from(), self.backup_from())
         safe_end = min(self._log.flushed, self._dispatcher.end, needed)
         return sum(part.end <= safe_end for part in self._log.files.segments)
 

@@ -39,7 +39,7 @@ def positions(folder: Path) -> list[int]:
     """Where the records of the first segment lie, by their checksums."""
     data = (folder / "rocketpy" / "checksums" / FIRST).read_bytes()
     entries = np.frombuffer(data, ">i4").reshape(-1, CHECKSUM_BYTES // 4)
-    found = entries[entries[:, 1] > 0, 0].tolist()
+    found: list[int] = entries[entries[:, 1] > 0, 0].tolist()
     assert len(found) == COUNT
     return found
 

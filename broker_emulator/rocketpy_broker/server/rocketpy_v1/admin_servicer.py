@@ -12,10 +12,12 @@ import numpy as np
 from rocketpy_broker import turns
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.backup_servicer import BackupServicer
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, bounded
 from rocketpy_broker.server.rocketpy_v1.statistics_servicer import StatisticsServicer
 from rocketpy_broker.server.rocketpy_v1.texts import shown
 from rocketpy_broker.services.operations.administration import AdminService
+from rocketpy_broker.services.operations.backups import BackupService
 from rocketpy_broker.services.operations.broker_status import BrokerStatus, BrokerStatusService
 from rocketpy_broker.services.operations.store_administration import StoreAdminService
 from rocketpy_broker.services.statistics.service import StatisticsService
@@ -36,6 +38,7 @@ class AdminServices:
     admin: AdminService
     store_admin: StoreAdminService
     status: BrokerStatusService
+    backups: BackupService
     statistics: StatisticsService
     request_bytes_max: int
 
@@ -226,6 +229,9 @@ class AdminServicer:
             "ViewMessage": bounded(
                 self.ViewMessage, admin_pb2.ViewMessageRequest, messages, bytes_max
             ),
+            **BackupServicer(
+                self._to.backups, self._to.store_admin.store.config, bytes_max
+            ).handlers(),
             **StatisticsServicer(self._to.store_admin, self._to.statistics, bytes_max).handlers(),
         }
 

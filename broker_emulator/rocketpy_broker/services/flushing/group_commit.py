@@ -77,6 +77,10 @@ class GroupCommit:
         """Flush what was appended, although nobody waits for it."""
         self._wanted.set()
 
+    async def flush(self) -> None:
+        """Flush what was appended until now, whether anybody waits for it. Says when it failed."""
+        await self._flush_once()
+
     async def run(self) -> None:
         """Flush, for ever, as appends or the interval ask for it. Ends when a flush fails."""
         try:

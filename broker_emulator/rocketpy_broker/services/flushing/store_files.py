@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 from rocketpy_broker.clock import Clock, give_way, sleep
 from rocketpy_broker.store.message_store import MessageStore
@@ -48,6 +49,12 @@ class StoreFiles:
     def _saving_manifest(self) -> Callable[[], None]:
         plan = self._store.plan_manifest()
         return lambda: self._store.save_manifest(plan)
+
+    @asynccontextmanager
+    async def removing_nothing(self) -> AsyncIterator[None]:
+        """For the time of the block no file of the store is removed."""
+        async with self._one_at_a_time:
+            yield
 
     async def remove_oldest_segment(self) -> None:
         """Remove the first segment of the log, and of queues and index what was about it only.

@@ -11,6 +11,7 @@ from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.holding.room import Holding
 from rocketpy_broker.services.offsets.room import Offsets
 from rocketpy_broker.services.operations.administration import AdminService
+from rocketpy_broker.services.operations.backups import BackupService
 from rocketpy_broker.services.operations.broker_status import BrokerStatusService
 from rocketpy_broker.services.operations.cleaning import CleaningService
 from rocketpy_broker.services.operations.group_changes import GroupAdminService
@@ -32,6 +33,7 @@ class Operations:
     status: BrokerStatusService
     group_listing: GroupListing
     groups: GroupAdminService
+    backups: BackupService
 
 
 def build(
@@ -70,6 +72,8 @@ def build(
         tasks,
         ground.clock,
     )
+    backups = BackupService(store, flushing, ground.lifecycle.tables, ground.clock)
+    ground.lifecycle.closes.append(backups.close)
     listing = GroupListing(store, topics, groups, committed, ground.clock)
     return Operations(
         admin,
@@ -79,4 +83,5 @@ def build(
         GroupAdminService(
             admin, listing, topics, groups, committed, offsets.saver, tasks, ground.clock
         ),
+        backups,
     )

@@ -42,7 +42,11 @@ class Manifest:
     store_time_falls: tuple[int, ...] = ()
 
     def save(self, path: Path) -> None:
-        """Replace the file. Raises OSError.
+        """Replace the file. Raises OSError."""
+        durable.replace_bytes(path, self.encoded())
+
+    def encoded(self) -> bytes:
+        """The content of the file.
 
         Encoded topic by topic: one call for all would hold every thread up for as long.
         """
@@ -63,7 +67,7 @@ class Manifest:
         }
         fields = ", ".join(f'"{name}": {value}' for name, value in content.items())
         crc = body_crc(f"{{{fields}}}".encode())
-        durable.replace_bytes(path, f"{{{fields}{CRC_FIELD}{crc}}}".encode())
+        return f"{{{fields}{CRC_FIELD}{crc}}}".encode()
 
     @classmethod
     def load(cls, path: Path) -> Manifest | None:

@@ -38,9 +38,7 @@ class OtherStoreError(StoreError):
 def load_or_draw(path: Path) -> str:
     """The id of the store. Raises StoreDirectoryError, and OSError; then none has been told."""
     if not path.exists():
-        drawn = secrets.token_hex(ID_BYTES)
-        replace_copies(path, _line_of(drawn))
-        return drawn
+        return draw(path)
     length = len(_line_of("0" * 2 * ID_BYTES))
     line = sound_copy(path, path.read_bytes(), length, lambda line: line == _line_of(_id_in(line)))
     if line is not None:
@@ -51,6 +49,13 @@ def load_or_draw(path: Path) -> str:
         "put it back from a copy of the directory; or remove it to have a new id drawn, which "
         "queries with an old checkpoint refuse",
     )
+
+
+def draw(path: Path) -> str:
+    """A new id, which is saved in the place of any other. Raises OSError."""
+    drawn = secrets.token_hex(ID_BYTES)
+    replace_copies(path, _line_of(drawn))
+    return drawn
 
 
 def _id_in(line: bytes) -> str:

@@ -67,10 +67,11 @@ class Segment:
             )
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            # A file copied sparsely gets its blocks now, so that no later write can miss them.
-            # Others are let alone: the call would make them look as if written just now.
+            # A file copied sparsely gets its blocks now, so that no later write can miss them. The
+            # call makes it look as if written just now, and cleaning goes by its age.
             if status.st_blocks * STAT_BLOCK_BYTES < size_bytes:
                 os.posix_fallocate(descriptor, 0, size_bytes)
+                os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
             return cls(path, int(path.name), size_bytes, descriptor)
         except OSError:
             os.close(descriptor)

@@ -60,7 +60,7 @@ def recover(
     parts.log.load()
     traces = traces.compared(parts.log)
     traces.check_log(config.folder / "commitlog", parts.log.files.end)
-    in_doubt = []
+    in_doubt: list[str] = []
     manifest = traces.manifest if traces.ours else None
     vouched = manifest.queues if manifest else {}
     for fault in parts.queues.load(folders, own_sizes=traces.manifest is not None, vouched=vouched):

@@ -437,16 +437,17 @@ class BackupPiece(_message.Message):
     DATA_FIELD_NUMBER: _ClassVar[int]
     FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MODIFIED_NS_FIELD_NUMBER: _ClassVar[int]
-    path: str
+    path: bytes
     offset: int
     data: bytes
     file_bytes: int
     modified_ns: int
-    def __init__(self, path: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., file_bytes: _Optional[int] = ..., modified_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, path: _Optional[bytes] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., file_bytes: _Optional[int] = ..., modified_ns: _Optional[int] = ...) -> None: ...
 
 class BackupStoreResponse(_message.Message):
-    __slots__ = ("status", "total_bytes", "log_end", "commit_log_segment_bytes", "consume_queue_file_bytes", "pieces", "is_complete")
+    __slots__ = ("status", "is_start", "total_bytes", "log_end", "commit_log_segment_bytes", "consume_queue_file_bytes", "pieces", "is_complete")
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    IS_START_FIELD_NUMBER: _ClassVar[int]
     TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOG_END_FIELD_NUMBER: _ClassVar[int]
     COMMIT_LOG_SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -454,10 +455,11 @@ class BackupStoreResponse(_message.Message):
     PIECES_FIELD_NUMBER: _ClassVar[int]
     IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
+    is_start: bool
     total_bytes: int
     log_end: int
     commit_log_segment_bytes: int
     consume_queue_file_bytes: int
     pieces: _containers.RepeatedCompositeFieldContainer[BackupPiece]
     is_complete: bool
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., total_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., commit_log_segment_bytes: _Optional[int] = ..., consume_queue_file_bytes: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[BackupPiece, _Mapping]]] = ..., is_complete: bool = ...) -> None: ...
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., is_start: bool = ..., total_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., commit_log_segment_bytes: _Optional[int] = ..., consume_queue_file_bytes: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[BackupPiece, _Mapping]]] = ..., is_complete: bool = ...) -> None: ...

@@ -1,0 +1,191 @@
+"""The directory that a copy of a store becomes.
+
+It is made as `<name>.unfinished` beside its place, on disk as a whole, and gets its name last. So a
+crash, a kill or a full disk leaves nothing under that name; the next copy to it removes what is
+left. A lock keeps a second copy out. Holes stay holes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+
+from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.errors import StoreDirectoryError, StoreError, StoreLockedError
+from rocketpy_broker.store.backup.pieces import Piece
+from rocketpy_broker.store.check.read_only import load_log
+from rocketpy_broker.store.files import durable, store_id
+from rocketpy_broker.store.files.directory import LOCK_WORD, lock_folder
+from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark
+from rocketpy_broker.store.files.recoveries import Recoveries
+from rocketpy_broker.store.index.service import IndexService
+
+UNFINISHED = ".unfinished"
+# Beyond what the copy takes, for folders and what the file system needs itself.
+SPARE_BYTES = 4 << 20
+PARTS_MAX, PATH_BYTES_MAX = 64, 4096
+
+
+class BackupTargetError(StoreError):
+    """A copy of a store that cannot be made here; nothing of it is left."""
+
+
+class BackupTarget:
+    """One copy; use it as `with`. What is not finished is removed at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(os.path.abspath(folder))
+        # Where the copy is made.
+        self.unfinished = self.folder.with_name(self.folder.name + UNFINISHED)
+        self.copied_bytes = 0
+        self._lock: int | None = None
+        self._open: tuple[Piece, int] | None = None
+
+    def __enter__(self) -> BackupTarget:
+        """Raises StoreDirectoryError where something lies there, BackupTargetError, OSError."""
+        self._check_free()
+        if not self.folder.parent.is_dir():
+            raise StoreDirectoryError(
+                self.folder.parent, "is no directory", "make it, or choose another place"
+            )
+        self.unfinished.mkdir(durable.FOLDER_MODE, exist_ok=True)
+        try:
+            self._lock = lock_folder(self.unfinished, fcntl.LOCK_EX)
+        except StoreLockedError as error:
+            raise BackupTargetError(
+                f"another backup writes to {self.unfinished} now; wait for its end, or choose "
+                "another place"
+            ) from error
+        self._empty()
+        return self
+
+    def _check_free(self) -> None:
+        """Raises StoreDirectoryError where something lies in the place of the copy."""
+        try:
+            is_free = not any(self.folder.iterdir())
+        except FileNotFoundError:
+            is_free = not self.folder.is_symlink()
+        except NotADirectoryError:
+            is_free = False
+        if not is_free:
+            raise StoreDirectoryError(
+                self.folder, "is there already", "name a directory that does not exist yet"
+            )
+
+    def _empty(self) -> None:
+        for path in self.unfinished.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def begin(self, total_bytes: int) -> None:
+        """A copy of so many bytes begins; what came before goes.
+
+        Raises BackupTargetError where the disk has no room, and OSError.
+        """
+        self._close_file()
+        self._empty()
+        self.copied_bytes = 0
+        status = os.statvfs(self.unfinished)
+        free, needed = status.f_bavail * status.f_frsize, total_bytes + SPARE_BYTES
+        if needed > free:
+            raise BackupTargetError(
+                f"the backup takes about {needed} bytes, the disk of {self.folder} has {free} "
+                "free; make room, or choose another disk"
+            )
+
+    def write(self, piece: Piece) -> None:
+        """Put a piece into its file. Raises OSError, BackupTargetError for a wrong path."""
+        if self._open is None or self._open[0].path != piece.path:
+            self._close_file()
+            path = self.unfinished / _checked(piece.path)
+            for parent in reversed(path.relative_to(self.unfinished).parents):
+                (self.unfinished / parent).mkdir(durable.FOLDER_MODE, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._open = piece, os.open(path, flags, durable.FILE_MODE)
+        descriptor = self._open[1]
+        os.ftruncate(descriptor, piece.file_bytes)
+        durable.write_whole(descriptor, memoryview(piece.data), piece.offset)
+        self.copied_bytes += len(piece.data)
+
+    def _close_file(self) -> None:
+        if self._open is not None:
+            piece, descriptor = self._open
+            self._open = None
+            # Cleaning goes by the age of segments.
+            if piece.modified_ns > 0:
+                os.utime(descriptor, ns=(piece.modified_ns, piece.modified_ns))
+            os.close(descriptor)
+
+    def leave_as_stopped(self, log_end: int, segment_bytes: int) -> None:
+        """Let a copy of a store that is served be one of a clean stop. Blocks. Raises OSError."""
+        self._close_file()
+        folder = self.unfinished
+        for name in ("commitlog", "consumequeue", "index", "config", "rocketpy/checksums"):
+            durable.make_folder(folder / name)
+        # Slots of the index were copied while keys were entered.
+        loaded = load_log(folder, segment_bytes)
+        index = IndexService(folder / "index", SystemClock())
+        try:
+            index.load()
+            index.truncate(log_end, loaded.log.store_timestamp_ms_at)
+        finally:
+            index.close()
+            loaded.log.close()
+        durable.replace_bytes(folder / "lock", LOCK_WORD)
+        mark = FlushedMark(folder / "rocketpy" / "flushed")
+        mark.open()
+        mark.write(Mark(log_end, os.getpid(), clean=True))
+        mark.close()
+
+    def note_end(self, log_end: int) -> None:
+        """Let queries that have read on in the original learn where this copy ends."""
+        self._close_file()
+        Recoveries(self.unfinished / "rocketpy" / "recoveries").started(log_end, abnormal=True)
+
+    def draw_store_id(self) -> None:
+        """Make it a store of its own, which serves beside the original. Raises OSError."""
+        self._close_file()
+        store_id.draw(self.unfinished / "rocketpy" / "storeId")
+
+    def let_read(self) -> None:
+        """Let readers of a store, such as a check, lock it as well. Raises OSError."""
+        self._close_file()
+        if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def finish(self) -> None:
+        """Make all durable, and give it its name. Raises StoreDirectoryError, OSError."""
+        self._close_file()
+        durable.sync_whole_store(self.unfinished)
+        self._check_free()
+        os.rename(self.unfinished, self.folder)
+        durable.sync_folder(self.folder.parent)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove what was not finished."""
+        self._close_file()
+        try:
+            if self.unfinished.exists():
+                shutil.rmtree(self.unfinished)
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+
+def _checked(path: str) -> str:
+    parts = path.split("/")
+    is_inside = not {"", ".", ".."}.intersection(parts) and "\0" not in path
+    if not is_inside or len(parts) > PARTS_MAX or len(os.fsencode(path)) > PATH_BYTES_MAX:
+        raise BackupTargetError(f"the backup has an impossible path: {path!r:.200}")
+    return path
