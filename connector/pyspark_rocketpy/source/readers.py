@@ -172,13 +172,16 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._idle = True
             return start
         end = self._end_of(standing, limited=limit == _OWN_LIMITS)
-        self._idle = not standing.lost and joined(end, standing.kept) == checkpoint.places
+        new = standing.new_in(end)
+        is_same = joined(end, standing.kept) == checkpoint.places
+        # A place may be the same number in a topic that was made again.
+        self._idle = is_same and not standing.lost and not new
         if self._idle:
             return start
         self._planned = end
         self._admission.admitted()
         origin = self._planner.origin(standing.epochs)
-        group, new = self._options.consumer_group, standing.new_in(end)
+        group = self._options.consumer_group
         return next_offset(end, start, group, new, origin, standing.kept)
 
     def _settle(self, standing: Standing) -> None:

@@ -11,7 +11,7 @@ from rocketpy_broker import call_memory
 from rocketpy_broker.call_memory import CallMemory, KeptBytesError, decoded_bytes, keep
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.server.rocketpy_v1 import broker_servicer
+from rocketpy_broker.server.rocketpy_v1 import offset_messages
 from rocketpy_broker.services.offsets.known import TOPIC_BYTES
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -120,12 +120,12 @@ async def test_n14_others_have_turns_while_a_large_query_is_read(
         slots += 1
         await give_way(kind)
 
-    monkeypatch.setattr(broker_servicer, "give_way", counted)
+    monkeypatch.setattr(offset_messages, "give_way", counted)
     async with start_broker() as running:
         await running.create_topic("T")
         answer = await running.data.QueryOffsets(query(20_000, wait_ms_max=0))
         assert answer.status.code == ResponseCode.SUCCESS
-        assert slots == 20_004 // broker_servicer.KNOWN_A_TURN
+        assert slots == 20_004 // offset_messages.KNOWN_A_TURN
 
 
 async def test_n14_a_connection_beyond_its_limit_is_refused_and_others_are_served(

@@ -175,7 +175,7 @@ GOOD = next_offset(
     {"U": {Q0: 4}},
 )
 KEY = f"T@{GROUP}"
-WRONG_TABLES = (
+WRONG_TABLES: tuple[object, ...] = (
     None,
     3,
     [],

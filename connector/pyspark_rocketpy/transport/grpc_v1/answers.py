@@ -51,7 +51,7 @@ def check_topics(response: broker_pb2.QueryOffsetsResponse, named: Sequence[str]
         if topic not in answered:
             raise unusable("QueryOffsets", f"topic {topic} is not in it")
     for its in response.topics:
-        for queue in its.queues:
+        for queue in (*its.queues, *its.hidden_queues):
             begin, end = queue.min_offset, queue.max_offset
             if not 0 <= begin <= end or queue.queue_id < 0:
                 place = f"topic {its.topic}, queue {queue.queue_id}"

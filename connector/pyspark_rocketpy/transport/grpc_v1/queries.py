@@ -164,7 +164,7 @@ class GrpcOffsetQueries:
             request.ClearField("known")
             request.ClearField("wait_ms_max")
             clock.sleep_ms(min(wait_ms_max, PAUSE_MS_MAX))
-        checked = partial(self._check_bounds, subscription)
+        checked = partial(self._check_bounds, subscription.named)
         asked_ms = clock.monotonic_ms()
         response = self._answer(lambda stub: stub.QueryOffsets, request, checked, wait_ms_max)
         self.require_store(response.store_id)
@@ -177,14 +177,14 @@ class GrpcOffsetQueries:
         return found
 
     def _check_bounds(
-        self, subscription: Subscription, response: broker_pb2.QueryOffsetsResponse
+        self, named: Sequence[str], response: broker_pb2.QueryOffsetsResponse
     ) -> None:
         """Raises BrokerError, and OtherStoreError where another store has answered."""
         if self._store_id and response.store_id not in {"", self._store_id}:
             raise OtherStoreError(
                 f"store {self._store_id} is meant, and store {response.store_id} has answered"
             )
-        answers.check_topics(response, subscription.named)
+        answers.check_topics(response, named)
 
     def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
         """See OffsetQueries."""
@@ -192,11 +192,12 @@ class GrpcOffsetQueries:
         found: Bounds = {}
         for begin in range(0, len(asked), ENTRIES_MAX):
             part = asked[begin : begin + ENTRIES_MAX]
-            topics = dict.fromkeys(topic for topic, _ in part)
+            topics = list(dict.fromkeys(topic for topic, _ in part))
             request = broker_pb2.QueryOffsetsRequest(topics=topics, recovery_id=recovery_id)
             for topic, queue in part:
                 request.hidden_queues.add(topic=topic, queue_id=queue.queue_id)
-            answer = _bounds(self._answer(lambda stub: stub.QueryOffsets, request))
+            checked = partial(self._check_bounds, topics)
+            answer = _bounds(self._answer(lambda stub: stub.QueryOffsets, request, checked))
             for topic, queue in part:
                 if queue in answer.get(topic, {}):
                     found.setdefault(topic, {})[queue] = answer[topic][queue]
