@@ -23,7 +23,9 @@ PROGRAMS = ("notebooks/", "benchmarks/")
 FOLDERS = (*ROOMS, *PROGRAMS, "tests/", "docs/", "docker/", ".ci/")
 
 # Functions that may be longer than the limit: "path::name" -> why.
-LONG_FUNCTIONS: dict[str, str] = {}
+LONG_FUNCTIONS: dict[str, str] = {
+    "broker_emulator/rocketpy_broker/store/message_store.py::__init__": "a list of parts, no steps",
+}
 
 # Functions that may catch everything, since they are the root of a task: "path::name" -> why.
 TASK_ROOTS: dict[str, str] = {

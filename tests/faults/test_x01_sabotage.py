@@ -19,6 +19,7 @@ import pytest
 from tests.faults.forked_pytest import TOP, ForkedPytest
 from tests.faults.sabotage import SABOTAGES as SABOTAGES_OF_THE_STORE
 from tests.faults.sabotage import Sabotage
+from tests.faults.sabotage_backup import BACKUP
 from tests.faults.sabotage_batches import BATCHES
 from tests.faults.sabotage_clock import CLOCK
 from tests.faults.sabotage_clusters import CLUSTERS
@@ -34,7 +35,7 @@ from tests.patience import PATIENCE_SECONDS
 
 SABOTAGES = (
     *(SABOTAGES_OF_THE_STORE + BATCHES + WAITING + SIMULATION_SABOTAGES),
-    *(READING + IDENTITY + CLUSTERS + CLOCK + HANDOVER + GROWTH + REQUESTS + CONFIG_FILES),
+    *(READING + IDENTITY + CLUSTERS + CLOCK + HANDOVER + GROWTH + REQUESTS + CONFIG_FILES + BACKUP),
 )
 PACKAGES = ("broker_emulator/rocketpy_broker", "proto/rocketpy_proto", "connector/pyspark_rocketpy")
 FAILED = re.compile(r"^FAILED (\S+::.+?) - (.*)$", re.MULTILINE)

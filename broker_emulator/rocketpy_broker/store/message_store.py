@@ -79,14 +79,8 @@ class MessageStore:
             config, clock, self._log, self._queues, self.growth, self._dispatcher, self.statistics
         )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
-        self._derived = DerivedFiles(
-            config,
-            parts,
-            self._dispatcher,
-            self._appending.times,
-            self._checkpoint,
-            self._directory,
-        )
+        derived = self._dispatcher, self._appending.times, self._checkpoint, self._directory
+        self._derived = DerivedFiles(config, parts, *derived)
         self.plan_manifest = self._derived.plan_manifest
         self.save_manifest = self._derived.save_manifest
         self.flush_derived = self._derived.flush

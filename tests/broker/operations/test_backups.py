@@ -27,7 +27,7 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.store.conftest import STORE_HOST
 from tests.store.messages import read_all
 
@@ -235,10 +235,14 @@ async def test_b13_a_topic_deleted_at_every_start_ends_the_backup(
 ) -> None:
     async with start_broker() as running:
         await running.create_topic("T")
-        with pytest.raises(BackupError, match="topics were deleted during each of 10 starts"):
+
+        async def delete_at_each_step() -> None:
             async with aclosing(service(running).run()) as run:
                 async for _ in run:
                     running.broker.store.deletion_counts["T"] += 1
+
+        with pytest.raises(BackupError, match="topics were deleted during each of 10 starts"):
+            await delete_at_each_step()
 
 
 async def test_b13_a_store_that_takes_no_messages_is_backed_up_when_it_is_stopped(
@@ -257,8 +261,7 @@ async def test_b13_a_client_that_goes_leaves_nothing_running(start_broker: Start
         call = running.admin.BackupStore(admin_pb2.BackupStoreRequest())
         assert (await call.read()).is_start
         call.cancel()
-        while service(running)._running:
-            await asyncio.sleep(0)
+        await until(lambda: not service(running)._running)
         steps = [step async for step in service(running).run()]
         assert "rocketpy/manifest.json" in paths(steps)
 

@@ -163,8 +163,7 @@ class BackupTarget:
         self._close_file()
         durable.sync_whole_store(self.unfinished)
         self._check_free()
-        os.rename(self.unfinished, self.folder)
-        durable.sync_folder(self.folder.parent)
+        durable.move(self.unfinished, self.folder)
 
     def __exit__(
         self,

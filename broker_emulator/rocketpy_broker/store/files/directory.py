@@ -16,6 +16,7 @@ import errno
 import fcntl
 import logging
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
@@ -114,23 +115,29 @@ class StoreDirectory:
         path = self._lock_path
         # The queues, which are many, are looked through once, when nobody else may change them.
         refuse_links(self.folder, [name for name in FOLDERS if name != QUEUES])
-        try:
-            for name in FOLDERS:
-                durable.make_folder(self.folder / name)
-            # First: closing the file in a process that holds its lock would give that back.
-            self._folder_descriptor = lock_folder(self.folder, fcntl.LOCK_EX)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._lock_descriptor = descriptor = os.open(path, flags, durable.FILE_MODE)
-            lock_file(descriptor, fcntl.LOCK_EX, path)
-            self._held = os.fstat(descriptor)
-            self.check()
-            self.started_last = started_last_by_us(descriptor)
-        except BaseException as error:
-            self._unlock()
-            if not isinstance(error, OSError):
-                raise
-            reason = f"cannot be written ({error.strerror})"
-            raise StoreDirectoryError(path, reason, "choose a directory you may write") from error
+        with ExitStack() as undo:
+            undo.callback(self._unlock)
+            try:
+                self._take_locks(path)
+            except OSError as error:
+                reason, way_out = (
+                    f"cannot be written ({error.strerror})",
+                    "choose a directory you may write",
+                )
+                raise StoreDirectoryError(path, reason, way_out) from error
+            undo.pop_all()
+
+    def _take_locks(self, path: Path) -> None:
+        for name in FOLDERS:
+            durable.make_folder(self.folder / name)
+        # First: closing the file in a process that holds its lock would give that back.
+        self._folder_descriptor = lock_folder(self.folder, fcntl.LOCK_EX)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._lock_descriptor = descriptor = os.open(path, flags, durable.FILE_MODE)
+        lock_file(descriptor, fcntl.LOCK_EX, path)
+        self._held = os.fstat(descriptor)
+        self.check()
+        self.started_last = started_last_by_us(descriptor)
 
     def check(self) -> None:
         """Raises DirectoryLostError where the store's path leads to another lock file, or none.
