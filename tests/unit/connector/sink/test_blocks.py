@@ -117,9 +117,9 @@ def test_skewed_properties_make_blocks_within_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [BrokerLimits(4 * MIB, 5_000), BrokerLimits(4 * MIB, 32 * MIB, 5_000)]
+    "limits", [BrokerLimits(4 * MIB, 5_000), BrokerLimits(4 * MIB, 32 * MIB, 10_000)]
 )
-def test_blocks_never_exceed_a_request_or_a_segment(limits: BrokerLimits) -> None:
+def test_blocks_never_exceed_a_request_or_half_a_segment(limits: BrokerLimits) -> None:
     made = blocks_of(rows_of(body=pa.array([bytes(1_000)] * 50)), 1 * MIB, limits)
     sizes = [len(block.records) + len(block.record_sizes) for block in made]
     assert max(sizes) <= 5_000
