@@ -72,7 +72,7 @@ class QueueBounds:
     `topic_epoch` is that of its topic, and changes when the topic is made again; 0 for none.
     `cut_offset` is where messages begin that were stored since a recovery that the query does not
     know of; None where it knows all of them. `is_behind`: a slave has answered, whose end may lie
-    before what was read of its master.
+    before what was read of its master. `is_hidden`: the topic has fewer queues for reading.
     """
 
     min_offset: int
@@ -81,6 +81,7 @@ class QueueBounds:
     topic_epoch: int = 0
     cut_offset: int | None = None
     is_behind: bool = False
+    is_hidden: bool = False
 
 
 # topic -> queue -> bounds; a topic that is not there is missing.

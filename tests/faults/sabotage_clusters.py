@@ -49,8 +49,8 @@ CLUSTERS = (
     Sabotage(
         "unread messages of hidden queues are passed over without a word",
         CONNECTOR + "source/reconcile.py",
-        "            if there.max_offset > left and topic in answer.read:\n",
-        "            if there.max_offset > left and topic in ():\n",
+        "            if there.is_hidden and there.max_offset > left and topic in answer.read:\n",
+        "            if there.is_hidden and there.max_offset > left and topic in ():\n",
         (IN_FEWER + "unread_messages_of_a_hidden_queue_of_a_broker_are_named",),
     ),
     Sabotage(

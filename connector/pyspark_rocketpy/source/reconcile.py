@@ -197,7 +197,8 @@ def _keep_hidden(
             if found is None:
                 continue
             left = found
-            if there.max_offset > left and topic in answer.read:
+            # One that has come back since is read next time.
+            if there.is_hidden and there.max_offset > left and topic in answer.read:
                 loss = Loss(topic, queue, left, there.max_offset, HIDDEN, READ_LATER)
                 standing.hidden.append(loss)
         kept[queue] = left

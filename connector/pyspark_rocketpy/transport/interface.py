@@ -51,7 +51,7 @@ class OffsetQueries(Protocol):
         """
 
     def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
-        """Bounds of these queues, also where their topics have fewer queues for reading now.
+        """Bounds of queues with these places, also where topics have fewer queues for reading now.
 
         Queues that the broker does not know, or that do not answer, are missing. Cuts are answered
         as by `bounds`.

@@ -372,7 +372,9 @@ def _bounds(response: broker_pb2.QueryOffsetsResponse) -> Bounds:
                     queue.committed_offset,
                     topic.topic_epoch,
                     queue.cut_offset if queue.HasField("cut_offset") else None,
+                    is_hidden=is_hidden,
                 )
-                for queue in (*topic.queues, *topic.hidden_queues)
+                for queues, is_hidden in ((topic.queues, False), (topic.hidden_queues, True))
+                for queue in queues
             }
     return bounds

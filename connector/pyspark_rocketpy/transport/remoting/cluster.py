@@ -57,6 +57,10 @@ class Cluster:
         """Ask for the routes of many topics at a time, which `route` would ask for one by one."""
         self._routes.prepare(topics, self._name_servers.routes)
 
+    def doubt(self, topic: str) -> None:
+        """Ask for the topic's route when it is wanted next."""
+        self._routes.doubt(topic)
+
     def masters(self) -> dict[str, Peer]:
         """The masters of all brokers that have one, by name.
 

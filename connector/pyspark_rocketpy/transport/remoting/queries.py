@@ -39,6 +39,7 @@ from pyspark_rocketpy.transport.remoting.bounds import has_news, joined_bounds, 
 from pyspark_rocketpy.transport.remoting.calls import Call
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
 from pyspark_rocketpy.transport.remoting.groups import RETRY_PREFIX, check_expression, make_group
+from pyspark_rocketpy.transport.remoting.hidden_queues import hidden_bounds
 from pyspark_rocketpy.transport.remoting.holding import HeldPulls
 from pyspark_rocketpy.transport.remoting.looks import Looks, Seen
 from pyspark_rocketpy.transport.remoting.peers import Patience
@@ -150,18 +151,7 @@ class RemotingOffsetQueries:
 
     def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
         """See OffsetQueries. Brokers answer also for queues that no route has any more."""
-        return self._retried(partial(self._look_at_hidden, queues))
-
-    def _look_at_hidden(self, queues: Positions) -> Bounds:
-        self._cluster.prepare(list(queues))
-        wanted = [
-            MessageQueue(queue.broker_name, queue.queue_id, topic)
-            for topic, its in queues.items()
-            for queue in its
-        ]
-        asked = [queue for queue in wanted if self._looks.broker_id(queue) is not None]
-        ends = self._looks.look(asked, partial(_ask, self._cluster, max_offset))
-        return joined_bounds(ends, self._min_offsets(list(ends)), dict.fromkeys(ends, -1))
+        return self._retried(partial(hidden_bounds, self._cluster, self._looks, queues))
 
     def _queues(self, subscription: Subscription) -> dict[str, list[MessageQueue]]:
         """The queues to read of each topic that is there, by the name servers."""

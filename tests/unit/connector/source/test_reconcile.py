@@ -38,6 +38,10 @@ def queue(
     return QueueBounds(low, high, -1, epoch, cut, is_behind=is_behind)
 
 
+def hide(queues: dict[BrokerQueue, QueueBounds]) -> dict[BrokerQueue, QueueBounds]:
+    return {queue: replace(there, is_hidden=True) for queue, there in queues.items()}
+
+
 def stand(
     checkpoint: Checkpoint,
     listed: Bounds,
@@ -46,7 +50,8 @@ def stand(
     read: frozenset[str] = frozenset({"T", "U"}),
     seen: Bounds | None = None,
 ) -> Standing:
-    answer = Answer(listed, hidden or {}, listed.keys(), read, seen)
+    away = {topic: hide(its) for topic, its in (hidden or {}).items()}
+    answer = Answer(listed, away, listed.keys(), read, seen)
     return reconcile.reconcile(checkpoint, answer)
 
 
@@ -133,6 +138,14 @@ def test_s5_a_hidden_queue_keeps_its_place(
     assert standing.kept == ({} if kept is None else {"T": {Q1: kept}})
     for found, words in ((standing.lost, lost), (standing.hidden, hidden)):
         assert [text[: len(words)] for text in texts(found)] == ([words] if words else [])
+
+
+def test_s5_a_queue_that_came_back_between_two_questions_is_read_next_time() -> None:
+    checkpoint = Checkpoint({"T": {Q0: 3}}, {"T": {Q1: 15}}, EPOCHS)
+    back: Bounds = {"T": {Q1: queue(0, 18)}}
+    answer = Answer({"T": {Q0: queue(0, 3)}}, back, {"T"}, {"T"})
+    standing = reconcile.reconcile(checkpoint, answer)
+    assert (standing.hidden, standing.lost, standing.kept) == ([], [], {"T": {Q1: 15}})
 
 
 @pytest.mark.parametrize(

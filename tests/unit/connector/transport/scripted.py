@@ -292,7 +292,8 @@ class ScriptedOffsetQueries:
     def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
         broker = self._broker
         broker.enter(self._store_id)
-        return hidden_of(broker.topics, broker.recoveries, queues, recovery_id)
+        told = broker.topics, broker.recoveries
+        return hidden_of(*told, queues, recovery_id, broker.readable)
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         self._broker.enter(self._store_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
@@ -66,11 +66,19 @@ def bounds_of(
 
 
 def hidden_of(
-    topics: Topics, recoveries: Recoveries, queues: Positions, recovery_id: str
+    topics: Topics,
+    recoveries: Recoveries,
+    queues: Positions,
+    recovery_id: str,
+    readable: Mapping[str, int],
 ) -> Bounds:
     """The bounds of these queues, readable or not."""
     there = bounds_of(topics, {}, recoveries, Subscription(tuple(queues), None, ""), recovery_id)
     return {
-        topic: {queue: each for queue, each in its.items() if queue in queues[topic]}
+        topic: {
+            queue: replace(each, is_hidden=queue.queue_id >= readable.get(topic, len(its)))
+            for queue, each in its.items()
+            if queue in queues[topic]
+        }
         for topic, its in there.items()
     }

@@ -81,6 +81,10 @@ def test_s5_hidden_queues_are_answered_by_their_numbers(setup: Setup) -> None:
     assert list(bounds) == [topic]
     found = {queue: (each.min_offset, each.max_offset) for queue, each in bounds[topic].items()}
     assert found == {Q1: (0, 2), Q2: (0, 1)}
+    assert all(each.is_hidden for each in bounds[topic].values())
+    setup.show_queues(topic, 2)
+    bounds = queries.hidden_bounds({topic: {Q1: 0, Q2: 0}})
+    assert [bounds[topic][queue].is_hidden for queue in (Q1, Q2)] == [False, True]
     known = queries.recovery_id
     setup.restart()
     setup.show_queues(topic, 3)

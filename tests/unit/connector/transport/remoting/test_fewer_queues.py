@@ -38,14 +38,15 @@ class Brokers:
 
         return answer
 
-    def show(self, **counts: int) -> None:
+    def show(self, *, is_noticed: bool = True, **counts: int) -> None:
         """So many queues of brokers a and b, from now on."""
         there = {f"broker-{name}": count for name, count in counts.items() if count}
         self.setup.names.routes[TOPIC] = TopicRouteData(
             tuple(BrokerData(name, {0: self._addresses[name]}, "C") for name in there),
             tuple(QueueData(name, count, count, 6) for name, count in there.items()),
         )
-        self.setup.cluster._routes.doubt(TOPIC)
+        if is_noticed:
+            self.setup.cluster.doubt(TOPIC)
 
     def offset_queries(self) -> object:
         return self.setup.queries()
@@ -145,9 +146,24 @@ def test_s5_unread_messages_of_a_hidden_queue_of_a_broker_are_named(brokers: Bro
     assert query.batch() == [f"{B}:1 0-7"]
 
 
+def test_s5_messages_of_a_queue_that_is_back_before_the_route_says_so_are_no_loss(
+    brokers: Brokers,
+) -> None:
+    query = Query(brokers, restarts=False)
+    brokers.queues[A][1].end = 2
+    assert query.batch() == [f"{A}:1 0-2"]
+    brokers.show(a=1, b=2)
+    brokers.queues[A][0].end = 1
+    assert query.batch() == [f"{A}:0 0-1"]
+    brokers.show(a=2, b=2, is_noticed=False)
+    brokers.queues[A][1].end = 3
+    assert query.batch() == []
+    assert query.batch() == [f"{A}:1 2-3"]
+
+
 def test_s5_hidden_queues_of_brokers_that_do_not_answer_are_missing(brokers: Brokers) -> None:
     brokers.queues[A][1] = ScriptedQueue(9, begin=2)
     brokers.show(a=1)
     wanted = {TOPIC: {BrokerQueue(A, 1): 5, BrokerQueue(B, 1): 5}, "gone": {BrokerQueue(A, 0): 1}}
     found = brokers.setup.queries().hidden_bounds(wanted)
-    assert found == {TOPIC: {BrokerQueue(A, 1): QueueBounds(2, 9, -1)}}
+    assert found == {TOPIC: {BrokerQueue(A, 1): QueueBounds(2, 9, -1, is_hidden=True)}}

@@ -1,0 +1,78 @@
+"""Bounds of queues that a route may not have any more: a broker still answers for them.
+
+Holds no state. Source: spec/cluster.md sections 2.2 and 2.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from pyspark_rocketpy.errors import TopicNotExistError
+from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
+from pyspark_rocketpy.transport.remoting.calls import Call
+from pyspark_rocketpy.transport.remoting.cluster import Cluster
+from pyspark_rocketpy.transport.remoting.looks import Ask, Looks
+from pyspark_rocketpy.transport.remoting.reading import max_offset, min_offset
+from rocketpy_proto.remoting import MessageQueue
+from rocketpy_proto.remoting.headers.reading import MASTER_ID
+
+
+def hidden_bounds(cluster: Cluster, looks: Looks, queues: Positions) -> Bounds:
+    """Returns the bounds of the queues whose brokers answer.
+
+    Raises ConnectionFailedError, BrokerError.
+    """
+    cluster.prepare(list(queues))
+    wanted = [
+        MessageQueue(queue.broker_name, queue.queue_id, topic)
+        for topic, its in queues.items()
+        for queue in its
+    ]
+    asked = [queue for queue in wanted if looks.broker_id(queue) is not None]
+    ends = looks.look(asked, _asking(cluster, max_offset))
+    begins = looks.look(list(ends), _asking(cluster, min_offset))
+    found: Bounds = {}
+    for queue, begin in begins.items():
+        end = ends[queue]
+        found.setdefault(queue.topic, {})[BrokerQueue(queue.broker_name, queue.queue_id)] = (
+            QueueBounds(
+                begin.value,
+                max(end.value, begin.value),
+                -1,
+                is_behind=end.broker_id != MASTER_ID,
+                is_hidden=True,
+            )
+        )
+    return {topic: _by_route(cluster, topic, queues[topic], its) for topic, its in found.items()}
+
+
+def _by_route(
+    cluster: Cluster,
+    topic: str,
+    places: dict[BrokerQueue, int],
+    queues: dict[BrokerQueue, QueueBounds],
+) -> dict[BrokerQueue, QueueBounds]:
+    """The queues, of which some may have come back since the route was asked for.
+
+    Messages that are unread may have come since: then the route is asked for again.
+    """
+    if any(there.max_offset > places[queue] for queue, there in queues.items()):
+        cluster.doubt(topic)
+    try:
+        counts = cluster.route(topic).read_queue_nums()
+    except TopicNotExistError:
+        return queues
+    return {
+        queue: replace(there, is_hidden=queue.queue_id >= counts.get(queue.broker_name, 0))
+        for queue, there in queues.items()
+    }
+
+
+def _asking(
+    cluster: Cluster, question: Callable[[Cluster, MessageQueue, int], Call[int]]
+) -> Ask[int]:
+    def ask(queues: Iterable[MessageQueue], broker_id: int) -> list[Call[int]]:
+        return [question(cluster, queue, broker_id) for queue in queues]
+
+    return ask
