@@ -39,7 +39,10 @@ def _jars() -> None:
 
 @pytest.fixture
 def version() -> str:
-    """The RocketMQ that a directory changes hands with; a test may name other ones."""
+    """The RocketMQ that a directory changes hands with.
+
+    A test names others where files are not the same: an index, a checkpoint, what a kill leaves.
+    """
     return V5
 
 

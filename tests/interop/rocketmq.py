@@ -21,7 +21,10 @@ from rocketpy_broker.store.values import QueueKey
 from tests.patience import PATIENCE_SECONDS
 
 TOP = Path(__file__).parents[2]
+# The newest that is served whole, and the last of two older lines; the Makefile has the same.
 V5, V5_3, V4 = VERSIONS = ("5.5.0", "5.3.3", "4.9.7")
+# For clients: what they say to brokers is of two kinds, and 5.3's is that of the newest.
+ENDS = (V5, V4)
 JAVA_OPTIONS = (
     *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     # RocketMQ unmaps its files through the JDK's insides.

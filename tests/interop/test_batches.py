@@ -9,7 +9,7 @@ from rocketpy_broker.services.batches.log import BATCHES_QUEUE
 from rocketpy_broker.store.config import FlushDiskType
 from tests.faults.batch_use import Desk, expected_of
 from tests.faults.images import QUEUE
-from tests.interop.stores import Stores, as_rocketmq_sees, queue_files, read
+from tests.interop.stores import READ_WHOLE_LOG, Stores, as_rocketmq_sees, queue_files, read
 
 
 def test_s08_rocketmq_reads_committed_messages_once_and_no_staged_one(stores: Stores) -> None:
@@ -27,7 +27,7 @@ def test_s08_rocketmq_reads_committed_messages_once_and_no_staged_one(stores: St
     ours = queue_files(stores)
     shutil.rmtree(folder / "consumequeue")
     (folder / "abort").touch()
-    with stores.rocketmq() as theirs:
+    with stores.rocketmq(**READ_WHOLE_LOG) as theirs:
         dumps = {queue: theirs.dump(queue) for queue in (*expected_of(0), BATCHES_QUEUE)}
         theirs.stop()
     again = queue_files(stores)

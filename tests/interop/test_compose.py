@@ -26,7 +26,7 @@ from tests.interop.cluster.processes import (
 )
 from tests.interop.cluster.servers import NameServer, conf_arguments, free_port
 from tests.interop.clusters_notebook import run_notebook
-from tests.interop.rocketmq import V5
+from tests.interop.rocketmq import V5, RocketMQStore
 from tests.patience import PATIENCE_SECONDS
 
 SERVICES = read(FOLDER / "docker-compose.rocketmq.yml")["services"]
@@ -117,15 +117,12 @@ def composed(tmp_path: Path) -> Iterator[Composed]:
 
 def taken(conf: str, folder: Path) -> dict[str, str]:
     """Every setting that a broker knows, as it is after it has read a file. It is not started."""
-    path = folder / "broker.conf"
-    path.write_text(conf, encoding="utf-8")
-    program = Program(V5, BROKER, ("-c", str(path), "-p"), {}, jvm_options("broker"))
-    printed = program.run(folder).stdout.splitlines()
-    pairs = [line.partition(" - ")[2].partition("=") for line in printed]
-    return {name: value for name, _, value in pairs if name}
+    with RocketMQStore(folder / "rocketmq.log", folder) as process:
+        found: dict[str, str] = process.ask("takeSettings", conf=settings(conf))["settings"]
+    return found
 
 
-# They are of the class above the one whose settings are printed; names of the cluster tell them.
+# They are of the class above the one whose settings are asked; names of the cluster tell them.
 IDENTITY = {"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0"}
 
 

@@ -81,6 +81,8 @@ def test_b05_we_read_rocketmqs_topics(rocketmq: RocketMQStore, store_folder: Pat
     theirs = rocketmq.ask("readConfig", folder=str(store_folder))["topics"]
     ours = {config.topic: config.to_json() for config in topics.list(include_system=True)}
     assert ours == theirs
+    users = [config.topic for config in topics.list(include_system=False)]
+    assert users == ["Fifo", "Plain"]
 
 
 def test_b05_we_read_rocketmqs_consumer_offsets(

@@ -60,7 +60,7 @@ def cut(stores: Stores) -> None:
 @pytest.mark.parametrize(
     ("version", "word"),
     [(V5, "new"), (V5, "newer than before"), (V4, "new")],
-    ids=["5.3.3-aligned", "5.3.3-unaligned", "4.9.7-aligned"],
+    ids=[f"{V5}-aligned", f"{V5}-unaligned", f"{V4}-aligned"],
 )
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("first", ["RocketMQ", "we"])

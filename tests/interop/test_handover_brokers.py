@@ -14,7 +14,7 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.client.messages import Message
 from rocketpy_broker.spoken import EPOCH
 from tests.interop.clients import CONSUMERS, QUEUES, TOPIC, RocketMQBroker, check_clean
-from tests.interop.rocketmq import V4, V5
+from tests.interop.rocketmq import V4, V5, V5_3
 
 pytestmark = pytest.mark.timeout(600)
 COUNT = 2 * QUEUES
@@ -97,6 +97,7 @@ def their_turn(theirs: RocketMQBroker, words: list[str], before: Records, how: s
     ("version", "first", "how"),
     [
         (V5, "RocketMQ", "killed"),
+        (V5_3, "RocketMQ", "killed"),
         (V4, "RocketMQ", "killed"),
         (V4, "we", "killed"),
         (V4, "we", "stopped"),

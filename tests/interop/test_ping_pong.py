@@ -9,7 +9,7 @@ import pytest
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
-from tests.interop.rocketmq import V4, V5, Message, RocketMQStore
+from tests.interop.rocketmq import V4, V5, V5_3, Message, RocketMQStore
 from tests.interop.stores import MakeStores, Stores, crash
 
 ROUNDS = 6
@@ -67,7 +67,7 @@ def their_turn(stores: Stores, dice: random.Random) -> None:
     ("version", "flush", "seed"),
     [
         *((V5, flush, seed) for flush in FlushDiskType for seed in range(3)),
-        *((V4, flush, seed) for seed, flush in enumerate(FlushDiskType)),
+        *((old, flush, seed) for old in (V5_3, V4) for seed, flush in enumerate(FlushDiskType)),
     ],
 )
 def test_f14_both_sides_in_turn_lose_nothing(

@@ -216,9 +216,9 @@ async def wait_for_retries(running: RunningBroker, expected: list[str]) -> None:
 
 
 ORDERS = [
-    pytest.param(V5, LocalBroker.kill, RocketMQBroker.stop, id="5.3.3, killed and stopped"),
-    pytest.param(V5, LocalBroker.stop, RocketMQBroker.kill, id="5.3.3, stopped and killed"),
-    pytest.param(V4, LocalBroker.kill, RocketMQBroker.stop, id="4.9.7, killed and stopped"),
+    pytest.param(V5, LocalBroker.kill, RocketMQBroker.stop, id=f"{V5}, killed and stopped"),
+    pytest.param(V5, LocalBroker.stop, RocketMQBroker.kill, id=f"{V5}, stopped and killed"),
+    pytest.param(V4, LocalBroker.kill, RocketMQBroker.stop, id=f"{V4}, killed and stopped"),
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_broker.errors import TopicIllegalError
+from rocketpy_broker.errors import PermissionDeniedError, TopicIllegalError
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from tests.broker.config_files import rocketmq_files
@@ -77,7 +77,11 @@ def test_b02_system_topics_follow_the_options(
 
 
 @pytest.mark.parametrize(
-    "topic", ["TBW102", "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC", "rmq_sys_x", "BenchmarkTest"]
+    "topic",
+    [
+        *("TBW102", "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC", "rmq_sys_x", "BenchmarkTest"),
+        *("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
+    ],
 )
 def test_b02_reserved_names_stay_reserved_where_the_topic_is_not_made(
     tmp_path: Path, topic: str
@@ -95,6 +99,22 @@ def test_b02_loading_adds_to_the_built_in_topics_and_overrides_the_same_names(
     assert topics.get("BenchmarkTest").read_queue_nums == 7
     assert topics.get("TBW102").read_queue_nums == 8
     assert [config.topic for config in topics.list(include_system=False)] == ["TopicA"]
+
+
+@pytest.mark.parametrize(
+    "topic", ["RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"]
+)
+def test_b02_topics_that_newer_rocketmq_makes_for_itself_are_the_systems(
+    tmp_path: Path, topic: str
+) -> None:
+    table = {"topicConfigTable": {topic: TopicConfig(topic, 1, 1).to_json()}}
+    (tmp_path / "topics.json").write_text(json.dumps(table))
+    topics = manager(tmp_path)
+    assert topics.is_system(topic)
+    assert topics.list(include_system=False) == []
+    assert topic in [config.topic for config in topics.list(include_system=True)]
+    with pytest.raises(PermissionDeniedError, match="system topic"):
+        topics.check_writable(topic, 0)
 
 
 def test_b01_a_topic_of_rocketmq_survives_a_change_of_another_with_all_its_fields(

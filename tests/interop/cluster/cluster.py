@@ -1,6 +1,9 @@
 """Name servers and brokers that know of each other.
 
-    two name servers | broker-a: master and slave | broker-b: master | broker-4: master of 4.9.7
+    two name servers | broker-a: master and slave | broker-b: master of 5.3.3
+                     | broker-4: master of 4.9.7
+
+The others are of the newest version, so one cluster has brokers of all.
 
 They start side by side. Whether a broker is registered is asked of every name server, over and
 over: a broker's first registration may be lost, and the next one comes ten seconds later.
@@ -16,13 +19,13 @@ from rocketpy_proto.remoting.headers.topics import CreateTopicRequest
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.processes import ServerProcess, until
 from tests.interop.cluster.servers import MASTER_ID, SLAVE_ID, Broker, BrokerSpec, NameServer
-from tests.interop.rocketmq import V4
+from tests.interop.rocketmq import V4, V5_3
 
 A, B, OLD = "broker-a", "broker-b", "broker-4"
 USUAL = (
     BrokerSpec(A),
     BrokerSpec(A, SLAVE_ID),
-    BrokerSpec(B),
+    BrokerSpec(B, version=V5_3),
     BrokerSpec(OLD, version=V4),
 )
 NAME_SERVERS = 2

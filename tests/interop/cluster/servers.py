@@ -71,7 +71,7 @@ class BrokerSpec:
 
 
 class NameServer(ServerProcess):
-    """A name server; always of the newer version."""
+    """A name server; always of the newest version."""
 
     def __init__(self, name: str, folder: Path, jvm_options: Sequence[str] = JVM_OPTIONS) -> None:
         self.address = f"{LOOPBACK}:{free_port((0,))}"

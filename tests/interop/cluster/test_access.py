@@ -40,6 +40,7 @@ from tests.interop.cluster.messages import (
     until_pullable,
 )
 from tests.interop.cluster.servers import Broker
+from tests.interop.rocketmq import V4, V5
 
 QUEUE = Queue(GUARDED_TOPIC)
 # The user of 5.x that may read, but not ask for a queue's range.
@@ -74,8 +75,8 @@ def both(
     new = Broker(guarded_broker(certificates.system_properties), folder / "new", [])
     old = Broker(guarded_broker_of_4_9(), folder / "old", [])
     guarded = {
-        "5.3.3": Guarded(new, ResponseCode.NO_PERMISSION, certificates.trusting()),
-        "4.9.7": Guarded(old, ResponseCode.SYSTEM_ERROR),
+        V5: Guarded(new, ResponseCode.NO_PERMISSION, certificates.trusting()),
+        V4: Guarded(old, ResponseCode.SYSTEM_ERROR),
     }
     try:
         for one in guarded.values():
@@ -102,7 +103,7 @@ def _create_users(admin: Connection) -> None:
     create_user(admin, STRANGER, {})
 
 
-@pytest.fixture(params=["5.3.3", "4.9.7"])
+@pytest.fixture(params=[V5, V4])
 def guarded(request: pytest.FixtureRequest, both: dict[str, Guarded]) -> Guarded:
     """Each of them."""
     return both[request.param]
@@ -150,14 +151,14 @@ def test_a_pull_is_refused_without_rights_to_read(guarded: Guarded) -> None:
 
 def test_ranges_are_told_in_5_to_those_who_may_get(both: dict[str, Guarded]) -> None:
     header = GetMaxOffsetRequest(topic=GUARDED_TOPIC, queue_id=0)
-    with both["5.3.3"].connect(BARE_READER) as reader:
+    with both[V5].connect(BARE_READER) as reader:
         assert reader.ask(RequestCode.GET_MAX_OFFSET, header).code == ResponseCode.NO_PERMISSION
-    with both["4.9.7"].connect(STRANGER) as stranger:
+    with both[V4].connect(STRANGER) as stranger:
         stranger.ask(RequestCode.GET_MAX_OFFSET, header).ok()
 
 
 def test_a_broker_that_insists_on_tls_closes_plain_connections(both: dict[str, Guarded]) -> None:
-    address = both["5.3.3"].broker.address
+    address = both[V5].broker.address
     with Connection(address, keys=ADMIN) as connection, pytest.raises(ConnectionError):
         connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
 
@@ -167,7 +168,7 @@ def test_a_certificate_of_another_authority_is_not_taken(
 ) -> None:
     other = Certificates.create(tmp_path / "other")
     with pytest.raises(ssl.SSLCertVerificationError):
-        Connection(both["5.3.3"].broker.address, tls=other.trusting())
+        Connection(both[V5].broker.address, tls=other.trusting())
 
 
 @pytest.mark.parametrize("name", [A, OLD])

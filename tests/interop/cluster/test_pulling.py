@@ -20,7 +20,7 @@ from tests.interop.cluster.messages import (
     records_of,
 )
 from tests.interop.cluster.servers import Broker
-from tests.interop.rocketmq import V5
+from tests.interop.rocketmq import V4
 
 MANY = 70
 
@@ -80,7 +80,7 @@ def test_an_empty_queue_has_nothing_to_find(connection: Connection, queue: Queue
 def test_queues_and_topics_that_are_not_there_are_refused(
     connection: Connection, topic: str, master: Broker
 ) -> None:
-    is_new = master.spec.version == V5
+    is_new = master.spec.version != V4
     wrong_queue = ResponseCode.INVALID_PARAMETER if is_new else ResponseCode.SYSTEM_ERROR
     assert pull(connection, Queue(topic, 2)).code == wrong_queue
     assert pull(connection, Queue("nowhere")).code == ResponseCode.TOPIC_NOT_EXIST

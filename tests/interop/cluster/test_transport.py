@@ -161,7 +161,7 @@ def test_a_broker_tells_its_figures(connect: Connect) -> None:
     seen = connect()
     calls = {name: broker_info(seen, peer) for name, peer in seen.masters().items()}
     versions = {name: call.answer().table["brokerVersionDesc"] for name, call in calls.items()}
-    assert versions == {A: "V5_3_3", B: "V5_3_3", OLD: "V4_9_7"}
+    assert versions == {A: "V5_5_0", B: "V5_3_3", OLD: "V4_9_7"}
 
 
 def test_one_name_server_is_enough(connect: Connect, fragile_cluster: Cluster) -> None:

@@ -32,6 +32,7 @@ from tests.interop.cluster.messages import GROUP
 from tests.interop.cluster.processes import until
 from tests.interop.cluster.test_access import Guarded, both, certificates, guarded
 from tests.interop.cluster.test_transport import PATIENT
+from tests.interop.rocketmq import V5
 
 __all__ = ["both", "certificates", "guarded"]
 QUEUE = MessageQueue("guarded", 0, GUARDED_TOPIC)
@@ -85,7 +86,7 @@ def test_a_refusal_names_the_options_and_no_secret(
 def test_a_broker_that_insists_on_tls_is_named_with_the_option(
     both: dict[str, Guarded],
 ) -> None:
-    peer = Peer(both["5.3.3"].broker.address)
+    peer = Peer(both[V5].broker.address)
     with closing(Connections()) as connections:
         cluster = remoting.Cluster(config_for(ADMIN, None), connections)
         with pytest.raises(ConnectionFailedError, match=r"option tls\)") as caught:

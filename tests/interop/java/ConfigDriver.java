@@ -1,5 +1,6 @@
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONObject;
+import java.util.List;
 import java.util.Properties;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
@@ -54,7 +55,9 @@ final class ConfigDriver {
         require(broker.getTopicConfigManager().load(), "topics.json");
         require(broker.getSubscriptionGroupManager().load(), "subscriptionGroup.json");
         require(broker.getConsumerOffsetManager().load(), "consumerOffset.json");
-        answer.put("topics", broker.getTopicConfigManager().getTopicConfigTable());
+        // As it would save them: each version's library of JSON leaves out other fields.
+        JSONObject topics = JSON.parseObject(broker.getTopicConfigManager().encode());
+        answer.put("topics", topics.getJSONObject("topicConfigTable"));
         answer.put("groups", broker.getSubscriptionGroupManager().getSubscriptionGroupTable());
         JSONObject offsets = new JSONObject();
         broker.getConsumerOffsetManager().getOffsetTable().forEach((key, queues) -> {
@@ -84,6 +87,19 @@ final class ConfigDriver {
         broker.getTopicConfigManager().persist();
         broker.getSubscriptionGroupManager().persist();
         broker.getConsumerOffsetManager().persist();
+    }
+
+    /** Every setting that a broker's classes know, with the value that they take from `conf`. */
+    static void take(JSONObject request, JSONObject answer) {
+        Properties conf = new Properties();
+        conf.putAll(request.getJSONObject("conf"));
+        Properties taken = new Properties();
+        for (Object settings : List.of(new BrokerConfig(), new MessageStoreConfig(),
+                new NettyServerConfig(), new NettyClientConfig())) {
+            MixAll.properties2Object(conf, settings);
+            taken.putAll(MixAll.object2Properties(settings));
+        }
+        answer.put("settings", taken);
     }
 
     private static void require(boolean loaded, String name) {

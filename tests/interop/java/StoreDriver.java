@@ -109,6 +109,7 @@ public final class StoreDriver {
             case "deflate" -> deflate(request, answer);
             case "stop" -> store.shutdown();
             case "readConfig" -> ConfigDriver.read(request.getString("folder"), answer);
+            case "takeSettings" -> ConfigDriver.take(request, answer);
             case "writeConfig" -> ConfigDriver.write(request.getString("folder"), request);
             default -> throw new IllegalArgumentException("unknown request: " + request);
         }

@@ -79,7 +79,7 @@ def _number(path: Path) -> int:
 
 
 def test_operators_see_how_far_a_query_came(of_cluster: OfCluster, tmp_path: Path) -> None:
-    """At 5.3.3 brokers: its tool fails at older ones, whatever a client does."""
+    """At brokers of 5: their tool fails at older ones, whatever a client does."""
     of_cluster.send_to_all("m", 9)
     everywhere = f"all-{of_cluster.topic}"[:100]
     of_cluster.run(consumerGroup=everywhere)

@@ -249,6 +249,16 @@ def test_leftovers_of_a_crash_and_strangers_do_no_harm(folder: Path) -> None:
     assert len(check(folder)) == 4
 
 
+def test_folders_and_files_of_rocketmq_5_5_are_no_strangers(folder: Path) -> None:
+    for name in ("rocksdbstore", "consumequeue_rocksdb", "compaction", "kvStore"):
+        (folder / name).mkdir()
+        (folder / name / "000004.log").write_bytes(b"x")
+    (folder / "config").mkdir(exist_ok=True)
+    (folder / "config/transactionMetrics").write_text('{"dataVersion":{"counter":0}}')
+    (folder / "config/consumerOrderInfo.json").write_text('{\n\t"table":{}\n}')
+    assert check(folder) == []
+
+
 def test_a_topic_that_was_deleted_and_made_again_is_fine(
     new_store: OpenStore, tmp_path: Path
 ) -> None:

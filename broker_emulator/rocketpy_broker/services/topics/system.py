@@ -1,6 +1,6 @@
 """The topics that a broker makes for itself, and the names that clients may not take.
 
-Holds no state. Source: TopicConfigManager and TopicValidator, spec/storage.md section 12.1.
+Holds no state. Source: TopicConfigManager and TopicValidator, spec/storage.md section 12.1, and of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+# RocketMQ 5.5 makes them, for transactions in RocksDB.
+ROCKSDB_TOPICS = ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC")
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 # Decisions about prepared batches. No configured topic, so clients neither send to it nor read it;
@@ -32,6 +34,7 @@ SEND_FORBIDDEN = frozenset(
         HALF_TOPIC,
         OP_TOPIC,
         CHECK_MAX_TIME_TOPIC,
+        *ROCKSDB_TOPICS,
     }
 )
 # Reserved also where the broker was not told to make them.

@@ -30,6 +30,7 @@ ROOT_NAMES = frozenset(
     {"commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "lock", "rocketpy"}
     | {"batchconsumequeue", "consumequeue_ext", "timerwheel", "timerlog", "compaction", "kvStore"}
     | {"abort.bak", "epochFileCheckpoint", "brokerIdentity"}
+    | {"rocksdbstore", "consumequeue_rocksdb"}
 )
 OWN_NAMES = frozenset(
     {"checksums", "flushed", "manifest.json", "quarantine", "recoveries", "staging", "storeId"}
