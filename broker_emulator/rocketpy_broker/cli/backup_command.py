@@ -6,7 +6,9 @@ use, or lies in the way. Holds no state; what is not finished is removed, or by 
 
 from __future__ import annotations
 
+import itertools
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +20,7 @@ from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, asking
 from rocketpy_broker.cli.store_commands import (
     EXIT_FAULTS,
     EXIT_NO_STORE,
+    directory_errors,
     errors,
     progress,
     show_findings,
@@ -62,19 +65,34 @@ def backup(
     if len(paths) > PATHS_MAX:
         raise typer.BadParameter("is [SOURCE] DEST", param_hint="paths")
     process.raise_descriptor_limit()
-    findings: list[Finding] = []
-    with errors(), BackupTarget(paths[-1]) as target:
-        if len(paths) == PATHS_MAX:
+    finish = Finish(new_store_id=new_store_id, check=check)
+    target = BackupTarget(paths[-1])
+    if len(paths) == PATHS_MAX:
+        with errors(), target:
             _copy_stopped(paths[0], target)
-        else:
-            with asking(endpoint) as connection:
-                _copy_served(connection, target)
-        if new_store_id:
-            target.draw_store_id()
-        if check:
-            findings = _checked(target)
-        target.finish()
+            findings = finish.run(target)
+    else:
+        # An interrupt ends the command in `asking`; the target has been removed by then.
+        with errors(), asking(endpoint) as connection, directory_errors(), target:
+            _copy_served(connection, target)
+            findings = finish.run(target)
     _tell(target, findings, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What is done with a copy before it gets its name."""
+
+    new_store_id: bool
+    check: bool
+
+    def run(self, target: BackupTarget) -> list[Finding]:
+        """Do it; return the faults that a check has found. Raises what the target does."""
+        if self.new_store_id:
+            target.draw_store_id()
+        findings = _checked(target) if self.check else []
+        target.finish()
+        return findings
 
 
 def _copy_stopped(source: Path, target: BackupTarget) -> None:
@@ -93,9 +111,10 @@ def _copy_served(connection: BrokerConnection, target: BackupTarget) -> None:
     for each in broker_status(connection).directories:
         if each.role == "store" and Path(each.path).is_dir():
             check_apart(Path(each.path), target.folder)
-    start = admin_pb2.BackupStoreResponse()
-    with progress("Copying", None) as advance:
-        for response in backup_store(connection):
+    responses = backup_store(connection)
+    start = next(responses, admin_pb2.BackupStoreResponse())
+    with progress("Copying", start.total_bytes) as advance:
+        for response in itertools.chain([start], responses):
             if response.is_start:
                 start = response
                 target.begin(start.total_bytes)

@@ -206,12 +206,20 @@ def _sizes(folder: Path, segment_bytes: int | None, queue_file_bytes: int | None
 def errors() -> Iterator[None]:
     """Declared errors become a line and an exit code."""
     try:
+        with directory_errors():
+            yield
+    except (BrokerError, OSError) as error:
+        sys.exit(f"rocketpy store: {error}")
+
+
+@contextmanager
+def directory_errors() -> Iterator[None]:
+    """What is no store, or is in use, becomes a line and an exit code."""
+    try:
         yield
     except (StoreDirectoryError, StoreLockedError) as error:
         typer.echo(f"rocketpy store: {error}", err=True)
         raise typer.Exit(EXIT_NO_STORE) from error
-    except (BrokerError, OSError) as error:
-        sys.exit(f"rocketpy store: {error}")
 
 
 @contextmanager

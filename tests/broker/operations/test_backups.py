@@ -237,9 +237,8 @@ async def test_b13_a_topic_deleted_at_every_start_ends_the_backup(
         await running.create_topic("T")
 
         async def delete_at_each_step() -> None:
-            async with aclosing(service(running).run()) as run:
-                async for _ in run:
-                    running.broker.store.deletion_counts["T"] += 1
+            async for _ in service(running).run():
+                running.broker.store.deletion_counts["T"] += 1
 
         with pytest.raises(BackupError, match="topics were deleted during each of 10 starts"):
             await delete_at_each_step()
