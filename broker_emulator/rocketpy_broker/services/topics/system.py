@@ -1,6 +1,6 @@
 """The topics that a broker makes for itself, and the names that clients may not take.
 
-Holds no state. Source: TopicConfigManager and TopicValidator, spec/storage.md section 12.1, and of RocketMQ 5.5.0.
+Source: TopicConfigManager and TopicValidator of RocketMQ 5.5.0, spec/storage.md section 12.1.
 """
 
 from __future__ import annotations
