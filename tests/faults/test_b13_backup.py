@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -237,11 +238,15 @@ def test_b13_a_backup_that_is_killed_leaves_no_copy_and_the_next_one_takes_its_p
         assert [one.body for one in again.messages("T")] == [one.body for one in messages]
 
 
+def _kill(broker: LocalBroker, _backup: subprocess.Popen[str]) -> None:
+    broker.kill()
+
+
 def test_b13_a_broker_that_is_killed_in_the_middle_leaves_no_copy(ram_folder: Path) -> None:
     told = ""
     while not told:
         with broker_with_much(ram_folder / "store") as broker:
-            told = harmed(broker, ram_folder / "copy", lambda _, broker=broker: broker.kill())
+            told = harmed(broker, ram_folder / "copy", partial(_kill, broker))
     assert told.startswith("rocketpy: "), told
     assert not (ram_folder / "copy.unfinished").exists()
 
