@@ -46,7 +46,7 @@ TELL = """
 print("\\n".join(sys.modules))
 """
 # Modules of ours that are too many: each costs a new process half a millisecond.
-PLANNER_MODULES_MAX, TASK_MODULES_MAX = 54, 79
+PLANNER_MODULES_MAX, TASK_MODULES_MAX = 56, 81
 OURS = ("pyspark_rocketpy", "rocketpy_proto")
 OF_WRITERS = {
     "pyspark_rocketpy.sink",
