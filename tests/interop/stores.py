@@ -36,7 +36,7 @@ from tests.store.messages import flush_log
 STORE_HOST = Host.parse("10.0.0.2:10911")
 NO_END = 1 << 60
 PROPERTIES = pa.map_(pa.string(), pa.string())
-# RocketMQ 5.5 reads no more than ten segments when it makes queues that are lost.
+# RocketMQ 5.5 makes lost queues of ten segments at most.
 READ_WHOLE_LOG = {"commitLogRecoverMaxNum": 1 << 20}
 MakeStores = Callable[..., "Stores"]
 

@@ -26,6 +26,7 @@ def test_s08_rocketmq_reads_committed_messages_once_and_no_staged_one(stores: St
     shutil.rmtree(folder / "index")
     ours = queue_files(stores)
     shutil.rmtree(folder / "consumequeue")
+    (folder / "checkpoint").unlink()
     (folder / "abort").touch()
     with stores.rocketmq(**READ_WHOLE_LOG) as theirs:
         dumps = {queue: theirs.dump(queue) for queue in (*expected_of(0), BATCHES_QUEUE)}

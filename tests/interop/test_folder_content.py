@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.units import UNIT
 from rocketpy_broker.store.values import QueueKey
-from tests.interop.rocketmq import RocketMQError
-from tests.interop.stores import Stores, crash, messages, queue_files
-from tests.store.messages import delete_topic
+from tests.interop.rocketmq import VERSIONS, RocketMQError
+from tests.interop.stores import (
+    READ_WHOLE_LOG,
+    MakeStores,
+    Stores,
+    crash,
+    messages,
+    queue_files,
+)
+from tests.store.check.planted_faults import write_at
+from tests.store.messages import delete_topic, flush_log
 
+# RocketMQ 5.5's commitLogRecoverMaxNum.
+SEGMENTS_READ = 10
 A0 = QueueKey("TopicA", 0)
 B0 = QueueKey("TopicB", 0)
 
 
-@pytest.fixture
-def filled(stores: Stores) -> Stores:
-    """A store that we wrote and closed."""
+def fill(stores: Stores) -> None:
+    """Write messages of two topics, and stop cleanly."""
     store = stores.ours()
     store.open()
     for number in range(9):
         stores.append_ours(store, A0, messages(7, f"a{number}"))
         stores.append_ours(store, B0, messages(3, f"b{number}"))
     store.close()
+
+
+@pytest.fixture
+def filled(stores: Stores) -> Stores:
+    """A store that we wrote and closed."""
+    fill(stores)
     return stores
 
 
@@ -62,16 +82,73 @@ def test_f14_rocketmq_refuses_a_foreign_file_among_segments(filled: Stores, name
         pass
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 def test_s06_the_queues_that_rocketmq_rebuilds_are_ours_byte_for_byte(filled: Stores) -> None:
     ours = queue_files(filled)
     shutil.rmtree(filled.folder / "consumequeue")
+    # It vouches for the queues that are gone.
+    (filled.folder / "checkpoint").unlink()
     (filled.folder / "abort").touch()
-    with filled.rocketmq() as theirs:
+    with filled.rocketmq(**READ_WHOLE_LOG) as theirs:
         filled.check_rocketmq(theirs)
         theirs.stop()
     assert queue_files(filled) == ours
 
 
+@pytest.mark.parametrize(
+    ("lost", "how", "segments_read"),
+    [
+        # It adds what lies behind the last record that any queue has.
+        ("TopicA", "stopped", 0),
+        ("", "stopped", SEGMENTS_READ),
+        # It adds what the checkpoint does not vouch for, which is not much.
+        ("TopicA", "killed", 1),
+        ("", "killed", 1),
+        ("", "killed, without checkpoint", SEGMENTS_READ),
+    ],
+)
+def test_f14_rocketmq_5_5_makes_lost_queues_of_a_few_segments_and_we_of_all(
+    new_stores: MakeStores, lost: str, how: str, segments_read: int
+) -> None:
+    """So a start and a clean stop of ours make a directory whole that has lost queues."""
+    stores = new_stores(segment_bytes=1024)
+    fill(stores)
+    whole = queue_files(stores)
+    segments = sorted(int(path.name) for path in (stores.folder / "commitlog").iterdir())
+    assert len(segments) > SEGMENTS_READ + 2
+    shutil.rmtree(stores.folder / "consumequeue" / lost)
+    if how != "stopped":
+        (stores.folder / "abort").touch()
+    if how == "killed, without checkpoint":
+        (stores.folder / "checkpoint").unlink()
+    copy = replace(stores, folder=stores.folder.with_name("copy"))
+    shutil.copytree(stores.folder, copy.folder)
+    with copy.rocketmq() as theirs:
+        bounds = theirs.range(A0)
+    begin = segments[-segments_read] if segments_read else 1 << 60
+    shown = sum(offset >= begin for offset in places_of(whole, A0))
+    assert bounds["max"] - bounds["min"] == shown < len(stores.written[A0])
+    ours = stores.ours()
+    ours.open()
+    ours.close()
+    assert queue_files(stores) == whole
+    with stores.rocketmq() as theirs:
+        stores.check_rocketmq(theirs)
+        theirs.stop()
+    stores.check_both_read_the_same()
+
+
+def places_of(files: Mapping[Path, bytes], queue: QueueKey) -> list[int]:
+    """Where in the log the records of a queue lie, by its files."""
+    own = [
+        path for path in sorted(files) if path.parts[-3:-1] == (queue.topic, str(queue.queue_id))
+    ]
+    data = b"".join(files[path] for path in own)
+    units = np.frombuffer(data, UNIT)
+    return units["physical_offset"][units["size"] > 0].tolist()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("crashed", [False, True])
 def test_f14_rocketmqs_checkpoint_from_before_our_turn_misleads_nobody(
     filled: Stores, crashed: bool
@@ -92,6 +169,46 @@ def test_f14_rocketmqs_checkpoint_from_before_our_turn_misleads_nobody(
         # A power cut may leave the queues as they were when RocketMQ flushed them.
         shutil.rmtree(queues)
         shutil.copytree(flushed, queues)
+    filled.check_both_read_the_same()
+
+
+@pytest.mark.parametrize(
+    ("settings", "position"),
+    [({}, None), ({}, 0), ({"enableAcceleratedRecovery": True}, None)],
+    ids=["ours", "zero, by times", "ours, accelerated"],
+)
+def test_f14_rocketmq_5_5_completes_our_queues_from_the_checkpoints_position(
+    filled: Stores, settings: dict[str, object], position: int | None
+) -> None:
+    """Of a crashed store; without a position it goes by times, as older brokers do."""
+    with filled.rocketmq() as theirs:
+        filled.put_rocketmq(theirs, A0, messages(5, "theirs"))
+        theirs.stop()
+    queues, flushed = filled.folder / "consumequeue", filled.scratch / "flushed"
+    store = filled.ours()
+    store.open()
+    filled.append_ours(store, A0, messages(7, "flushed"))
+    flush_log(store)
+    store.flush_derived()
+    at_flush = store.positions().log_end
+    shutil.copytree(queues, flushed)
+    for number in range(3):
+        filled.append_ours(store, A0, messages(7, f"later {number}"))
+        filled.append_ours(store, B0, messages(7, f"later {number}"))
+    store.dispatch()
+    crash(store)
+    # A power cut leaves the queues as they were flushed.
+    shutil.rmtree(queues)
+    shutil.copytree(flushed, queues)
+    checkpoint = filled.folder / "checkpoint"
+    assert int.from_bytes(checkpoint.read_bytes()[40:48], "big") == at_flush
+    if position is not None:
+        write_at(checkpoint, 40, position.to_bytes(8, "big"))
+    with filled.rocketmq(**settings) as theirs:
+        filled.check_rocketmq(theirs)
+        filled.put_rocketmq(theirs, B0, messages(5, "theirs again"))
+        filled.check_rocketmq(theirs)
+        theirs.kill()
     filled.check_both_read_the_same()
 
 

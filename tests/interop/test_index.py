@@ -1,13 +1,20 @@
-"""Messages by key, over index files that both sides write in turn."""
+"""Messages by key and by tag, over index files that both sides write in turn."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.check.whole_store import Fault, StoreCheck
+from rocketpy_broker.store.index.layout import ENTRY, HEADER, IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record
-from tests.interop.rocketmq import Message, RocketMQStore
+from tests.interop.rocketmq import V5, VERSIONS, Message, RocketMQStore
 from tests.interop.stores import Stores, crash
 
 TOPIC = "TopicA"
@@ -59,6 +66,7 @@ def check_rocketmq(stores: Stores, theirs: RocketMQStore) -> None:
     check(stores, {key: [r["body"] for r in theirs.query(TOPIC, key)] for key in keys})
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("crashed", [False, True])
 def test_s08_both_sides_find_by_key_what_either_wrote(stores: Stores, crashed: bool) -> None:
     for start in (0, 1000):
@@ -78,3 +86,101 @@ def test_s08_both_sides_find_by_key_what_either_wrote(stores: Stores, crashed: b
     check_ours(stores, last)
     last.close()
     assert len(list((stores.folder / "index").iterdir())) == 1
+
+
+# RocketMQ writes an entry for each tag since 5.4.
+TAGS = ["TagA", "Größe 😀", "T#TagA"]
+
+
+def tagged(start: int) -> list[Message]:
+    """Messages with a tag, with tag and keys, with a key that looks like a tag, and with none."""
+    return [
+        *(Message(b"%d" % n, {"TAGS": TAGS[n % 3]}) for n in range(start, start + 3)),
+        Message(b"both", {"TAGS": "TagA", "KEYS": "a b", "UNIQ_KEY": f"u{start}"}),
+        Message(b"key alone", {"KEYS": "T#TagA"}),
+        Message(b"neither", {}),
+    ]
+
+
+def with_tag(messages: list[Message], tag: str) -> list[bytes]:
+    """The bodies of those that have the tag."""
+    return sorted(one.body for one in messages if one.properties.get("TAGS") == tag)
+
+
+def ours_with_tag(store: MessageStore, tag: str) -> list[bytes]:
+    store.dispatch()
+    found = store.messages.by_tag(TOPIC, tag, 0, FOREVER_MS, COUNT_MAX)
+    return sorted(decode_record(view).record.body for view in found)
+
+
+def theirs_with_tag(theirs: RocketMQStore, tag: str) -> list[bytes]:
+    """RocketMQ leaves it to clients to pass over a key that looks like a tag."""
+    found = theirs.query_by_tag(TOPIC, tag)
+    return sorted(one["body"] for one in found if one["properties"].get("TAGS") == tag)
+
+
+def faults(stores: Stores) -> list[str]:
+    findings = StoreCheck(stores.folder, StoreSizes.of(stores.folder)).run()
+    return [one.text for one in findings if isinstance(one, Fault)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("crashed", [False, True])
+def test_s08_tags_are_found_after_each_turn_of_a_broker_that_enters_them(
+    stores: Stores, crashed: bool
+) -> None:
+    enters_tags = stores.version == V5
+    with stores.rocketmq() as theirs:
+        stores.put_rocketmq(theirs, A0, tagged(0))
+        for tag in TAGS:
+            wanted = with_tag(stores.written[A0], tag) if enters_tags else []
+            assert theirs_with_tag(theirs, tag) == wanted
+        (theirs.kill if crashed else theirs.stop)()
+    assert faults(stores) == []
+    ours = stores.ours()
+    ours.open()
+    stores.append_ours(ours, A0, tagged(100))
+    for tag in TAGS:
+        assert ours_with_tag(ours, tag) == with_tag(stores.written[A0], tag)
+    ours.close()
+    assert faults(stores) == []
+    before = [*stores.written[A0]]
+    with stores.rocketmq() as theirs:
+        # Also a broker that enters none finds those that are there.
+        for tag in TAGS:
+            assert theirs_with_tag(theirs, tag) == with_tag(before, tag)
+        stores.put_rocketmq(theirs, A0, tagged(200))
+        found = with_tag(stores.written[A0] if enters_tags else before, "TagA")
+        assert theirs_with_tag(theirs, "TagA") == found
+        assert len(theirs.query(TOPIC, "a")) == 3
+        (theirs.kill if crashed else theirs.stop)()
+    assert faults(stores) == []
+    last = stores.ours()
+    last.open()
+    for tag in TAGS:
+        assert ours_with_tag(last, tag) == with_tag(stores.written[A0], tag)
+    last.close()
+
+
+def content_of(folder: Path) -> bytes:
+    """The header, slots and entries of the one index file."""
+    (path,) = (folder / "index").iterdir()
+    with path.open("rb") as file:
+        count = int(np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]["count"])
+        file.seek(0)
+        return file.read(IndexFormat().entries_begin + count * ENTRY.itemsize)
+
+
+def test_s08_the_index_that_we_make_of_the_log_is_rocketmqs_byte_for_byte(stores: Stores) -> None:
+    with stores.rocketmq() as theirs:
+        for start in (0, 10):
+            stores.put_rocketmq(theirs, A0, tagged(start))
+            stores.put_rocketmq(theirs, A1, keyed(start))
+        theirs.query(TOPIC, "a")
+        theirs.stop()
+    theirs_content = content_of(stores.folder)
+    shutil.rmtree(stores.folder / "index")
+    ours = stores.ours()
+    ours.open()
+    ours.close()
+    assert content_of(stores.folder) == theirs_content
