@@ -18,7 +18,8 @@ PYTHONS ?=
 FILE ?= docker/docker-compose.yml
 INTEROP := .interop
 INTEROP_SOURCES := tests/interop/java
-# The last brokers of each line that Maven Central has; each has jars and classes of its own.
+# The newest RocketMQ that Maven Central has whole, and the last of two older lines: see
+# `make rocketmq-versions`. Each has jars and classes of its own.
 ROCKETMQS := 5.5.0 5.3.3 4.9.7
 PROTO_FILES := proto/rocketpy/v1/*.proto
 STUB_FILES := proto/rocketpy_proto/rocketpy/v1/*_pb2*
@@ -45,10 +46,10 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup java tools demo test coverage torture interop lint bench proto wheel clean
-.PHONY: test-matrix docs notebooks docker compose
+.PHONY: test-matrix docs notebooks docker compose rocketmq-versions
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s  %s\n", $$1, $$2 }' Makefile
 	echo
 	echo "PYTHON=python3.12 chooses the interpreter."
 	echo "ARGS='...' goes to test, test-matrix, coverage, torture, notebooks and bench."
@@ -88,6 +89,9 @@ interop: ## Compare our stores and codecs with RocketMQ's own code, and run its 
 interop: $(INSTALLED) tools $(ROCKETMQS:%=$(INTEROP)/%/compiled)
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m interop --numprocesses 2 --dist loadgroup tests/interop $(ARGS)
+
+rocketmq-versions: $(INSTALLED) ## Tell, with Maven, of newer RocketMQs than interop runs
+	@$(BIN)/python -m tests.interop.versions
 
 torture: $(INSTALLED) java tools $(CLASSES) ## Kill, cut power and let calls fail: for hours
 	@$(USE_JAVA)

@@ -145,7 +145,8 @@ def places_of(files: Mapping[Path, bytes], queue: QueueKey) -> list[int]:
     ]
     data = b"".join(files[path] for path in own)
     units = np.frombuffer(data, UNIT)
-    return units["physical_offset"][units["size"] > 0].tolist()
+    found: list[int] = units["physical_offset"][units["size"] > 0].tolist()
+    return found
 
 
 @pytest.mark.parametrize("version", VERSIONS)

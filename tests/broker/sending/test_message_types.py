@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_proto.record import Record, encode_record
+from rocketpy_proto.record import Record, decode_record, encode_record
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.blocks import WireBlock
 from tests.broker.conftest import RunningBroker, StartBroker
@@ -60,6 +64,36 @@ async def test_n03_other_topics_take_all_types(
         for properties in PROPERTIES.values():
             response = await running.append_block("T", 0, block_of(properties))
             assert response.status.code == ResponseCode.SUCCESS
+
+
+# RocketMQ 5.5's, whose order and short-lived topics this broker has not.
+NEWER = {
+    "_SYS_MSG_PRIORITY_": "3",
+    "__LITE_TOPIC": "lite-7",
+    "TRANS_OFFSET": "12",
+    "ORIGIN_GROUP": "group",
+}
+
+
+@pytest.mark.parametrize("message_type", ["PRIORITY", "LITE", "NORMAL"])
+async def test_n03_newer_types_stay_and_newer_properties_come_whole(
+    start_broker: StartBroker, tmp_path: Path, message_type: str
+) -> None:
+    attributes = {"message.type": message_type, "lite.topic.expiration": "30"}
+    entry: dict[str, Any] = {"topicName": "T", "readQueueNums": 1, "writeQueueNums": 1}
+    table = {"T": {**entry, "attributes": attributes}}
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+    async with start_broker() as running:
+        response = await running.append_block("T", 0, block_of(NEWER))
+        assert response.status.code == ResponseCode.SUCCESS, response.status.remark
+        pulled = await running.pull(topic="T", queue_id=0)
+        record = decode_record(pulled[0].records).record
+        assert record.properties == NEWER
+        config = admin_pb2.TopicConfig(topic="T", perm=6)
+        await running.admin.UpdateTopic(admin_pb2.UpdateTopicRequest(config=config))
+    saved = json.loads((tmp_path / "config" / "topics.json").read_text())
+    assert saved["topicConfigTable"]["T"]["attributes"].items() >= attributes.items()
 
 
 async def test_n03_the_check_can_be_switched_off(start_broker: StartBroker) -> None:

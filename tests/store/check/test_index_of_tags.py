@@ -32,8 +32,7 @@ def index_format(entry_count_max: int) -> IndexFormat:
     return IndexFormat(slot_count=7, entry_count_max=entry_count_max)
 
 
-def write(folder: Path, entry_count_max: int) -> None:
-    """A store of ours: each message has a tag, two of three have two keys."""
+def new_store(folder: Path, entry_count_max: int) -> MessageStore:
     config = StoreConfig(
         folder,
         SEGMENT_BYTES,
@@ -41,7 +40,12 @@ def write(folder: Path, entry_count_max: int) -> None:
         index_slot_count=7,
         index_entry_count_max=entry_count_max,
     )
-    store = MessageStore(config, ManualClock(), STORE_HOST)
+    return MessageStore(config, ManualClock(), STORE_HOST)
+
+
+def write(folder: Path, entry_count_max: int) -> None:
+    """Make a store of ours: each message has a tag, two of three have two keys."""
+    store = new_store(folder, entry_count_max)
     store.open()
     keys = [f"k{number} all" if number % 3 else "" for number in range(COUNT)]
     block = wire_block(QUEUE.topic, numbered(COUNT), keys=keys, tags="TagA")
@@ -101,3 +105,13 @@ def test_s05_entries_of_no_key_and_lost_keys_are_told_with_tags_or_without(
     told = faults(tmp_path, 100)
     assert any("where no record has this key" in text for text in told)
     assert any("keys of records from log offset" in text for text in told)
+
+
+def test_s05_a_start_makes_an_index_that_was_removed_with_tags(tmp_path: Path) -> None:
+    write(tmp_path, 100)
+    shutil.rmtree(tmp_path / "index")
+    again = new_store(tmp_path, 100)
+    again.open()
+    assert len(again.messages.by_tag(QUEUE.topic, "TagA", 0, 1 << 50, 64)) == COUNT
+    again.close()
+    assert faults(tmp_path, 100) == []

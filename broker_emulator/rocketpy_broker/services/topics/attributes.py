@@ -1,8 +1,8 @@
 """The attributes that a topic may have, and changing them by `+name` and `-name`. Holds no state.
 
 A stored attribute has its plain name. Those of other versions of RocketMQ are kept as they are, and
-can be removed. Compaction and queues of batches are not what this broker does: their values are
-refused here, and kept where RocketMQ has written them.
+can be removed. Compaction, queues of batches, and messages by priority or of lite topics are not
+what this broker does: their values are refused here, and kept where RocketMQ has written them.
 Source: TopicAttributes, AttributeUtil, spec/storage.md section 11.2, spec/broker_behaviour.md 9.1.
 """
 
@@ -36,7 +36,7 @@ class Choice:
 _CHOICES = {
     QUEUE_TYPE: Choice(("SimpleCQ",), ("BatchCQ",), is_changeable=False),
     CLEANUP_POLICY: Choice(("DELETE",), ("COMPACTION",), is_changeable=False),
-    MESSAGE_TYPE: Choice(MESSAGE_TYPES),
+    MESSAGE_TYPE: Choice(MESSAGE_TYPES, ("PRIORITY", "LITE")),
 }
 NAMES = tuple(sorted({*_CHOICES, RESERVE_TIME}))
 
