@@ -115,16 +115,16 @@ def altered(image: Image, name: str, alter: Callable[[bytearray], None]) -> Imag
 
 
 def block_of(
-    topic: str, bodies: list[bytes], *, sys_flag: int = 0, keys: bool = True
+    topic: str, bodies: list[bytes], *, sys_flag: int = 0, in_index: bool = True
 ) -> RecordBlock:
-    """Records in a writable buffer; the key of each is its body."""
+    """Records in a writable buffer; the key of each is its body, or none has a key and a tag."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array(bodies, pa.binary()),
             topic=topic,
             queue_id=0,
-            tags=pa.array(["tag"] * len(bodies), pa.string()),
-            keys=pa.array([body.decode() for body in bodies]) if keys else None,
+            tags=pa.array(["tag"] * len(bodies), pa.string()) if in_index else None,
+            keys=pa.array([body.decode() for body in bodies]) if in_index else None,
             born_timestamp_ms=BORN_MS,
             born_host=BORN_HOST,
             sys_flag=sys_flag,
@@ -140,7 +140,7 @@ def send(store: MessageStore, bodies: list[bytes], queue: QueueKey = QUEUE) -> i
 
 def send_prepared(store: MessageStore, body: bytes, queue: QueueKey = QUEUE) -> int:
     """Append a prepared record, as older stores hold: it lies in the log and in no queue."""
-    block = block_of(queue.topic, [body], sys_flag=PREPARED, keys=False)
+    block = block_of(queue.topic, [body], sys_flag=PREPARED, in_index=False)
     offset = store._log.prepare(len(block.data), 1)
     block.patch_stored(
         queue_offset_first=0,
