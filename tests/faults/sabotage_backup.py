@@ -43,5 +43,6 @@ BACKUP = (
         "self._log_begin if self._running and not self._is_stalled else",
         "self._log_begin if not self._running else",
         (IN_BACKUPS + "cleaning_waits_for_a_backup_and_says_so",),
+        hangs=True,
     ),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ from rocketpy_proto.rocketpy.v1 import (
     retry_pb2,
 )
 from tests.answering import GARBAGE, METHODS, AnsweringServer, Right, answering
+from tests.broker.client.test_wrong_answers import found
 
 Exercise = Callable[[BrokerConnection], object]
 OFFSET_ID = encode_offset_message_id(Host.parse("127.0.0.1:10911"), 7)
@@ -84,7 +86,10 @@ RIGHT: dict[str, Right] = {
     "QueryConsumerOffsets": lambda _: broker_pb2.QueryConsumerOffsetsResponse(
         offsets=[broker_pb2.ConsumerOffset()]
     ),
-    "Pull": lambda request: broker_pb2.PullResponse(next_offset=1),
+    "Pull": lambda _: found([0], 1),
+    "SearchOffsets": lambda _: broker_pb2.SearchOffsetsResponse(
+        offsets=[broker_pb2.FoundOffset(found=True)]
+    ),
     "SendBack": lambda _: retry_pb2.SendBackResponse(
         messages=[retry_pb2.SentBackMessage(to=retry_pb2.RETRY)]
     ),
@@ -105,6 +110,8 @@ TABLE: dict[str, Exercise] = {
     "Append": lambda to: list(MessageSender(to, "T").send([MESSAGE])),
     "QueryOffsets": lambda to: offsets.query_bounds(to, "T"),
     "Pull": lambda to: list(TopicReader(to, "T").first()),
+    "SearchOffsets": lambda to: offsets.offsets_at(to, "T", [0], datetime.now(timezone.utc)),
+    "BackupStore": lambda to: list(brokers.backup_store(to)),
     "QueryConsumerOffsets": lambda to: list(GroupReader(to, "T", "g").messages()),
     "CommitOffsets": lambda to: list(GroupReader(to, "T", "g").messages()),
     "RecallMessage": lambda to: recalling.recall_message(to, "T", "handle"),

@@ -151,15 +151,12 @@ def test_a_broker_that_holds_no_call_is_asked_after_a_pause(
     monkeypatch.setattr(clock, "monotonic_ms", lambda: now[0])
 
     class Holding:
-        """A client of a broker that has one queue, and holds calls for so long."""
+        """A client of a broker that has one queue, and holds calls for some time."""
 
         broker_name = "broker-a"
 
-        def __init__(self) -> None:
-            self.broker = self
-
-        def QueryOffsets(  # noqa: N802 (a method of the contract)
-            self, _request: broker_pb2.QueryOffsetsRequest, timeout: float
+        def query(
+            self, _method: object, _request: object, _timeout_ms: int
         ) -> broker_pb2.QueryOffsetsResponse:
             now[0] += held_ms
             queue = broker_pb2.QueueOffsets(max_offset=1, committed_offset=-1)

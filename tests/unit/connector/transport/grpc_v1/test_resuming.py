@@ -242,7 +242,7 @@ def test_ends_to_and_fro_or_outside_of_their_ranges_are_an_error(
     kind: type[WrongBroker], answers: tuple[int, ...], *, goes_on: bool
 ) -> None:
     queries = queries_to(kind(*answers, goes_on=goes_on))
-    with pytest.raises(BrokerError, match=r"the broker answers with offset -?\d for offsets \["):
+    with pytest.raises(BrokerError, match=r"cannot be used: |answers nothing; 0 of \d ranges"):
         queries.limit_bytes(RANGES, 300)
 
 
@@ -254,7 +254,7 @@ def test_a_limit_that_is_missing_is_an_error() -> None:
             self._enter()
             return broker_pb2.LimitRangesResponse(bytes=[1] * 9)
 
-    with pytest.raises(BrokerError, match="the broker answers nothing"):
+    with pytest.raises(BrokerError, match="LimitRanges cannot be used: it is about 0 of 7 entries"):
         queries_to(Short(1)).limit_bytes(RANGES, 300)
 
 
@@ -285,7 +285,7 @@ def test_keys_are_found_only_in_the_ranges_that_were_looked_through(
             ]
             return broker_pb2.FindKeysResponse(ranges=ranges, range_count=1)
 
-    with pytest.raises(BrokerError, match="which were not asked for"):
+    with pytest.raises(BrokerError, match="was not asked for"):
         queries_to(Finding()).find_keys(RANGES, ["k"])
 
 
