@@ -77,3 +77,24 @@ async def test_a_forgotten_writer_stays_forgotten_over_a_restart(
     async with start_broker(flush, clock_ahead_ms=0) as running:
         await written(running, b"second", 2)
         assert await bodies(running) == [b"first", b"second"]
+
+
+async def test_writers_that_are_forgotten_during_a_save_stay_forgotten(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH, clock_ahead_ms=0) as running:
+        await running.create_topic("T")
+        await written(running, b"first", 1)
+        ledger = running.broker.rooms.batches.commits._ledger
+        ledger.done(ledger.next_offset, 0)
+        plan = ledger.plan_save()
+        assert plan is not None
+        plan.run()
+        ledger.forget_all(())
+        plan.saved()
+        again = ledger.plan_save()
+        assert again is not None
+        again.run()
+        again.saved()
+        assert ledger.plan_save() is None
+        assert ledger._file.entries == {}

@@ -141,7 +141,7 @@ class BatchLedger:
                 table.pop(writer_id, None)
         self._forgotten += gone
         self._steps = deque([_Step(0, self.next_offset, left)])
-        self._file.must_replace = self._has_forgotten_all = True
+        self._has_forgotten_all = True
 
     def plan_save(self) -> SavePlan | None:
         """Save what has changed and is flushed."""
@@ -159,11 +159,14 @@ class BatchLedger:
         is_long = self._has_forgotten_all or self._file.is_too_long(len(self._forgotten))
         if not count and not is_long:
             return None
-        forgotten = self._forgotten.copy()
+        self._file.must_replace |= self._has_forgotten_all
+        forgotten, steps = self._forgotten.copy(), self._steps
 
         def saved() -> None:
+            if self._steps is not steps:
+                return  # All were forgotten meanwhile: the next save replaces the file.
             for _ in range(count):
-                self._steps.popleft()
+                steps.popleft()
             del self._forgotten[: len(forgotten)]
             self._has_forgotten_all = False
 
