@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
+
 from rocketpy_broker.clock import give_way
 from rocketpy_broker.server.rocketpy_v1.names import STORED, check_each
 from rocketpy_broker.services.offsets.known import KnownOffsets
@@ -10,6 +13,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 # Queues that a client knows; they are read in 2 ms.
 KNOWN_A_TURN = 1_000
+EntryT = TypeVar("EntryT", broker_pb2.KnownOffset, broker_pb2.TopicQueue)
 
 
 def queue_offsets(queue: QueueOffsets) -> broker_pb2.QueueOffsets:
@@ -31,30 +35,30 @@ async def known_offsets(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets
     known = KnownOffsets()
     named = frozenset(request.topics if request.wait_ms_max else ())
     is_any_asked = bool(request.topic_pattern and request.wait_ms_max)
-    for begin in range(0, len(request.known), KNOWN_A_TURN):
-        part = request.known[begin : begin + KNOWN_A_TURN]
-        topics = [each.topic for each in part]
-        check_each(STORED, "topic", topics)
+    async for topics, part in _in_turns(request.known):
         known.add(
             (topic, each.queue_id, each.max_offset, each.topic_epoch)
             for topic, each in zip(topics, part, strict=True)
             if is_any_asked or topic in named
         )
-        if len(part) == KNOWN_A_TURN:
-            await give_way("offsets")
-    await _add_hidden(known, request)
+    named = frozenset(request.topics)
+    async for topics, hidden in _in_turns(request.hidden_queues):
+        known.add_hidden(
+            (topic, each.queue_id)
+            for topic, each in zip(topics, hidden, strict=True)
+            if request.topic_pattern or topic in named
+        )
     return known
 
 
-async def _add_hidden(known: KnownOffsets, request: broker_pb2.QueryOffsetsRequest) -> None:
-    """Raises ParameterIllegalError for an illegal topic."""
-    named = frozenset(request.topics)
-    for begin in range(0, len(request.hidden_queues), KNOWN_A_TURN):
-        part = [
-            (each.topic, each.queue_id)
-            for each in request.hidden_queues[begin : begin + KNOWN_A_TURN]
-        ]
-        check_each(STORED, "topic", [topic for topic, _ in part])
-        known.add_hidden(each for each in part if request.topic_pattern or each[0] in named)
+async def _in_turns(entries: Sequence[EntryT]) -> AsyncIterator[tuple[list[str], Sequence[EntryT]]]:
+    """Yields some entries a turn, with their topics. Raises ParameterIllegalError for an illegal
+    topic.
+    """
+    for begin in range(0, len(entries), KNOWN_A_TURN):
+        part = entries[begin : begin + KNOWN_A_TURN]
+        topics = [each.topic for each in part]
+        check_each(STORED, "topic", topics)
+        yield topics, part
         if len(part) == KNOWN_A_TURN:
             await give_way("offsets")

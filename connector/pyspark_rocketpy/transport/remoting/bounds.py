@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, QueueBounds
+from pyspark_rocketpy.transport.remoting.calls import Call
+from pyspark_rocketpy.transport.remoting.cluster import Cluster
 from pyspark_rocketpy.transport.remoting.looks import Seen
 from pyspark_rocketpy.transport.values import Subscription
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.reading import MASTER_ID
+
+
+def ask_each(
+    cluster: Cluster,
+    question: Callable[[Cluster, MessageQueue, int], Call[int]],
+    queues: Sequence[MessageQueue],
+    broker_id: int,
+) -> list[Call[int]]:
+    """Asks a broker one question about each of its queues."""
+    return [question(cluster, queue, broker_id) for queue in queues]
 
 
 def joined_bounds(

@@ -5,17 +5,16 @@ Holds no state. Source: spec/cluster.md sections 2.2 and 2.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from pyspark_rocketpy.errors import TopicNotExistError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
-from pyspark_rocketpy.transport.remoting.calls import Call
+from pyspark_rocketpy.transport.remoting.bounds import ask_each, joined_bounds
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
-from pyspark_rocketpy.transport.remoting.looks import Ask, Looks
+from pyspark_rocketpy.transport.remoting.looks import Looks
 from pyspark_rocketpy.transport.remoting.reading import max_offset, min_offset
 from rocketpy_proto.remoting import MessageQueue
-from rocketpy_proto.remoting.headers.reading import MASTER_ID
 
 
 def hidden_bounds(cluster: Cluster, looks: Looks, queues: Positions) -> Bounds:
@@ -30,20 +29,9 @@ def hidden_bounds(cluster: Cluster, looks: Looks, queues: Positions) -> Bounds:
         for queue in its
     ]
     asked = [queue for queue in wanted if looks.broker_id(queue) is not None]
-    ends = looks.look(asked, _asking(cluster, max_offset))
-    begins = looks.look(list(ends), _asking(cluster, min_offset))
-    found: Bounds = {}
-    for queue, begin in begins.items():
-        end = ends[queue]
-        found.setdefault(queue.topic, {})[BrokerQueue(queue.broker_name, queue.queue_id)] = (
-            QueueBounds(
-                begin.value,
-                max(end.value, begin.value),
-                -1,
-                is_behind=end.broker_id != MASTER_ID,
-                is_hidden=True,
-            )
-        )
+    ends = looks.look(asked, partial(ask_each, cluster, max_offset))
+    begins = looks.look(list(ends), partial(ask_each, cluster, min_offset))
+    found = joined_bounds(ends, begins, dict.fromkeys(ends, -1))
     return {topic: _by_route(cluster, topic, queues[topic], its) for topic, its in found.items()}
 
 
@@ -62,17 +50,8 @@ def _by_route(
     try:
         counts = cluster.route(topic).read_queue_nums()
     except TopicNotExistError:
-        return queues
+        counts = {}
     return {
         queue: replace(there, is_hidden=queue.queue_id >= counts.get(queue.broker_name, 0))
         for queue, there in queues.items()
     }
-
-
-def _asking(
-    cluster: Cluster, question: Callable[[Cluster, MessageQueue, int], Call[int]]
-) -> Ask[int]:
-    def ask(queues: Iterable[MessageQueue], broker_id: int) -> list[Call[int]]:
-        return [question(cluster, queue, broker_id) for queue in queues]
-
-    return ask

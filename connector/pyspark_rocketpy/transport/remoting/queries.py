@@ -35,7 +35,12 @@ from pyspark_rocketpy.offsets import (
     Positions,
     QueueRange,
 )
-from pyspark_rocketpy.transport.remoting.bounds import has_news, joined_bounds, no_broker_error
+from pyspark_rocketpy.transport.remoting.bounds import (
+    ask_each,
+    has_news,
+    joined_bounds,
+    no_broker_error,
+)
 from pyspark_rocketpy.transport.remoting.calls import Call
 from pyspark_rocketpy.transport.remoting.cluster import Cluster
 from pyspark_rocketpy.transport.remoting.groups import RETRY_PREFIX, check_expression, make_group
@@ -130,7 +135,7 @@ class RemotingOffsetQueries:
     def _look(self, subscription: Subscription) -> Bounds:
         queues = self._queues(subscription)
         everything = [queue for its in queues.values() for queue in its]
-        ends = self._looks.look(everything, partial(_ask, self._cluster, max_offset))
+        ends = self._looks.look(everything, partial(ask_each, self._cluster, max_offset))
         if everything and not ends and not self._answered:
             raise next(iter(self._looks.failures.values()), no_broker_error(subscription))
         failures = self._looks.failures
@@ -196,7 +201,7 @@ class RemotingOffsetQueries:
         if now_ms >= self._mins_until_ms:
             self._mins, self._mins_until_ms = {}, now_ms + MIN_OFFSET_MS_MAX
         new = [queue for queue in queues if queue not in self._mins]
-        self._mins |= self._looks.look(new, partial(_ask, self._cluster, min_offset))
+        self._mins |= self._looks.look(new, partial(ask_each, self._cluster, min_offset))
         return self._mins
 
     def _committed(
@@ -358,15 +363,6 @@ class RemotingOffsetQueries:
         answer = retried(self._retries, ask, passing)
         self._answered = True
         return answer
-
-
-def _ask(
-    cluster: Cluster,
-    question: Callable[[Cluster, MessageQueue, int], Call[int]],
-    queues: Sequence[MessageQueue],
-    broker_id: int,
-) -> list[Call[int]]:
-    return [question(cluster, queue, broker_id) for queue in queues]
 
 
 def _ask_committed(
