@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from pathlib import Path
 
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.services.config_files.saving import save_now
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import RocketMQStore
 from tests.interop.stores import MakeStores, messages
@@ -56,6 +59,14 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
         theirs.ask("stopBroker")
         theirs.end()
         found = stores.ask_config()
+    unknown = of_rocketmq_alone(stores.folder)
+    assert {"rocksdbstore", "transactionMetrics"} <= {
+        part for path in unknown for part in path.relative_to(stores.folder).parts
+    }
+    findings = list(StoreCheck(stores.folder, StoreSizes.of(stores.folder)).run())
+    assert [one.text for one in findings] == [
+        "records are checked by their body's CRC only: another broker wrote them"
+    ]
     assert found["offsets"] == {"TopicA@g1": {"0": 7}}
     for name in ("TopicA", "TopicB"):
         assert found["topics"][name] == topics.get(name).to_json()
@@ -63,4 +74,22 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
     again.load()
     for name in ("TopicA", "TopicB"):
         assert again.get(name).to_json() == topics.get(name).to_json()
+    last = stores.ours()
+    assert not last.open().abnormal
+    stores.check_ours(last)
+    last.close()
+    assert of_rocketmq_alone(stores.folder) == unknown
+    assert list(StoreCheck(stores.folder, StoreSizes.of(stores.folder)).run()) == []
     assert not stores.check_both_read_the_same().abnormal
+
+
+def of_rocketmq_alone(folder: Path) -> dict[Path, bytes]:
+    """What lies in a store's directory that this program has no name for."""
+    known = {"commitlog", "consumequeue", "index", "rocketpy", "timerlog"}
+    known |= {"checkpoint", "lock", "abort", "topics.json", "consumerOffset.json"}
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {
+        path: path.read_bytes()
+        for path in paths
+        if known.isdisjoint(part.removesuffix(".bak") for part in path.relative_to(folder).parts)
+    }
