@@ -39,7 +39,6 @@ def test_s10_clean_says_what_segments_wait_for_and_until_when(tmp_path: Path) ->
         assert "waitingSegments : CLOCK 2 20" in run(broker, "broker", "status").output
 
 
-def test_s10_clean_of_a_store_with_one_segment_says_that_it_stays(
-    rocketpy_broker: LocalBroker,
-) -> None:
-    assert "the newest one always stays" in run(rocketpy_broker, "clean").output
+def test_s10_clean_of_a_store_with_one_segment_says_that_it_stays() -> None:
+    with LocalBroker() as broker:
+        assert "the newest one always stays" in run(broker, "clean").output
