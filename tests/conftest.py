@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let what is skipped in CI fail the run, and what hangs end."""
     skips.pytest_configure(config)
     hangs.pytest_configure(config)
+    # A shell that starts a command with `&` makes it ignore SIGINT, and so its children.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
