@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from typing import Any
 
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.services.config_files.saving import save_now
@@ -15,7 +16,7 @@ from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import RocketMQStore
-from tests.interop.stores import MakeStores, messages
+from tests.interop.stores import MakeStores, Stores, messages
 
 A0 = QueueKey("TopicA", 0)
 B3 = QueueKey("TopicB", 3)
@@ -51,14 +52,7 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
     offsets = ConsumerOffsetManager(config, SystemClock())
     offsets.commit("g1", "TopicA", 0, 7)
     save_now(offsets)
-    with RocketMQStore(stores.scratch / "rocketmq.log", stores.scratch) as theirs:
-        theirs.ask("startBroker", folder=str(stores.folder), port=two_free_ports())
-        stores.check_rocketmq(theirs)
-        stores.put_rocketmq(theirs, A0, messages(9, "broker"))
-        stores.check_rocketmq(theirs)
-        theirs.ask("stopBroker")
-        theirs.end()
-        found = stores.ask_config()
+    found = served_by_rocketmq(stores)
     unknown = of_rocketmq_alone(stores.folder)
     assert {"rocksdbstore", "transactionMetrics"} <= {
         part for path in unknown for part in path.relative_to(stores.folder).parts
@@ -74,13 +68,30 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
     again.load()
     for name in ("TopicA", "TopicB"):
         assert again.get(name).to_json() == topics.get(name).to_json()
-    last = stores.ours()
-    assert not last.open().abnormal
-    stores.check_ours(last)
-    last.close()
+    opened_by_us(stores)
     assert of_rocketmq_alone(stores.folder) == unknown
     assert list(StoreCheck(stores.folder, StoreSizes.of(stores.folder)).run()) == []
     assert not stores.check_both_read_the_same().abnormal
+
+
+def served_by_rocketmq(stores: Stores) -> dict[str, Any]:
+    """A broker of RocketMQ's serves the directory; returns the configuration that it then has."""
+    with RocketMQStore(stores.scratch / "rocketmq.log", stores.scratch) as theirs:
+        theirs.ask("startBroker", folder=str(stores.folder), port=two_free_ports())
+        stores.check_rocketmq(theirs)
+        stores.put_rocketmq(theirs, A0, messages(9, "broker"))
+        stores.check_rocketmq(theirs)
+        theirs.ask("stopBroker")
+        theirs.end()
+        return stores.ask_config()
+
+
+def opened_by_us(stores: Stores) -> None:
+    """Our store reads the directory, and closes it."""
+    store = stores.ours()
+    assert not store.open().abnormal
+    stores.check_ours(store)
+    store.close()
 
 
 def of_rocketmq_alone(folder: Path) -> dict[Path, bytes]:
