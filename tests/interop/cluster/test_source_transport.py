@@ -267,7 +267,7 @@ def test_an_absent_broker_is_given_up_in_time(
 def test_a_frozen_name_server_is_passed_by(
     source: RemotingSource, fragile_cluster: Cluster
 ) -> None:
-    impatient = Patience(1_000, "connectTimeoutMs")
+    impatient = Patience(3_000, "connectTimeoutMs")
     config = replace(source.cluster, connect=impatient, request=impatient)
     hurried = replace(source, cluster=config)
     fragile_cluster.name_servers[0].freeze()
@@ -278,7 +278,7 @@ def test_a_frozen_name_server_is_passed_by(
 def test_a_frozen_broker_is_left_out_of_bounds(
     source: RemotingSource, fragile_cluster: Cluster
 ) -> None:
-    impatient = Patience(1_500, "connectTimeoutMs")
+    impatient = Patience(4_000, "connectTimeoutMs")
     config = replace(source.cluster, connect=impatient, request=impatient)
     queries = replace(source, cluster=config).offset_queries()
     assert {queue.broker_name for queue in queries.bounds(SUBSCRIPTION)[TOPIC]} == {*NAMES}
