@@ -248,7 +248,7 @@ def test_progress_that_cannot_be_reported_is_no_error_and_is_reported_later(
     with LocalBroker(tmp_path) as broker:
         broker.create_topic("T", queues=1)
         send(broker, "T", b"a")
-        source = reader(broker, "T", consumerGroup="g", connectTimeoutMs=300)
+        source = reader(broker, "T", consumerGroup="g", connectTimeoutMs=300, retryTimesMax=2)
         end = source.latestOffset(source.initialOffset(), source.getDefaultReadLimit())
         broker.kill()
         source.commit(end)
