@@ -119,6 +119,13 @@ class VersionError(RocketpyError):
         )
 
 
+# Of messages of a queue that is hidden.
+OUT_OF_REACH = (
+    "out of reach: they are stored, but the topic has fewer queues for reading now "
+    "(readQueueNums); give it its queues again"
+)
+
+
 def loss_advice(option: str = "failOnDataLoss") -> str:
     """What to do about lost data; the end of every DataLossError."""
     return (

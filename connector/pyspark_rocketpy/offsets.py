@@ -274,8 +274,10 @@ def kept_of(offset: Offset) -> Positions:
     return _positions_in(offset, KEPT) if KEPT in offset else {}
 
 
-def joined(positions: Positions, kept: Positions) -> Positions:
-    """All places: those of listed queues, and those of others."""
+def joined(
+    positions: Mapping[str, Mapping[BrokerQueue, T]], kept: Mapping[str, Mapping[BrokerQueue, T]]
+) -> dict[str, dict[BrokerQueue, T]]:
+    """All places, or all bounds: those of listed queues, and those of others."""
     topics = {**kept, **positions}
     return {topic: {**kept.get(topic, {}), **positions.get(topic, {})} for topic in topics}
 

@@ -36,11 +36,17 @@ class Loss:
         return f"offsets {known} of {self.queue} of topic {self.topic!r} {self.what}"
 
 
+def refuse(losses: Sequence[Loss], advice: str = "") -> None:
+    """Raises DataLossError for the first loss."""
+    if losses:
+        others = f" (and of {len(losses) - 1} more queues)" if len(losses) > 1 else ""
+        raise DataLossError(f"{losses[0]}{others}{advice}")
+
+
 def settle(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
     """Log each loss with its count, or raise DataLossError for the first."""
-    if losses and fail_on_data_loss:
-        others = f" (and of {len(losses) - 1} more queues)" if len(losses) > 1 else ""
-        raise DataLossError(f"{losses[0]}{others}; {loss_advice()}")
+    if fail_on_data_loss:
+        refuse(losses, f"; {loss_advice()}")
     for loss in losses:
         told = f"{loss.count} messages" if loss.count else "messages of unknown number"
         logger.warning("%s; %s %s", loss, told, loss.going_on)

@@ -23,6 +23,7 @@ from pyspark_rocketpy.offsets import (
     Origin,
     Positions,
     epochs_in,
+    joined,
 )
 from pyspark_rocketpy.options.parsing import SourceOptions
 from pyspark_rocketpy.source import allocation, boundaries, brokers, losses, positions
@@ -130,14 +131,20 @@ class Planner:
         """Tasks for the messages between two positions of this origin.
 
         Without those that have none of the keys of one sequence, as far as the broker's index
-        knows; and without what has come in place of messages that a power cut took since.
+        knows; and without what has come in place of messages that a power cut took since. What is
+        planned is read also where it is not listed now. Brokers of a cluster refuse hidden queues.
         """
         epochs, options = origin.epochs, self._options
         answer = self.bounds(recovery_id=origin.recovery_id)
         begin, end = brokers.adopted(begin, answer), brokers.adopted(end, answer)
         bounds = self._filled(answer, begin, end)
+        asked = Checkpoint(end).unlisted(bounds, end.keys())
+        hidden = self.queries.hidden_bounds(asked, origin.recovery_id) if asked else {}
+        bounds = joined(bounds, hidden)
         batch = reconcile_batch(begin, end, epochs, bounds, bounds.keys() | answer.keys())
         losses.settle(batch.lost, fail_on_data_loss=options.fail_on_data_loss)
+        if self._is_cluster or options.fail_on_data_loss:
+            losses.refuse(batch.hidden)
         self._check_allocation(batch.end, known=begin)
         ranges = ranges_between(batch.begin, batch.end)
         for wanted in keys:

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from pyspark_rocketpy.errors import OUT_OF_REACH
 from pyspark_rocketpy.offsets import (
     Bounds,
     BrokerQueue,
@@ -41,10 +42,7 @@ TAKEN_BACK = (
 )
 REMADE = "are gone: the topic was deleted and made again"
 DELETED = "are gone: the topic was deleted"
-HIDDEN = (
-    "are out of reach: they are stored, but the topic has fewer queues for reading now "
-    "(readQueueNums); give it its queues again"
-)
+HIDDEN = f"are {OUT_OF_REACH}"
 READ_LATER = "are read when the topic has its queues again"
 
 
@@ -242,11 +240,15 @@ def _recreated(queue: QueueBounds) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What can be read of a planned micro-batch, and what is lost of it."""
+    """What can be read of a planned micro-batch, and what is lost of it.
+
+    `hidden` messages are in `begin` and `end`, and are stored in queues that are not listed.
+    """
 
     begin: Positions
     end: Positions
     lost: Sequence[Loss]
+    hidden: Sequence[Loss]
 
 
 def reconcile_batch(
@@ -255,15 +257,18 @@ def reconcile_batch(
     """Returns what is left of the messages from `begin` to `end`.
 
     A queue that `begin` does not name is read from its own begin. `topics` are there, perhaps
-    without queues.
+    without queues; `listed` has the planned ones of their hidden queues, too.
     """
     remade = remade_topics(epochs, listed)
+    topics = topics - remade
     narrow_begin: Positions = {topic: {} for topic in end}
     narrow_end: Positions = {topic: {} for topic in end}
-    taken, lost = list[Loss](), list[Loss]()
+    taken, lost, hidden = list[Loss](), list[Loss](), list[Loss]()
     for topic, queues in sorted(end.items()):
+        unknown = QueueBounds(0, 0, -1, is_hidden=True) if topic in topics else None
+        its = {} if topic in remade else listed.get(topic, {})
         for queue, planned in sorted(queues.items()):
-            there = None if topic in remade else listed.get(topic, {}).get(queue)
+            there = its.get(queue, unknown)
             cut = None if there is None else there.cut_offset
             stop = planned if cut is None else min(planned, cut)
             if stop < planned:
@@ -271,15 +276,14 @@ def reconcile_batch(
             low = stop if there is None else min(there.min_offset, stop)
             start = begin.get(topic, {}).get(queue)
             if start is not None and start < low:
-                is_there = topic in topics
-                what = REMADE if topic in remade else _unread(there, is_there=is_there)
+                what = REMADE if topic in remade else _unread(there)
                 lost.append(Loss(topic, queue, start, low, what))
-            narrow_begin[topic][queue] = low if start is None else max(start, low)
-            narrow_end[topic][queue] = stop
-    return Batch(narrow_begin, narrow_end, [*taken, *lost])
+            first = low if start is None else max(start, low)
+            if there is not None and there.is_hidden and first < stop:
+                hidden.append(Loss(topic, queue, first, stop, HIDDEN))
+            narrow_begin[topic][queue], narrow_end[topic][queue] = first, stop
+    return Batch(narrow_begin, narrow_end, [*taken, *lost], hidden)
 
 
-def _unread(there: QueueBounds | None, *, is_there: bool) -> str:
-    if there is not None:
-        return f"are gone: the queue now begins at {there.min_offset}"
-    return HIDDEN if is_there else DELETED
+def _unread(there: QueueBounds | None) -> str:
+    return DELETED if there is None else f"are gone: the queue now begins at {there.min_offset}"

@@ -94,6 +94,26 @@ async def with_faults(start_broker: StartBroker) -> None:
         await change_group(running, "off", consume_enable=False)
 
 
+async def test_a_hidden_queue_is_read_by_those_that_name_an_end_and_by_no_group(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T", 2)
+        await running.append_block("T", 1, wire_block("T", [b"a", b"b"]))
+        topics = running.broker.rooms.topics
+        await topics.update(replace(topics.get("T"), read_queue_nums=1), create_only=False)
+        plain = {"queue_id": 1, "consumer_group": ""}
+        response = await pulled(running, **plain, offset_end=2)
+        assert bodies(response) == [b"a", b"b"]
+        illegal = ResponseCode.INVALID_PARAMETER, "queue id 1 of topic 'T'"
+        await refused(running, *illegal, **plain)
+        await refused(running, *illegal, **plain, offset=2, offset_end=3)
+        await refused(running, *illegal, queue_id=1, offset_end=2)
+        await refused(
+            running, ResponseCode.INVALID_PARAMETER, "queue id 7", **plain | {"queue_id": 7}
+        )
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_c01_each_check_has_its_code_and_comes_before_those_behind_it(
     start_broker: StartBroker, fault: str

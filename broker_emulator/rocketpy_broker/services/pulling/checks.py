@@ -87,7 +87,7 @@ class PullChecks:
             )
         if request.consumer_group:
             self._check_group(request.consumer_group)
-        self._topics.check_readable(*request.queue)
+        self._topics.check_readable(*request.queue, is_hidden_too=self._is_planned(request))
         self.check_topic(request)
         wanted = self._filter(request)
         self._check_numbers(request)
@@ -99,6 +99,14 @@ class PullChecks:
             request.wait_ms_max,
             wanted.sql92,
         )
+
+    def _is_planned(self, request: PullRequest) -> bool:
+        """True if plain reading names an end, and its queue has messages that it can begin with.
+
+        They were planned while the queue was listed; that it is hidden now takes nothing away.
+        """
+        is_plain = not request.consumer_group and request.offset_end > 0
+        return is_plain and request.offset < self._store.range_of(request.queue).max_offset
 
     def _end(self, request: PullRequest) -> int:
         """Where it ends: before what was stored since a recovery that its plan does not know of."""

@@ -277,15 +277,17 @@ class TopicConfigManager:
             raise QueueIdIllegalError(topic, queue_id, config.write_queue_nums)
         return config
 
-    def check_readable(self, topic: str, queue_id: int) -> TopicConfig:
-        """The topic, if that queue may be read.
+    def check_readable(
+        self, topic: str, queue_id: int, *, is_hidden_too: bool = False
+    ) -> TopicConfig:
+        """The topic, if that queue may be read; a hidden one where that is meant.
 
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
         config = self.get(topic)
         if not config.perm & Perm.READ:
             raise PermissionDeniedError(f"topic {topic!r} is not readable (perm {config.perm})")
-        if not 0 <= queue_id < config.readable_queues:
+        if not is_hidden_too and not 0 <= queue_id < config.readable_queues:
             raise QueueIdIllegalError(topic, queue_id, config.readable_queues)
         return config
 

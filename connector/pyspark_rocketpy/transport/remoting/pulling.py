@@ -21,9 +21,11 @@ from dataclasses import dataclass
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import (
+    OUT_OF_REACH,
     BrokerBusyError,
     BrokerError,
     ConnectionFailedError,
+    DataLossError,
 )
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.cutting import Piece, lost_end
@@ -46,7 +48,7 @@ from pyspark_rocketpy.transport.remoting.reading import (
     PullStatus,
     pull_all,
 )
-from pyspark_rocketpy.transport.remoting.refusals import is_passing, is_removed_queue, with_advice
+from pyspark_rocketpy.transport.remoting.refusals import is_hidden_queue, is_passing, with_advice
 from pyspark_rocketpy.transport.remoting.subscriptions import expression_of
 from pyspark_rocketpy.transport.remoting.windows import Window
 from pyspark_rocketpy.transport.values import PullOptions
@@ -309,9 +311,9 @@ class RangePuller:
     def _meet(self, error: ConnectionFailedError | BrokerError) -> None:
         """Wait, and let the next try be another one. Raises the error where none helps."""
         head = self._lanes[0] if self._lanes else None
-        if is_removed_queue(error) and head is not None:
-            self._lose(head, self._range.end, str(error))
-            return
+        if is_hidden_queue(error):
+            place = self._range.rest(self._joiner.offset)
+            raise DataLossError(f"{place} are {OUT_OF_REACH} ({error})") from error
         if not is_passing(error, is_slave=self._broker_id != MASTER_ID):
             raise with_advice(error, is_sql=self._options.expression is not None) from error
         if isinstance(error, BrokerBusyError) and self._broker_id == MASTER_ID:

@@ -1,4 +1,4 @@
-"""What a reader makes of a broker's refusal: wait, give up, or take the queue for gone.
+"""What a reader makes of a broker's refusal: wait, give up, or name a hidden queue.
 
 Holds no state. Source: spec/remoting.md 2.5, spec/cluster.md 2.4 and 2.5.
 """
@@ -30,8 +30,8 @@ def is_passing(error: ConnectionFailedError | BrokerError, *, is_slave: bool = F
     return is_slave and error.response_code in _PASSING_AT_SLAVES
 
 
-def is_removed_queue(error: ConnectionFailedError | BrokerError) -> bool:
-    """Whether a broker says that its topic has no such queue to read, or no more."""
+def is_hidden_queue(error: ConnectionFailedError | BrokerError) -> bool:
+    """True if a broker says that its topic has fewer queues for reading."""
     is_code = isinstance(error, BrokerError) and error.response_code in _QUEUE_CODES
     return is_code and _QUEUE_REMARK in str(error)
 

@@ -240,7 +240,7 @@ def test_s5_kept_places_are_in_the_offset_and_in_their_order() -> None:
 
 def planned(begin: Positions, end: Positions, listed: Bounds) -> tuple[object, object, list[str]]:
     batch = reconcile_batch(begin, end, EPOCHS, listed, listed.keys())
-    return batch.begin, batch.end, texts(list(batch.lost))
+    return batch.begin, batch.end, texts([*batch.lost, *batch.hidden])
 
 
 @pytest.mark.parametrize(
@@ -280,21 +280,46 @@ def test_s5_a_batch_reads_what_is_left_of_it(
     assert [text[: len(lost)] for text in found[2]] == ([lost] if lost else [])
 
 
+HIDDEN_QUEUE = replace(queue(2, 30), is_hidden=True)
+
+
 @pytest.mark.parametrize(
-    ("listed", "words"),
+    ("listed", "first", "words"),
     [
-        ({}, "are gone: the topic was deleted"),
-        ({"T": {}}, "are out of reach"),
-        ({"T": {Q1: queue(0, 9)}}, "are out of reach"),
+        ({}, 20, "are gone: the topic was deleted"),
+        ({"T": {Q1: queue(0, 9, epoch=8)}}, 20, "are gone: the topic was deleted and made again"),
+        ({"T": {}}, 5, "are out of reach"),
+        ({"T": {Q1: queue(0, 9)}}, 5, "are out of reach"),
+        ({"T": {Q0: HIDDEN_QUEUE}}, 5, "are out of reach"),
     ],
 )
 def test_s5_a_batch_of_a_queue_that_is_not_listed_names_its_range(
-    listed: Bounds, words: str
+    listed: Bounds, first: int, words: str
 ) -> None:
     begin, end, lost = planned({"T": {Q0: 5}}, {"T": {Q0: 20}}, listed)
-    assert (begin, end) == ({"T": {Q0: 20}}, {"T": {Q0: 20}})
+    assert (begin, end) == ({"T": {Q0: first}}, {"T": {Q0: 20}})
     assert lost[0].startswith(f"offsets [5, 20) of queue 0 of topic 'T' {words}")
     assert planned({"T": {Q0: 20}}, {"T": {Q0: 20}}, listed)[2] == []
+
+
+@pytest.mark.parametrize(
+    ("begin", "there", "left", "told"),
+    [
+        (None, HIDDEN_QUEUE, (2, 20), "[2, 20)"),
+        (5, replace(HIDDEN_QUEUE, cut_offset=12), (5, 12), "[5, 12)"),
+        (5, replace(HIDDEN_QUEUE, min_offset=9), (9, 20), "[9, 20)"),
+        (5, replace(HIDDEN_QUEUE, min_offset=25), (20, 20), ""),
+    ],
+)
+def test_s5_what_is_hidden_of_a_batch_is_what_is_left_of_it(
+    begin: int | None, there: QueueBounds, left: tuple[int, int], told: str
+) -> None:
+    start = {} if begin is None else {"T": {Q0: begin}}
+    batch = reconcile_batch(start, {"T": {Q0: 20}}, EPOCHS, {"T": {Q0: there}}, {"T"})
+    assert (batch.begin, batch.end) == ({"T": {Q0: left[0]}}, {"T": {Q0: left[1]}})
+    assert [text.split(" of ")[0] for text in texts(list(batch.hidden))] == (
+        [f"offsets {told}"] if told else []
+    )
 
 
 # --- What is said ---

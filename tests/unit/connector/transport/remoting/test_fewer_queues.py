@@ -111,6 +111,22 @@ def test_s5_queues_of_a_broker_that_are_hidden_for_a_while_are_read_once(
         assert "kept" not in query.offset
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_s5_a_planned_batch_waits_for_a_queue_that_a_cluster_hides(
+    brokers: Brokers, fails: bool
+) -> None:
+    query = Query(brokers, restarts=False, fails=fails)
+    brokers.queues[A][1].end = 2
+    end = query.source.latestOffset(query.offset, _limit(query.source))
+    brokers.show(a=1, b=2)
+    words = r"offsets \[0, 2\) of queue 1 of broker broker-a of topic '.*' are out of reach"
+    with pytest.raises(DataLossError, match=words):
+        query.source.partitions(query.offset, end)
+    brokers.show(a=2, b=2)
+    [task] = cast("Any", query.source.partitions(query.offset, end))
+    assert [(part.begin, part.end) for part in task.plan.ranges] == [(0, 2)]
+
+
 @pytest.mark.parametrize("restarts", [True, False])
 def test_s5_a_broker_that_is_away_while_another_hides_queues_is_read_on(
     brokers: Brokers, restarts: bool

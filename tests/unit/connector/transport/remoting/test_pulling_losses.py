@@ -66,13 +66,13 @@ def test_messages_that_the_master_never_had_are_a_loss(pulls: PullSetup) -> None
         assert pulls.pulled(0, end, TOLERANT) == list(range(100))
 
 
-def test_a_queue_that_was_removed_is_a_loss(pulls: PullSetup) -> None:
+def test_a_queue_that_is_hidden_is_an_error_and_no_loss(pulls: PullSetup) -> None:
     remark = "queueId[0] is illegal, topic:[T] topicConfig.readQueueNums:[0] consumer:[c]"
     for code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR):
         pulls.route(id_0=answering(refusal(code, remark)))
-        with pytest.raises(DataLossError, match="is illegal"):
-            pulls.pulled(0, 10)
-        assert pulls.pulled(0, 10, TOLERANT) == []
+        for options in (OPTIONS, TOLERANT):
+            with pytest.raises(DataLossError, match=r"\[0, 10\).*out of reach.*is illegal"):
+                pulls.pulled(0, 10, options)
 
 
 def test_missing_messages_are_a_loss(pulls: PullSetup) -> None:
