@@ -163,7 +163,7 @@ class BrokerConnection:
 
 
 def pages(
-    page_behind: Callable[[PlaceT], T], begin: PlaceT, next_place: Callable[[T], PlaceT | None]
+    page_after: Callable[[PlaceT], T], begin: PlaceT, next_place: Callable[[T], PlaceT | None]
 ) -> Iterator[T]:
     """Yields the pages of a list; `next_place` is where the next one begins, None for the last.
 
@@ -171,7 +171,7 @@ def pages(
     """
     place = begin
     while True:
-        page = page_behind(place)
+        page = page_after(place)
         yield page
         following = next_place(page)
         if following is None:

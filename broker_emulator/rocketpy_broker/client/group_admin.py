@@ -126,14 +126,14 @@ def list_groups(
 ) -> Iterator[GroupSummary]:
     """All groups by name. Raises UnreachableError, RefusedError."""
 
-    def page_behind(after: str) -> groups_pb2.ListGroupsResponse:
+    def page_after(after: str) -> groups_pb2.ListGroupsResponse:
         request = groups_pb2.ListGroupsRequest(include_system=include_system, after=after)
         return _group_page(connection, request)
 
     def next_place(page: groups_pb2.ListGroupsResponse) -> str | None:
         return last_name([each.consumer_group for each in page.groups], has_more=page.has_more)
 
-    for page in pages(page_behind, "", next_place):
+    for page in pages(page_after, "", next_place):
         yield from map(_summary, page.groups)
 
 
@@ -157,14 +157,14 @@ def get_group(connection: BrokerConnection, group: str) -> GroupDetails:
 def group_topics(connection: BrokerConnection, group: str) -> Iterator[GroupTopic]:
     """A group's topics by name. Raises UnreachableError, RefusedError."""
 
-    def page_behind(after: str) -> groups_pb2.ListGroupTopicsResponse:
+    def page_after(after: str) -> groups_pb2.ListGroupTopicsResponse:
         request = groups_pb2.ListGroupTopicsRequest(consumer_group=group, after=after)
         return _topic_page(connection, request)
 
     def next_place(page: groups_pb2.ListGroupTopicsResponse) -> str | None:
         return last_name([topic.topic for topic in page.topics], has_more=page.has_more)
 
-    for page in pages(page_behind, "", next_place):
+    for page in pages(page_after, "", next_place):
         for topic in page.topics:
             yield GroupTopic(
                 topic.topic,
@@ -235,13 +235,13 @@ def reset_offsets(connection: BrokerConnection, reset: Reset) -> list[ResetQueue
 def list_memberships(connection: BrokerConnection) -> Iterator[Membership]:
     """Every client in every group, by client id. Raises UnreachableError, RefusedError."""
 
-    def page_behind(after: str) -> groups_pb2.ListClientsResponse:
+    def page_after(after: str) -> groups_pb2.ListClientsResponse:
         return _client_page(connection, groups_pb2.ListClientsRequest(after=after))
 
     def next_place(page: groups_pb2.ListClientsResponse) -> str | None:
         return last_name([client.client_id for client in page.clients], has_more=page.has_more)
 
-    for page in pages(page_behind, "", next_place):
+    for page in pages(page_after, "", next_place):
         for client in page.clients:
             for each in client.registrations:
                 yield Membership(

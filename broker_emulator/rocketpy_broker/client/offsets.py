@@ -147,13 +147,13 @@ def topic_groups(connection: BrokerConnection, topic: str) -> Iterator[str]:
     RefusedError.
     """
 
-    def page_behind(after: str) -> admin_pb2.ListTopicGroupsResponse:
+    def page_after(after: str) -> admin_pb2.ListTopicGroupsResponse:
         return _page(connection, admin_pb2.ListTopicGroupsRequest(topic=topic, after=after))
 
     def next_place(page: admin_pb2.ListTopicGroupsResponse) -> str | None:
         return last_name(page.groups, has_more=page.has_more)
 
-    for page in pages(page_behind, "", next_place):
+    for page in pages(page_after, "", next_place):
         yield from page.groups
 
 

@@ -57,7 +57,7 @@ def list_statistics(
     Raises UnreachableError, RefusedError.
     """
 
-    def page_behind(cursor: int) -> admin_pb2.GetStatisticsResponse:
+    def page_after(cursor: int) -> admin_pb2.GetStatisticsResponse:
         request = admin_pb2.GetStatisticsRequest(
             names=names,
             topic=topic,
@@ -67,7 +67,7 @@ def list_statistics(
         )
         return _page(connection, request)
 
-    listed = pages(page_behind, 0, lambda page: page.next_cursor or None)
+    listed = pages(page_after, 0, lambda page: page.next_cursor or None)
     found = [_statistic(item) for page in listed for item in page.items]
     return sorted(found, key=lambda item: (item.key, item.name))
 
@@ -77,13 +77,13 @@ def store_statistics(
 ) -> admin_pb2.GetStoreStatisticsResponse:
     """What the store has counted, with all topics. Raises UnreachableError, RefusedError."""
 
-    def page_behind(after: str) -> admin_pb2.GetStoreStatisticsResponse:
+    def page_after(after: str) -> admin_pb2.GetStoreStatisticsResponse:
         return _store_page(connection, after, include_system=include_system)
 
     def next_place(page: admin_pb2.GetStoreStatisticsResponse) -> str | None:
         return last_name([each.topic for each in page.topics], has_more=page.has_more_topics)
 
-    answer, *others = pages(page_behind, "", next_place)
+    answer, *others = pages(page_after, "", next_place)
     for page in others:
         answer.topics.extend(page.topics)
     return answer

@@ -70,7 +70,7 @@ def list_topics(
 def each_topic(connection: BrokerConnection, *, include_system: bool = False) -> Iterator[Topic]:
     """All topics by name, a page at a time. Raises UnreachableError, RefusedError."""
 
-    def page_behind(after: str) -> admin_pb2.ListTopicsResponse:
+    def page_after(after: str) -> admin_pb2.ListTopicsResponse:
         request = admin_pb2.ListTopicsRequest(
             include_system=include_system, after=after, count_max=PAGE_COUNT
         )
@@ -79,7 +79,7 @@ def each_topic(connection: BrokerConnection, *, include_system: bool = False) ->
     def next_place(page: admin_pb2.ListTopicsResponse) -> str | None:
         return last_name([config.topic for config in page.configs], has_more=page.has_more)
 
-    for page in pages(page_behind, "", next_place):
+    for page in pages(page_after, "", next_place):
         yield from map(_topic, page.configs)
 
 
@@ -111,14 +111,14 @@ def topic_queues(connection: BrokerConnection, topic: str) -> list[TopicQueue]:
     """The queues to read of a topic. Raises UnreachableError, RefusedError."""
     found: list[TopicQueue] = []
 
-    def page_behind(first: int) -> admin_pb2.ListTopicQueuesResponse:
+    def page_after(first: int) -> admin_pb2.ListTopicQueuesResponse:
         request = admin_pb2.ListTopicQueuesRequest(topic=topic, queue_id=first)
         return _queue_page(connection, request)
 
     def next_place(page: admin_pb2.ListTopicQueuesResponse) -> int | None:
         return len(found) if page.has_more else None
 
-    for page in pages(page_behind, 0, next_place):
+    for page in pages(page_after, 0, next_place):
         for queue in page.queues:
             stored_ms = queue.last_store_timestamp_ms
             last_ms = None if stored_ms < 0 else stored_ms

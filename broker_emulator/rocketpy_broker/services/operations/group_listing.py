@@ -21,7 +21,7 @@ from rocketpy_broker.services.groups.members import GroupKey, Member
 from rocketpy_broker.services.groups.room import Groups
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.scanning import SYSTEM_GROUP_PREFIX
-from rocketpy_broker.services.operations.pages import page_behind, page_count
+from rocketpy_broker.services.operations.pages import page_after, page_count
 from rocketpy_broker.services.pulling.work_time import WorkTime
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
@@ -126,7 +126,7 @@ class GroupListing:
         async for _, group in self._committed.entries():
             names.add(group)
         wanted = (name for name in names if include_system or not is_own(name))
-        page = await page_behind(wanted, after, count)
+        page = await page_after(wanted, after, count)
         progress = await self._topics_by_group(set(page.names))
         found: list[GroupSummary] = []
         for name in page.names:
@@ -158,7 +158,7 @@ class GroupListing:
         if not progress and group not in self._groups.configs:
             raise SubscriptionGroupNotExistError(group)
         named = [*progress, *self._subscribed(group)]
-        page = await page_behind((name for name in named if name in self._topics), after, count)
+        page = await page_after((name for name in named if name in self._topics), after, count)
         found: list[GroupTopic] = []
         for number, name in enumerate(page.names, 1):
             topic = await self._topic(group, name)
@@ -171,7 +171,7 @@ class GroupListing:
     async def clients(self, after: str, count_max: int) -> ClientPage:
         """A page of all clients, with their groups. Raises ParameterIllegalError."""
         clients = self._groups.clients
-        page = await page_behind(clients.registered_ids(), after, page_count(count_max))
+        page = await page_after(clients.registered_ids(), after, page_count(count_max))
         found: list[RegisteredClient] = []
         left = REGISTRATIONS_PER_PAGE
         for number, client_id in enumerate(page.names, 1):

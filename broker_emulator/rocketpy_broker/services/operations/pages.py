@@ -36,7 +36,7 @@ def first_page(names: Iterable[str], count: int = PAGE_COUNT_MAX) -> Page:
     return Page(found[:count], has_more=len(found) > count)
 
 
-async def page_behind(names: Iterable[str], after: str, count: int) -> Page:
+async def page_after(names: Iterable[str], after: str, count: int) -> Page:
     """The first `count` of these names behind `after`; others have turns in between.
 
     Names may repeat. What is iterated over may not change meanwhile.
