@@ -29,9 +29,9 @@ Ask = Callable[[int, Sequence[_Entry]], Progress[_Entry]]
 def ask_for_all(entries: Sequence[_Entry], ask: Ask[_Entry], done: str) -> None:
     """Call `ask` with the number of the first entry that is left, and those that are left.
 
-    It gets as many as one call takes. Raises what it raises; a ConnectionFailedError says how many
-    entries are done, in the words of `done`. Raises BrokerError where nothing gets done, or more
-    than was asked for. That a `rest` is less than its entry is for `ask` to check.
+    It gets as many as one call takes, and checks that the answer is about some of them. Raises what
+    it raises; a ConnectionFailedError says how many entries are done, in the words of `done`.
+    Raises BrokerError where the rest of an entry is all of it.
     """
     left, number = list(entries), 0
     while number < len(left):
@@ -42,13 +42,8 @@ def ask_for_all(entries: Sequence[_Entry], ask: Ask[_Entry], done: str) -> None:
             raise ConnectionFailedError(
                 f"{error}; {number} of {len(left)} {done}", is_lasting=error.is_lasting
             ) from error
-        if progress == Progress(0) or progress == Progress(0, part[0]):
+        if progress == Progress(0, part[0]):
             raise BrokerError(f"the broker answers nothing; {number} of {len(left)} {done}")
-        if not 0 <= progress.count <= len(part) - (progress.rest is not None):
-            raise BrokerError(
-                f"the broker answers for {progress.count} entries of {len(part)}; {number} of "
-                f"{len(left)} {done}"
-            )
         number += progress.count
         if progress.rest is not None:
             left[number] = progress.rest
