@@ -30,7 +30,8 @@ _NANOSECONDS_PER_MS = 1_000_000
 def time_ms(value: object, zone: dt.tzinfo | None) -> int:
     """Returns ms since 1970; a fraction of one counts as the next. Raises ValueError.
 
-    Without a zone a time is the machine's own.
+    Without a zone a time is the machine's own. One that a zone skips counts by the offset before,
+    and of one that comes twice the first is meant, as in Spark.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -49,9 +50,11 @@ def _iso_ms(text: str, zone: dt.tzinfo | None) -> int:
     local = dt.datetime(year, month, day, hour, minute, second)  # noqa: DTZ001
     zone = zone_of(offset) if offset else zone
     try:
-        aware = local.astimezone() if zone is None else local.replace(tzinfo=zone)
-        milliseconds = (aware - _EPOCH) // dt.timedelta(milliseconds=1)
-    except OverflowError as error:
+        if zone is None:
+            milliseconds = round(local.timestamp()) * 1_000
+        else:
+            milliseconds = (local.replace(tzinfo=zone) - _EPOCH) // dt.timedelta(milliseconds=1)
+    except (OverflowError, OSError) as error:
         raise ValueError(text) from error
     return milliseconds - -int((fraction or "0").ljust(9, "0")) // _NANOSECONDS_PER_MS
 

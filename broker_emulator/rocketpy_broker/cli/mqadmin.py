@@ -65,8 +65,10 @@ def time_of(name: str) -> Translation:
             accepted = "now, ms since 1970, or like 2026-05-01#08:00:00:000"
             raise NoTranslationError(f"{value!r} is no time; it is {accepted}")
         try:
-            found = datetime.fromisoformat(f"{match[1]}T{match[2]}").astimezone()
-        except (ValueError, OverflowError) as error:
+            # `astimezone` would shift a time that the zone skips by an hour.
+            seconds = datetime.fromisoformat(f"{match[1]}T{match[2]}").timestamp()
+            found = datetime.fromtimestamp(seconds, timezone.utc)
+        except (ValueError, OverflowError, OSError) as error:
             raise NoTranslationError(f"{value!r} is no time") from error
         return [name, found.replace(microsecond=int(match[3] or 0) * 1000).isoformat()]
 

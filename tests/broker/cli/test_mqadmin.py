@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
+import time
+from datetime import datetime, timezone
 
 import pytest
 from typer.testing import CliRunner
@@ -90,6 +91,18 @@ def test_a_local_time_of_mqadmin_s_is_that_time() -> None:
     words = of("resetOffsetByTime -g G -t T -s 2026-05-01#08:00:00:250").split()
     found = datetime.fromisoformat(words[words.index("--to") + 1])
     assert found == datetime(2026, 5, 1, 8, 0, 0, 250_000).astimezone()
+
+
+def test_a_local_time_of_mqadmin_s_that_the_clock_skips_is_as_java_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        words = of("resetOffsetByTime -g G -t T -s 2026-03-29#02:30:00:000").split()
+    time.tzset()
+    found = datetime.fromisoformat(words[words.index("--to") + 1])
+    assert found == datetime(2026, 3, 29, 1, 30, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,24 @@ def test_a_time_without_a_zone_is_of_the_one_that_is_given_or_the_machine_s(new_
 
 
 @pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("2026-03-08 01:59:59", "2026-03-08T01:59:59-05:00"),
+        ("2026-03-08 02:00", "2026-03-08T02:00-05:00"),
+        ("2026-03-08 02:30:00.5", "2026-03-08T03:30:00.5-04:00"),
+        ("2026-03-08 03:00", "2026-03-08T03:00-04:00"),
+        ("2026-11-01 01:30", "2026-11-01T01:30-04:00"),
+        ("2026-11-01 02:00", "2026-11-01T02:00-05:00"),
+    ],
+)
+def test_times_that_the_clock_skips_or_has_twice_are_as_spark_s(
+    new_york: None, text: str, same: str
+) -> None:
+    for zone in (None, zone_of("America/New_York")):
+        assert time_ms(text, zone) == time_ms(same, UTC)
+
+
+@pytest.mark.parametrize(
     "value",
     [
         *(
