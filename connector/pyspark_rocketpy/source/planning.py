@@ -5,7 +5,6 @@ Pure functions over positions and ranges.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -100,20 +99,21 @@ def _split(ranges: Sequence[QueueRange], min_partitions: int) -> list[TaskPlan]:
 
 def _cut(task: TaskPlan, pieces: int) -> list[TaskPlan]:
     """The messages of a task in `pieces` tasks of the same size, in their order."""
-    pieces = min(pieces, task.count)
-    bounds = [task.count * piece // pieces for piece in range(pieces + 1)]
-    return [TaskPlan(_between(task.ranges, low, high)) for low, high in itertools.pairwise(bounds)]
-
-
-def _between(ranges: Sequence[QueueRange], low: int, high: int) -> tuple[QueueRange, ...]:
-    """Messages [low, high) of the ranges put end to end."""
-    found = []
-    for part in ranges:
-        begin, end = part.begin + max(low, 0), part.begin + min(high, part.count)
-        if begin < end:
-            found.append(replace(part, begin=begin, end=end))
-        low, high = low - part.count, high - part.count
-    return tuple(found)
+    count, left = task.count, list(reversed(task.ranges))
+    pieces = min(pieces, count)
+    done, cut = 0, list[TaskPlan]()
+    for piece in range(1, pieces + 1):
+        bound, ranges = count * piece // pieces, list[QueueRange]()
+        while done < bound:
+            part = left.pop()
+            middle = min(part.end, part.begin + bound - done)
+            if middle < part.end:
+                left.append(replace(part, begin=middle))
+                part = replace(part, end=middle)
+            ranges.append(part)
+            done += part.count
+        cut.append(TaskPlan(tuple(ranges)))
+    return cut
 
 
 def _merge(ranges: Sequence[QueueRange]) -> list[TaskPlan]:

@@ -93,6 +93,14 @@ def test_queues_with_little_to_read_share_a_task(counts: Positions) -> None:
     assert all(task.count >= RECORDS_PER_TASK_MIN for task in tasks[:-1])
 
 
+def test_a_task_of_very_many_queues_is_cut_in_one_pass() -> None:
+    # Looking at all queues for each piece takes hours, and so ends at the test's time-out.
+    ranges = [QueueRange("T", queue_id, 7, 8) for queue_id in range(262_144)]
+    rules = TaskRules(1, 1, Allocation.AVERAGELY)
+    tasks = plan_tasks(ranges, rules)
+    assert [task.ranges for task in tasks] == [(part,) for part in ranges]
+
+
 @pytest.mark.parametrize(
     ("strategy", "shares"),
     [
