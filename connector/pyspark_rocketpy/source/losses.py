@@ -13,6 +13,8 @@ from pyspark_rocketpy.errors import DataLossError, loss_advice
 from pyspark_rocketpy.offsets import BrokerQueue
 
 logger = logging.getLogger(__name__)
+# Losses of one batch with a line of their own; a topic may have 65,536 queues.
+LINES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,12 @@ def refuse(losses: Sequence[Loss], advice: str = "") -> None:
 
 
 def settle(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
-    """Log each loss with its count, or raise DataLossError for the first."""
+    """Log the losses with their counts, or raise DataLossError for the first."""
     if fail_on_data_loss:
         refuse(losses, f"; {loss_advice()}")
-    for loss in losses:
+    for loss in losses[:LINES_MAX]:
         told = f"{loss.count} messages" if loss.count else "messages of unknown number"
         logger.warning("%s; %s %s", loss, told, loss.going_on)
+    if others := losses[LINES_MAX:]:
+        count = sum(loss.count for loss in others)
+        logger.warning("%d more queues have such losses, of %d known messages", len(others), count)

@@ -345,6 +345,20 @@ def test_s5_a_loss_is_an_error_or_a_warning_with_its_count(
     losses.settle([], fail_on_data_loss=True)
 
 
+def test_s5_losses_of_very_many_queues_are_some_lines_and_their_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    places: Positions = {"T": {BrokerQueue("", number): 5 for number in range(10_000)}}
+    listed: Bounds = {"T": dict.fromkeys(places["T"], queue(7, 9))}
+    batch = reconcile_batch(places, {"T": dict.fromkeys(places["T"], 9)}, EPOCHS, listed, {"T"})
+    with caplog.at_level(logging.WARNING):
+        losses.settle(batch.lost, fail_on_data_loss=False)
+    lines = caplog.text.splitlines()
+    assert len(lines) == losses.LINES_MAX + 1
+    assert "2 messages are passed over" in lines[0]
+    assert "9980 more queues have such losses, of 19960 known messages" in lines[-1]
+
+
 def test_s5_hidden_messages_are_read_later_and_the_error_says_how(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
