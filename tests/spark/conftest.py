@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpy_broker import LocalBroker
+from tests.patience import PATIENCE_SECONDS
 
 _numbers = itertools.count()
 
@@ -109,10 +110,13 @@ class Collected:
         writer = frame.writeStream.foreachBatch(self._collect)
         return writer.option("checkpointLocation", self._checkpoint).trigger(**trigger).start()
 
-    def run(self, frame: DataFrame, seconds_max: int = 60) -> StreamingQuery:
+    def run(self, frame: DataFrame, seconds_max: int = PATIENCE_SECONDS) -> StreamingQuery:
         """Read what is there, and end."""
         query = self.start(frame, availableNow=True)
-        assert query.awaitTermination(seconds_max)
+        try:
+            assert query.awaitTermination(seconds_max)
+        finally:
+            query.stop()  # Else one that is slow goes on beside the next tests.
         return query
 
     def bodies(self) -> list[str]:

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
 
 EARLIEST = {"startingOffsets": "earliest"}
-SECONDS_MAX = 60
 
 
 @contextmanager
@@ -223,10 +223,10 @@ def test_k05_a_message_ends_the_waiting_of_an_idle_query(
     collected._collect = collect_and_tell  # type: ignore[method-assign]
     with running(collected, topic.stream(pollTimeout="1h", **EARLIEST)):
         topic.send("a")
-        assert arrived.wait(SECONDS_MAX)
+        assert arrived.wait(PATIENCE_SECONDS)
         arrived.clear()
         topic.send("b")
-        assert arrived.wait(SECONDS_MAX)
+        assert arrived.wait(PATIENCE_SECONDS)
     assert collected.bodies() == ["a", "b"]
 
 

@@ -66,8 +66,8 @@ def time_of(name: str) -> Translation:
             raise NoTranslationError(f"{value!r} is no time; it is {accepted}")
         try:
             # `astimezone` would shift a time that the zone skips by an hour.
-            seconds = datetime.fromisoformat(f"{match[1]}T{match[2]}").timestamp()
-            found = datetime.fromtimestamp(seconds, timezone.utc)
+            local = datetime.fromisoformat(f"{match[1]}T{match[2]}")
+            found = datetime.fromtimestamp(local.timestamp(), timezone.utc)
         except (ValueError, OverflowError, OSError) as error:
             raise NoTranslationError(f"{value!r} is no time") from error
         return [name, found.replace(microsecond=int(match[3] or 0) * 1000).isoformat()]
