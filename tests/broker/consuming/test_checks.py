@@ -102,7 +102,7 @@ async def test_a_hidden_queue_is_read_by_those_that_name_an_end_and_by_no_group(
         await running.append_block("T", 1, wire_block("T", [b"a", b"b"]))
         topics = running.broker.rooms.topics
         await topics.update(replace(topics.get("T"), read_queue_nums=1), create_only=False)
-        plain = {"queue_id": 1, "consumer_group": ""}
+        plain: dict[str, Any] = {"queue_id": 1, "consumer_group": ""}
         response = await pulled(running, **plain, offset_end=2)
         assert bodies(response) == [b"a", b"b"]
         illegal = ResponseCode.INVALID_PARAMETER, "queue id 1 of topic 'T'"
