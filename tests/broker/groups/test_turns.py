@@ -9,7 +9,12 @@ from pathlib import Path
 
 from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import ClientLimits
-from rocketpy_broker.services.groups.announcing import MEMBERS_A_TURN, Announcer
+from rocketpy_broker.services.groups.announcing import (
+    MEMBERS_A_TURN,
+    REST_MS_EACH,
+    REST_MS_MAX,
+    Announcer,
+)
 from rocketpy_broker.services.groups.clients import ClientService
 from rocketpy_broker.services.groups.consumers import (
     ConsumeFromWhere,
@@ -26,6 +31,7 @@ from rocketpy_broker.services.groups.notices import MembersChanged, NoticeStream
 from rocketpy_broker.services.groups.retry_topics import RetryTopics
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.tasks import TaskScope
 
 CLIENTS, GROUPS = 100_000, 10
 
@@ -37,7 +43,7 @@ class Room:
         self.clock, limits = ManualClock(), ClientLimits()
         self.members = MemberTable(self.clock, limits)
         self.streams = NoticeStreams(limits)
-        self.announcer = Announcer(self.members, self.streams)
+        self.announcer = Announcer(self.members, self.streams, self.clock)
         self.locks = QueueLocks(self.clock, limits)
         self.clients = ClientService(
             SubscriptionGroupManager(folder, self.clock),
@@ -144,3 +150,61 @@ async def test_g02_a_member_that_leaves_while_others_are_told_is_not(tmp_path: P
         await asyncio.sleep(0)
     announcing.cancel()
     assert not last._changed
+
+
+async def test_g02_members_that_join_one_by_one_hear_of_few_changes(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    count = 10 * MEMBERS_A_TURN
+    heard = [0] * count
+    streams = [room.streams.open(f"c{number * GROUPS}") for number in range(count)]
+
+    async def listen(number: int) -> None:
+        while await streams[number].next() is not None:
+            heard[number] += 1
+
+    async with TaskScope() as scope:
+        for number in range(count):
+            scope.start(listen(number))
+        announcing = asyncio.ensure_future(room.announcer.run())
+        for number in range(count):
+            room.join(number * GROUPS)
+            room.announcer.changed("g0")
+            await turns_of_others()
+        assert sum(heard) < 10 * count
+        before = list(heard)
+        # All have joined since those were told; the group rests until all hear of it.
+        room.clock.advance(REST_MS_EACH * count)
+        await turns_of_others(10 * MEMBERS_A_TURN)
+        assert [later - earlier for earlier, later in zip(before, heard, strict=True)] == [
+            1
+        ] * count
+        room.clock.advance(REST_MS_MAX)
+        await turns_of_others()
+        assert sum(heard) == sum(before) + count
+        announcing.cancel()
+        room.streams.stop()
+
+
+async def test_g02_a_small_group_is_told_each_time_while_a_large_one_rests(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    for number in range(0, GROUPS * (MEMBERS_A_TURN + 1), GROUPS):
+        room.join(number)
+    room.join(1)
+    large, small = room.streams.open("c0"), room.streams.open("c1")
+    announcing = asyncio.ensure_future(room.announcer.run())
+    room.announcer.changed("g0")
+    assert await large.next() == MembersChanged("g0")
+    for _ in range(3):
+        room.announcer.changed("g0")
+        room.announcer.changed("g1")
+        assert await small.next() == MembersChanged("g1")
+    assert not large._changed
+    room.clock.advance(REST_MS_EACH * (MEMBERS_A_TURN + 1))
+    assert await large.next() == MembersChanged("g0")
+    announcing.cancel()
+
+
+async def turns_of_others(count: int = 5) -> None:
+    """Lets the loop go round some times."""
+    for _ in range(count):
+        await asyncio.sleep(0)

@@ -39,7 +39,7 @@ def build(ground: Ground, topics: TopicConfigManager) -> Groups:
     retry_topics = RetryTopics(topics, clock)
     members = MemberTable(clock, limits)
     streams = NoticeStreams(limits)
-    announcer = Announcer(members, streams)
+    announcer = Announcer(members, streams, clock)
     clients = ClientService(configs, retry_topics, members, streams, announcer, limits, clock)
     locks = QueueLocks(clock, limits)
     housekeeping = Housekeeping(clock, members, clients, locks)
