@@ -175,9 +175,7 @@ async def test_g02_members_that_join_one_by_one_hear_of_few_changes(tmp_path: Pa
         # All have joined since those were told; the group rests until all hear of it.
         room.clock.advance(REST_MS_EACH * count)
         await turns_of_others(10 * MEMBERS_A_TURN)
-        assert [later - earlier for earlier, later in zip(before, heard, strict=True)] == [
-            1
-        ] * count
+        assert {later - earlier for earlier, later in zip(before, heard, strict=True)} == {1}
         room.clock.advance(REST_MS_MAX)
         await turns_of_others()
         assert sum(heard) == sum(before) + count

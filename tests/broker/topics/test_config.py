@@ -180,3 +180,15 @@ def test_b01_a_change_that_cannot_be_saved_is_no_change(tmp_path: Path) -> None:
     (tmp_path / "topics.json.tmp").rmdir()
     asyncio.run(topics.update(TopicConfig("T"), create_only=True))
     assert saved(tmp_path)["dataVersion"]["counter"] == 2
+
+
+async def test_n12_names_and_configurations_are_those_of_one_moment(tmp_path: Path) -> None:
+    topics = manager(tmp_path)
+    await topics.update(TopicConfig("TopicA"), create_only=True)
+    names = topics.names(include_system=False)
+    assert list(names) == ["TopicA"]
+    configs = topics.configs(names)
+    await topics.update(TopicConfig("TopicB"), create_only=True)
+    await topics.delete("TopicA")
+    assert [config.topic for config in configs] == ["TopicA"]
+    assert list(topics.names(include_system=False)) == ["TopicB"]

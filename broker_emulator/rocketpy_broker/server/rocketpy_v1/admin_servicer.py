@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import grpc
@@ -86,9 +87,8 @@ class AdminServicer:
         except BrokerError as error:
             return admin_pb2.ListTopicsResponse(status=status.failure(error))
         response = admin_pb2.ListTopicsResponse(status=status.success(), has_more=page.has_more)
-        for begin in range(0, len(page.configs), ENTRIES_A_TURN):
+        while part := list(islice(page.configs, ENTRIES_A_TURN)):
             await turns.next_turn("admin")
-            part = page.configs[begin : begin + ENTRIES_A_TURN]
             response.configs.extend(_to_message(config) for config in part)
         return response
 

@@ -56,6 +56,8 @@ class ConfigTable(Generic[Entry]):
         self._keeper = TextKeeper(encode)
         self._noted_count = 0
         self._saved_count = 0
+        # Grows with each change that the table shows.
+        self.change_count = 0
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -66,6 +68,7 @@ class ConfigTable(Generic[Entry]):
         """Take in entries that need not be saved: the file has them, or every start makes them."""
         self._entries.update(entries)
         self._keeper.loaded(entries)
+        self.change_count += 1
 
     async def change(self, name: str, make: Callable[[Entry | None], Entry | None]) -> None:
         """Let an entry be what `make` makes of it; None stands for no entry. Durable on return.
@@ -92,6 +95,7 @@ class ConfigTable(Generic[Entry]):
         """Take in entries that may be saved later."""
         self._entries.update(entries)
         self._keeper.changed(entries)
+        self.change_count += 1
         self.version = self.version.next(self._clock.now_ms())
         self._noted_count += 1
 
@@ -124,6 +128,7 @@ class ConfigTable(Generic[Entry]):
 
         def saved() -> None:
             _apply(self._entries, changed)
+            self.change_count += 1
             # Others may have been noted meanwhile.
             noted = self._noted_count - noted_count
             self.version = version if not noted else version.next(self._clock.now_ms())

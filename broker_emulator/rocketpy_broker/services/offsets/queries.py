@@ -113,7 +113,7 @@ class OffsetQueryService:
             return list(dict.fromkeys(query.topics))
         fresh: list[str] = list(query.known.epochs)
         while True:
-            names = [config.topic for config in self._topics.list(include_system=True)]
+            names = self._topics.names(include_system=True)
             fresh = list(dict.fromkeys(name for name in (*fresh, *names) if name not in query.seen))
             if not fresh:
                 break

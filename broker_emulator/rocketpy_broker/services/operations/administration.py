@@ -6,7 +6,7 @@ What a crash leaves of a deleted topic is an empty one, to be deleted again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -55,7 +55,7 @@ class BrokerInfo:
 class TopicPage:
     """Topics by name; `has_more`: others come behind the last one."""
 
-    configs: Sequence[TopicConfig]
+    configs: Iterator[TopicConfig]
     has_more: bool
 
 
@@ -150,13 +150,13 @@ class AdminService:
         if names:
             check_count("topics", names, OFFSET_QUERY_ENTRIES_MAX)
             found = [self._topics.get(name) for name in dict.fromkeys(names)]
-            return TopicPage(found, has_more=False)
+            return TopicPage(iter(found), has_more=False)
         if not 0 <= count_max <= INT_MAX:
             raise ParameterIllegalError("count_max", count_max, "0 or more")
-        listed = self._topics.list(include_system=include_system)
-        begin = bisect_right(listed, after, key=lambda config: config.topic) if after else 0
+        listed = self._topics.names(include_system=include_system)
+        begin = bisect_right(listed, after) if after else 0
         end = begin + count_max if count_max else len(listed)
-        return TopicPage(listed[begin:end], has_more=end < len(listed))
+        return TopicPage(self._topics.configs(listed[begin:end]), has_more=end < len(listed))
 
     async def topic_queues(self, topic: str, first: int, count_max: int) -> TopicQueuePage:
         """Queues to read from `first` on, as many as the work time allows, and one at least.

@@ -16,9 +16,16 @@ class SortedNames:
         self._is_wanted = is_wanted
         self._seen: set[str] = set()
         self._sorted: list[str] = []
+        self._change_count: int | None = None
 
-    def of(self, names: AbstractSet[str]) -> Sequence[str]:
-        """The wanted ones of all names that there are now. Not to be changed."""
+    def of(self, names: AbstractSet[str], change_count: int) -> Sequence[str]:
+        """The wanted ones of all names that there are now. Not to be changed.
+
+        The names are those of the last call where `change_count` is the same.
+        """
+        if change_count == self._change_count:
+            return self._sorted
+        self._change_count = change_count
         gone, new = self._seen - names, names - self._seen
         if gone or new:
             self._take_in(gone, new)

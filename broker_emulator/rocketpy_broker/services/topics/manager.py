@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -109,6 +109,9 @@ class TopicConfigManager:
             return
         self._table.version = loaded.version
         self._table.take_in(loaded.topics)
+        # Sorting many holds up nobody now.
+        for include_system in (True, False):
+            self.names(include_system=include_system)
         own = {topic: each for topic, each in loaded.topics.items() if not self.is_system(topic)}
         if strangers := made_elsewhere(own):
             self._table.note(strangers)
@@ -143,10 +146,18 @@ class TopicConfigManager:
         if is_remade(epoch, own):
             raise TopicRemadeError(topic, epoch, own)
 
+    def names(self, *, include_system: bool) -> Sequence[str]:
+        """Returns all names in order; the broker's own and retry topics only if asked for."""
+        names = self._all_names if include_system else self._own_names
+        return names.of(self._topics.keys(), self._table.change_count)
+
+    def configs(self, names: Sequence[str]) -> Iterator[TopicConfig]:
+        """Yields what these topics are now; each is looked up when it is taken."""
+        return map(dict(self._topics).__getitem__, names)
+
     def list(self, *, include_system: bool) -> list[TopicConfig]:
         """All topics by name; those of the broker, and retry topics, only if asked for."""
-        names = self._all_names if include_system else self._own_names
-        return [self._topics[name] for name in names.of(self._topics.keys())]
+        return [*self.configs(self.names(include_system=include_system))]
 
     def is_system(self, topic: str) -> bool:
         """Whether the topic is the broker's own."""
