@@ -38,11 +38,13 @@ class ClientLimits:
     registrations_per_connection_max: int = 20_000
     groups_per_client_max: int = 1_000
     subscription_bytes_max: int = 64 * MIB
+    subscription_bytes_per_connection_max: int = 16 * MIB
     queues_per_lock_max: int = 1_000
     locks_max: int = 200_000
     locks_per_connection_max: int = 20_000
     notices_per_client_max: int = 1_000
     notice_bytes_max: int = 64 * MIB
+    notice_bytes_per_connection_max: int = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)

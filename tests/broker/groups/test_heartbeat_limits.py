@@ -19,6 +19,7 @@ from tests.broker.groups.clients import (
     sql,
     subscription,
     subscriptions,
+    unregister,
 )
 
 BAD_HEARTBEATS = [
@@ -226,3 +227,28 @@ async def test_g01_a_connection_has_a_limited_number_of_registrations(
             # A client that comes by another connection counts there.
             assert (await heartbeat(other, "c1", producers=["p"])).code == 0
         assert (await heartbeat(running, "c3", consumer("g"), producers=["p"])).code == 0
+
+
+async def test_g01_a_connection_has_a_limited_share_of_the_subscriptions(
+    start_broker: StartBroker,
+) -> None:
+    limits = Limits(clients=ClientLimits(subscription_bytes_per_connection_max=2_000))
+    async with start_broker(limits=limits) as running:
+        large = subscription("T", 1, "a" * 1_000)
+        assert (await heartbeat(running, "c1", consumer("g", large))).code == 0
+        refused = await heartbeat(running, "c1", consumer("h", large))
+        assert refused.code == ResponseCode.SYSTEM_BUSY
+        assert "bytes of the subscriptions of the connection 127.0.0.1:" in refused.remark
+        assert "would be more than 2000" in refused.remark
+        assert (await heartbeat(running, "c1", consumer("g", large))).code == 0
+        async with another_connection(running) as other:
+            assert (await heartbeat(other, "c2", consumer("h", large))).code == 0
+            # The group counts where its last heartbeat came from.
+            assert (await heartbeat(running, "c1", consumer("g"))).code == 0
+            assert (await heartbeat(running, "c3", consumer("i", large))).code == 0
+        assert (await unregister(running, "c3")).code == 0
+        assert (await heartbeat(running, "c1", consumer("g", large))).code == 0
+        consumers = running.broker.rooms.groups.clients.consumers
+        for client_id in ("c1", "c2"):
+            assert (await unregister(running, client_id)).code == 0
+        assert consumers.subscription_bytes == 0

@@ -227,6 +227,20 @@ async def test_t04_checks_that_wait_take_only_so_much_memory() -> None:
     assert opened.waiting_bytes == 0
 
 
+async def test_t04_a_connection_has_a_limited_share_of_the_checks_that_wait() -> None:
+    opened = streams(notice_bytes_per_connection_max=2 * OVERHEAD_BYTES)
+    first, second = opened.open("c1", "host:1"), opened.open("c2", "host:1")
+    other = opened.open("c3", "host:2")
+    small = check(1, record=b"")
+    assert first.offer(small)
+    assert second.offer(small)
+    assert not first.offer(small)
+    assert other.offer(small)
+    opened.close(second)
+    assert first.offer(small)
+    assert opened.waiting_bytes == 3 * OVERHEAD_BYTES
+
+
 async def test_t04_a_client_with_too_many_notices_is_passed_over(
     start_broker: StartBroker,
 ) -> None:

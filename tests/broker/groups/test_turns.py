@@ -173,7 +173,7 @@ async def test_g02_members_that_join_one_by_one_hear_of_few_changes(tmp_path: Pa
         assert sum(heard) < 10 * count
         before = list(heard)
         # All have joined since those were told; the group rests until all hear of it.
-        room.clock.advance(REST_MS_EACH * count)
+        room.clock.advance(int(REST_MS_EACH * count))
         await turns_of_others(10 * MEMBERS_A_TURN)
         assert {later - earlier for earlier, later in zip(before, heard, strict=True)} == {1}
         room.clock.advance(REST_MS_MAX)
@@ -197,7 +197,7 @@ async def test_g02_a_small_group_is_told_each_time_while_a_large_one_rests(tmp_p
         room.announcer.changed("g1")
         assert await small.next() == MembersChanged("g1")
     assert not large._changed
-    room.clock.advance(REST_MS_EACH * (MEMBERS_A_TURN + 1))
+    room.clock.advance(MEMBERS_A_TURN)
     assert await large.next() == MembersChanged("g0")
     announcing.cancel()
 

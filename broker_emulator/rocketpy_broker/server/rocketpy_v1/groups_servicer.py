@@ -160,7 +160,7 @@ class GroupsServicer:
         try:
             if isinstance(request, BrokerError):
                 raise request
-            stream = self._clients.open_notices(request.client_id)
+            stream = self._clients.open_notices(request.client_id, _address(context))
         except BrokerError as error:
             await context.write(groups_pb2.Notice(status=status.failure(error)))
             return

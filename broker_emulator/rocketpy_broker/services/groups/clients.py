@@ -152,7 +152,7 @@ class ClientService:
 
     def _check_room(self, heartbeat: Heartbeat) -> None:
         self._members.check_room(heartbeat.client_id, heartbeat.groups, heartbeat.address)
-        self.consumers.check_room(heartbeat.consumers)
+        self.consumers.check_room(heartbeat.consumers, heartbeat.address)
 
     async def _create_groups(self, consumers: Sequence[ConsumerData]) -> None:
         for data in consumers:
@@ -220,12 +220,12 @@ class ClientService:
                 reason = f"client {client_id!r} sent no heartbeat for {EXPIRY_MS // 1000} seconds"
                 self._streams.expel(client_id, f"{reason}; send one and open another stream")
 
-    def open_notices(self, client_id: str) -> NoticeStream:
-        """What the client is to be told from now on.
+    def open_notices(self, client_id: str, address: str = "") -> NoticeStream:
+        """What the client at that address is to be told from now on.
 
         Raises ParameterIllegalError, ClientsFullError.
         """
-        return self._streams.open(client_id)
+        return self._streams.open(client_id, address)
 
     @property
     def listener_count(self) -> int:

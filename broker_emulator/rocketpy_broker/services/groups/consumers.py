@@ -17,6 +17,7 @@ from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
 from rocketpy_broker.services.groups.manager import check_group
 from rocketpy_broker.services.groups.members import GroupKey, MemberTable, Role
 from rocketpy_broker.services.groups.subscriptions import Subscription, check_subscriptions, merge
+from rocketpy_broker.shares import Shares
 
 EnumT = TypeVar("EnumT", bound=IntEnum)
 
@@ -82,11 +83,15 @@ def as_enum(name: str, kind: type[EnumT], value: int) -> EnumT:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """What a client of the group said last, and the subscriptions by topic."""
+    """What a client of the group said last, and the subscriptions by topic.
+
+    Their bytes count as those of the connection that said so.
+    """
 
     latest: ConsumerData
     subscriptions: Mapping[str, Subscription]
     subscription_bytes: int = 0
+    address: str = ""
 
     @property
     def is_broadcasting(self) -> bool:
@@ -101,12 +106,12 @@ class ConsumerGroups:
         self._members = members
         self._limits = limits
         self._groups: dict[str, ConsumerGroup] = {}
-        self._subscription_bytes = 0
+        self._shares = Shares(limits.subscription_bytes_per_connection_max)
 
     @property
     def subscription_bytes(self) -> int:
         """What all subscriptions take in memory."""
-        return self._subscription_bytes
+        return self._shares.total
 
     def get(self, group: str) -> ConsumerGroup | None:
         """The group; None where it has no clients."""
@@ -121,14 +126,19 @@ class ConsumerGroups:
         found = self._groups.get(group)
         return found is not None and topic in found.subscriptions
 
-    def check_room(self, wanted: Sequence[ConsumerData]) -> None:
-        """Raises ClientsFullError where these could not be registered."""
-        bytes_max, total = self._limits.subscription_bytes_max, self._subscription_bytes
+    def check_room(self, wanted: Sequence[ConsumerData], address: str) -> None:
+        """Raises ClientsFullError where the connection could not register these."""
+        bytes_max, total, mine = self._limits.subscription_bytes_max, self._shares.total, 0
         for data in wanted:
             # As if every subscription were to be replaced.
-            total += sum(subscription.bytes for subscription in data.subscriptions)
+            size = sum(subscription.bytes for subscription in data.subscriptions)
             known = self._groups.get(data.group)
-            total -= 0 if known is None else known.subscription_bytes
+            before = 0 if known is None else known.subscription_bytes
+            total += size - before
+            mine += size - (before if known is not None and known.address == address else 0)
+        if mine > 0 and not self._shares.has_room(address, mine):
+            name = f"the bytes of the subscriptions of the connection {address}"
+            raise ClientsFullError(name, self._shares.connection_max, "subscribe to fewer topics")
         if total > bytes_max:
             raise ClientsFullError(
                 "the bytes of all subscriptions", bytes_max, "subscribe to fewer topics"
@@ -145,9 +155,10 @@ class ConsumerGroups:
             group = self._groups[data.group] = ConsumerGroup(data, {})
         merged = merge(group.subscriptions, data.subscriptions)
         size = sum(subscription.bytes for subscription in merged.table.values())
-        self._subscription_bytes += size - group.subscription_bytes
+        self._shares.change(group.address, -group.subscription_bytes)
+        self._shares.change(address, size)
         group.latest, group.subscriptions = replace(data, subscriptions=()), merged.table
-        group.subscription_bytes = size
+        group.subscription_bytes, group.address = size, address
         return is_new or merged.is_changed
 
     def left(self, group: str) -> ConsumerGroup | None:
@@ -159,5 +170,5 @@ class ConsumerGroups:
             return self._groups[group]
         gone = self._groups.pop(group, None)
         if gone is not None:
-            self._subscription_bytes -= gone.subscription_bytes
+            self._shares.change(gone.address, -gone.subscription_bytes)
         return None

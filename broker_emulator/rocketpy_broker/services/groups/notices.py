@@ -17,6 +17,7 @@ from rocketpy_broker.clock import resolve
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError, NoticesEndedError
 from rocketpy_broker.services.groups.members import check_client_id
+from rocketpy_broker.shares import Shares
 
 # About what a notice takes in memory beside its record.
 OVERHEAD_BYTES = 500
@@ -49,18 +50,12 @@ class CheckTransaction:
 Notice: TypeAlias = MembersChanged | CheckTransaction
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """The bytes of all notices that wait, of all clients."""
-
-    bytes: int = 0
-
-
 class NoticeStream:
     """Notices for one client, until it or the broker ends the stream."""
 
-    def __init__(self, client_id: str, limits: ClientLimits, waiting: _Waiting) -> None:
+    def __init__(self, client_id: str, address: str, limits: ClientLimits, waiting: Shares) -> None:
         self.client_id = client_id
+        self._address = address
         self._limits = limits
         self._waiting = waiting
         self._changed: dict[str, None] = {}
@@ -83,11 +78,12 @@ class NoticeStream:
         has_room = (
             not self._is_over
             and len(self._checks) < self._limits.notices_per_client_max
-            and self._waiting.bytes + notice.bytes <= self._limits.notice_bytes_max
+            and self._waiting.total + notice.bytes <= self._limits.notice_bytes_max
+            and self._waiting.has_room(self._address, notice.bytes)
         )
         if has_room:
             self._checks.append(notice)
-            self._waiting.bytes += notice.bytes
+            self._waiting.change(self._address, notice.bytes)
             self._wake()
         return has_room
 
@@ -105,13 +101,13 @@ class NoticeStream:
             del self._changed[group]
             return MembersChanged(group)
         check = self._checks.popleft()
-        self._waiting.bytes -= check.bytes
+        self._waiting.change(self._address, -check.bytes)
         return check
 
     def end(self, error: NoticesEndedError | None = None) -> None:
         """Send nothing more; what still waits is dropped."""
         self._is_over, self._error = True, self._error or error
-        self._waiting.bytes -= sum(check.bytes for check in self._checks)
+        self._waiting.change(self._address, -sum(check.bytes for check in self._checks))
         self._checks.clear()
         self._changed.clear()
         self._wake()
@@ -127,7 +123,8 @@ class NoticeStreams:
     def __init__(self, limits: ClientLimits) -> None:
         self._limits = limits
         self._streams: dict[str, NoticeStream] = {}
-        self._waiting = _Waiting()
+        # The bytes of notices that wait, by the connection of their stream.
+        self._waiting = Shares(limits.notice_bytes_per_connection_max)
         self._is_stopping = False
 
     def __len__(self) -> int:
@@ -136,14 +133,14 @@ class NoticeStreams:
     @property
     def waiting_bytes(self) -> int:
         """What waits for all clients takes in memory."""
-        return self._waiting.bytes
+        return self._waiting.total
 
     def get(self, client_id: str) -> NoticeStream | None:
         """The client's stream, if it listens."""
         return self._streams.get(client_id)
 
-    def open(self, client_id: str) -> NoticeStream:
-        """A stream for the client; one that it had ends.
+    def open(self, client_id: str, address: str = "") -> NoticeStream:
+        """A stream for the client at that address; one that it had ends.
 
         Raises ParameterIllegalError, ClientsFullError.
         """
@@ -157,7 +154,7 @@ class NoticeStreams:
                 self._limits.clients_max,
                 "close streams that are not needed",
             )
-        stream = NoticeStream(client_id, self._limits, self._waiting)
+        stream = NoticeStream(client_id, address, self._limits, self._waiting)
         self._streams[client_id] = stream
         if self._is_stopping:
             stream.end()
