@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -248,3 +249,17 @@ async def test_k05_a_held_query_whose_client_went_away_is_dropped(
         call.cancel()
         await running.held(0)
         await waiting
+
+
+async def test_n12_an_answer_has_a_limited_number_of_queues(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        table = running.broker.rooms.topics._table
+        wide = replace(table.entries["TBW102"], read_queue_nums=1 << 16)
+        table.take_in({f"W{number}": replace(wide, topic=f"W{number}") for number in range(17)})
+        answer = await ask(running, topics=[f"W{number}" for number in range(2)])
+        assert [len(topic.queues) for topic in answer.topics] == [1 << 16] * 2
+        answer = await ask(running, topic_pattern="W.*")
+        assert answer.status.code == ResponseCode.INVALID_PARAMETER
+        assert "number of queues of all topics is 1114112" in answer.status.remark
+        assert "accepted is at most 1048576; ask for fewer topics" in answer.status.remark
+        assert not answer.topics

@@ -24,7 +24,11 @@ from rocketpy_broker.server.rocketpy_v1.handlers import (
     decoder,
     decoder_of_large,
 )
-from rocketpy_broker.server.rocketpy_v1.offset_messages import known_offsets, queue_offsets
+from rocketpy_broker.server.rocketpy_v1.offset_messages import (
+    OffsetsAnswer,
+    known_offsets,
+    queue_offsets,
+)
 from rocketpy_broker.server.rocketpy_v1.range_servicer import RangeServicer
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging import StagingService
@@ -171,7 +175,7 @@ class BrokerServicer:
 
     async def query_offsets(
         self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
-    ) -> broker_pb2.QueryOffsetsResponse:
+    ) -> broker_pb2.QueryOffsetsResponse | OffsetsAnswer:
         """Each topic by itself: a missing one does not hide the others."""
         try:
             known = await known_offsets(request)
@@ -189,19 +193,27 @@ class BrokerServicer:
         # It is large, and the query may be held.
         del request
         topics = await self._to.offset_queries.topics_when_new(query)
-        response = broker_pb2.QueryOffsetsResponse(
-            status=status.success(),
-            store_id=self._to.store_id(),
-            recovery_id=self._to.offset_queries.recovery_id,
+        response = OffsetsAnswer(
+            broker_pb2.QueryOffsetsResponse(
+                status=status.success(),
+                store_id=self._to.store_id(),
+                recovery_id=self._to.offset_queries.recovery_id,
+            )
         )
         topics_a_turn = TOPICS_A_TURN if query.log_end is None else 1
         for number, topic in enumerate(topics, 1):
-            answer = response.topics.add(topic=topic)
+            part = broker_pb2.QueryOffsetsResponse()
+            answer = part.topics.add(topic=topic)
             await self._add_offsets(answer, group, query.log_end, known.hidden.get(topic, ()))
+            try:
+                response.add(part)
+            except BrokerError as error:
+                return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
             if number % topics_a_turn == 0:
                 await give_way("offsets")
         if group:
-            response.consumer_group_exists = self._to.offsets.group_exists(group)
+            exists = self._to.offsets.group_exists(group)
+            response.add(broker_pb2.QueryOffsetsResponse(consumer_group_exists=exists))
         return response
 
     async def _add_offsets(

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TypeVar
 
 from rocketpy_broker.clock import give_way
+from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.server.rocketpy_v1.names import STORED, check_each
 from rocketpy_broker.services.offsets.known import KnownOffsets
 from rocketpy_broker.services.offsets.service import QueueOffsets
+from rocketpy_proto.call_limits import OFFSET_QUERY_QUEUES_MAX
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 # Queues that a client knows; they are read in 2 ms.
@@ -25,6 +27,32 @@ def queue_offsets(queue: QueueOffsets) -> broker_pb2.QueueOffsets:
         committed_offset=queue.committed_offset,
         cut_offset=queue.cut_offset,
     )
+
+
+class OffsetsAnswer:
+    """A QueryOffsetsResponse in encoded parts, which are one message for protobuf.
+
+    A topic is encoded when it has been looked at, so the end of a large answer takes no time.
+    """
+
+    def __init__(self, head: broker_pb2.QueryOffsetsResponse) -> None:
+        self.status = head.status
+        self._parts = [head.SerializeToString()]
+        self._queue_count = 0
+
+    def add(self, part: broker_pb2.QueryOffsetsResponse) -> None:
+        """Takes in topics, or what else the answer has. Raises ParameterIllegalError."""
+        self._queue_count += sum(len(each.queues) + len(each.hidden_queues) for each in part.topics)
+        if self._queue_count > OFFSET_QUERY_QUEUES_MAX:
+            accepted = f"at most {OFFSET_QUERY_QUEUES_MAX}; ask for fewer topics"
+            raise ParameterIllegalError(
+                "number of queues of all topics", self._queue_count, accepted
+            )
+        self._parts.append(part.SerializeToString())
+
+    def SerializeToString(self) -> bytes:  # noqa: N802
+        """Returns the message, as protobuf's own do."""
+        return b"".join(self._parts)
 
 
 async def known_offsets(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets:
