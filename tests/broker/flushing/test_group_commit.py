@@ -17,6 +17,7 @@ from rocketpy_broker.services.flushing.group_commit import GroupCommit
 from rocketpy_broker.services.flushing.store_files import StoreFiles
 from rocketpy_broker.services.sending.in_flight import SMALL_BYTES_MAX
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
+from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.log.segment import Segment
@@ -201,6 +202,30 @@ async def test_s14_the_next_segment_is_ready_before_the_last_one_is_full(tmp_pat
     store.close()
     # A clean stop takes back what was never used.
     assert sorted(int(path.name) for path in log.iterdir()) == [0, 8192]
+
+
+async def test_f07_a_disk_that_stays_full_is_a_line_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    store = async_store(tmp_path, clock, segment_bytes=8192)
+    put(store, [bytes(6_000)])
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(durable, "create_allocated", full)
+    store_files = StoreFiles(store, clock, 1_000)
+    flushing = asyncio.ensure_future(store_files.run())
+    for _ in range(62):
+        await until_asleep(clock)
+        clock.advance(1_000)
+    await until_asleep(clock)
+    flushing.cancel()
+    await asyncio.wait([flushing])
+    store_files.close()
+    store.close()
+    assert sum("no segment could be made ready" in line for line in caplog.messages) == 2
 
 
 async def test_s09_each_segment_spares_the_next_start_what_came_before(tmp_path: Path) -> None:

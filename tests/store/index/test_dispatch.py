@@ -22,7 +22,7 @@ BEGIN_MS = 1_700_000_000_000
 BLOCKS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=8), max_size=6)
 
 
-def index_of(folder: Path) -> IndexDispatch:
+def index_of(folder: Path, clock: ManualClock | None = None) -> IndexDispatch:
     config = StoreConfig(
         folder,
         1 << 20,
@@ -31,7 +31,7 @@ def index_of(folder: Path) -> IndexDispatch:
         index_slot_count=1_009,
         index_entry_count_max=200_000,
     )
-    return IndexDispatch(folder, ManualClock(), config, lambda _offset: BEGIN_MS)
+    return IndexDispatch(folder, clock or ManualClock(), config, lambda _offset: BEGIN_MS)
 
 
 def put(index: IndexDispatch, blocks: list[list[int]]) -> int:
@@ -88,3 +88,19 @@ def test_n12_all_that_waits_enters_the_index_before_a_question(tmp_path: Path) -
     assert not index.is_behind
     assert index.entered_end(1 << 40) == 1 << 40
     index.close()
+
+
+def test_f07_an_index_that_cannot_grow_is_a_line_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    (tmp_path / "index").touch()  # No folder can be made here.
+    index = index_of(tmp_path / "index", clock)
+    put(index, [[1, 2]])
+    for _ in range(62):
+        index.drain()
+        clock.advance(1_000)
+    assert sum("the index cannot grow, 3 keys wait" in line for line in caplog.messages) == 2
+    (tmp_path / "index").unlink()
+    index.drain()
+    assert not index.is_behind

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from rocketpy_broker.clock import Clock, give_way, sleep
+from rocketpy_broker.seldom import Seldom
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.tasks import to_end
 
@@ -30,6 +32,8 @@ class StoreFiles:
         self._interval_ms = interval_ms
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-files")
         self._one_at_a_time = asyncio.Lock()
+        # A disk stays full for long: a line a minute for each failure.
+        self._seldom = defaultdict[str, Seldom](lambda: Seldom(clock))
 
     async def run(self) -> None:
         """Make derived files durable every interval; they can be rebuilt, so late is no harm."""
@@ -80,7 +84,8 @@ class StoreFiles:
         try:
             await self._in_thread(work)
         except OSError as error:
-            logger.warning("%s: %s", failure, error)
+            if self._seldom[failure].may_say():
+                logger.warning("%s: %s", failure, error)
 
     async def _in_thread(
         self, work: Callable[[], None], then: Callable[[], None] = lambda: None

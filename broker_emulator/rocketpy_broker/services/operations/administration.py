@@ -92,6 +92,8 @@ class AdminService:
         tasks: TaskScope,
         clock: Clock,
     ) -> None:
+        # A file of the package, which a disk that fails later need not give.
+        self._version = version(DISTRIBUTION)
         self._config = config
         self._store = store
         self._contents = contents
@@ -202,7 +204,7 @@ class AdminService:
         """Version, names and limits of this broker."""
         config = self._config
         return BrokerInfo(
-            version(DISTRIBUTION),
+            self._version,
             config.cluster_name,
             config.broker_name,
             config.limits.body_bytes_max,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.seldom import Seldom
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.index.file import StoreTimeOf
 from rocketpy_broker.store.index.layout import IndexFormat
@@ -79,6 +80,7 @@ class IndexDispatch:
         self._store_time_of = store_time_of
         self._waiting: list[_Waiting] = []
         self._waiting_count = 0
+        self._seldom = Seldom(clock)
 
     def load(self) -> list[str]:
         """Open the files; return what about them cannot be believed. Raises OSError."""
@@ -146,7 +148,10 @@ class IndexDispatch:
                 np.concatenate([each.times_ms for each in blocks]),
             )
         except OSError as error:
-            logger.warning("the index cannot grow, %d keys wait: %s", self._waiting_count, error)
+            if self._seldom.may_say():
+                logger.warning(
+                    "the index cannot grow, %d keys wait: %s", self._waiting_count, error
+                )
             return False
         return True
 
