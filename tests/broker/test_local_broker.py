@@ -106,7 +106,8 @@ def test_a_signal_stops_the_command_cleanly_after_one_ready_line(
 
 
 def test_an_unwritable_directory_is_named() -> None:
-    command = [sys.executable, "-m", "rocketpy_broker", "broker", "--data", "/proc/none"]
+    command = [sys.executable, "-m", "rocketpy_broker", "broker"]
+    command += ["--data", "/proc/none", "--port", "0"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
