@@ -23,6 +23,8 @@ settings.load_profile("rocketpy")
 os.environ.setdefault("JDK_JAVA_OPTIONS", jvm.options())
 # Else gRPC's handlers of forks may kill what a test starts beside busy calls, such as Spark's JVM.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# Channels of tests lead to brokers of this machine, also where the environment names a proxy.
+os.environ["no_grpc_proxy"] = "127.0.0.1,localhost,::1"  # noqa: SIM112 (as gRPC reads it)
 # What else lies on the machine's disk decides no test.
 os.environ["ROCKETPY_DISK_FULL_RATIO"] = "1.0"
 DISK_USED = 0.5
@@ -38,9 +40,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let what is skipped in CI fail the run, and what hangs end."""
     skips.pytest_configure(config)
     hangs.pytest_configure(config)
+    # pytest 9.1 loses the fixtures of a folder that it leaves and comes back to.
+    config.args.sort(key=_path_of)
     # A shell that starts a command with `&` makes it ignore SIGINT, and so its children.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _path_of(argument: str) -> tuple[str, ...]:
+    """Returns the parts of the path of an argument such as `tests/test_tidy.py::test_x`."""
+    return Path(argument.partition("::")[0]).resolve().parts
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
