@@ -61,7 +61,8 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     - `port`: 0 takes a free one.
     - `flush`: what an acknowledgement means. `SYNC_FLUSH`, on disk, is the default with `data`,
       `ASYNC_FLUSH`, in the page cache, the one without.
-    - `commit_log_segment_bytes`: size of the log's files; 64 MiB.
+    - `commit_log_segment_bytes`: size of the log's files; as the store was made with, and 64 MiB
+      of a new one.
     - `start_seconds_max`: how long a start may take on an idle machine, as after a crash; 60 s.
     - `http_port`: serves `/metrics` and `/healthz` at `http_endpoint`; 0 takes a free port, and
       without it there is no HTTP.
@@ -80,7 +81,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         *,
         port: int = 0,
         flush: FlushDiskType | str | None = None,
-        commit_log_segment_bytes: int = TEST_SEGMENT_BYTES,
+        commit_log_segment_bytes: int | None = None,
         start_seconds_max: float = START_SECONDS_MAX,
         http_port: int | None = None,
         message_delay_level: str | None = None,
@@ -212,7 +213,9 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     def _command(self) -> list[str]:
         options = ["--data", str(self.data), "--port", str(self._port)]
         options += ["--flush", self._flush.value]
-        options += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
+        options += ["--new-segment-bytes", str(TEST_SEGMENT_BYTES)]
+        if self._commit_log_segment_bytes is not None:
+            options += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
         # Tests and notebooks run on machines whose disks are none of this broker's business.
         options += ["--disk-full-ratio", "1"]
         options += ["--clock-ahead-ms", str(self._clock_ahead_ms)]

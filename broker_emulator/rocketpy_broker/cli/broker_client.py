@@ -6,7 +6,6 @@ Exit codes: 0 done, or the reader of a pipe has had enough; 1 refused, or no bro
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from rocketpy_broker.cli import output
 from rocketpy_broker.cli.main import leave_at_once
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.client.errors import UnreachableError
@@ -57,7 +57,7 @@ def refuse(text: str) -> NoReturn:
 
 def leave_pipe() -> NoReturn:
     """End, since nobody reads the output; what is still buffered goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    output.drop()
     raise typer.Exit(0)
 
 

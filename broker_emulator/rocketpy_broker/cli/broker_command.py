@@ -22,9 +22,15 @@ import typer
 
 from rocketpy_broker import event_loop, process
 from rocketpy_broker.broker import Broker, Ready
+from rocketpy_broker.cli import output
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.process import READY_PREFIX
+from rocketpy_broker.store.check.read_only import (
+    DEFAULT_QUEUE_FILE_BYTES,
+    DEFAULT_SEGMENT_BYTES,
+    StoreSizes,
+)
 from rocketpy_broker.store.cleaning import HOUR_MS, CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
@@ -81,13 +87,25 @@ Flush = Annotated[
 Cluster = Annotated[str, typer.Option(help="brokerClusterName.")]
 Name = Annotated[str, typer.Option(help="brokerName.")]
 SegmentBytes = Annotated[
-    int, typer.Option(min=4096, help="mappedFileSizeCommitLog; allocated at once.")
+    int | None,
+    typer.Option(
+        min=4096,
+        help="mappedFileSizeCommitLog; allocated at once. Default: as the store was made with, "
+        f"{DEFAULT_SEGMENT_BYTES} for a new one.",
+    ),
 ]
 StopAtEof = Annotated[
     bool,
     typer.Option("--stop-at-eof", help="Stop when standard input ends, as when a parent dies."),
 ]
-QueueFileBytes = Annotated[int, typer.Option(min=20, help="mappedFileSizeConsumeQueue.")]
+QueueFileBytes = Annotated[
+    int | None,
+    typer.Option(
+        min=20,
+        help="mappedFileSizeConsumeQueue. Default: as the store was made with, "
+        f"{DEFAULT_QUEUE_FILE_BYTES} for a new one.",
+    ),
+]
 FlushIntervalMs = Annotated[
     int, typer.Option(min=1, help="flushIntervalCommitLog, with ASYNC_FLUSH.")
 ]
@@ -177,6 +195,8 @@ LogLevel = Annotated[
 Temporary = Annotated[str | None, typer.Option(hidden=True)]
 # A broker for tests, whose clock can be moved; LocalBroker starts such.
 ClockAheadMs = Annotated[int | None, typer.Option(hidden=True, min=0)]
+# The size of a LocalBroker's segments, which is smaller, where it makes the store.
+NewSegmentBytes = Annotated[int, typer.Option(hidden=True, min=4096)]
 
 
 def broker(
@@ -188,8 +208,8 @@ def broker(
     flush: Flush = None,
     cluster_name: Cluster = "DefaultCluster",
     broker_name: Name = "broker-a",
-    commit_log_segment_bytes: SegmentBytes = 1 << 30,
-    consume_queue_file_bytes: QueueFileBytes = 6_000_000,
+    commit_log_segment_bytes: SegmentBytes = None,
+    consume_queue_file_bytes: QueueFileBytes = None,
     flush_interval_ms: FlushIntervalMs = 500,
     flush_least_pages: FlushLeastPages = 0,
     sync_flush_timeout_ms: SyncFlushTimeoutMs = 5_000,
@@ -210,6 +230,7 @@ def broker(
     log_level: LogLevel = LogLevelName.WARNING,
     temporary: Temporary = None,
     clock_ahead_ms: ClockAheadMs = None,
+    new_segment_bytes: NewSegmentBytes = DEFAULT_SEGMENT_BYTES,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
@@ -218,6 +239,9 @@ def broker(
     process.tune()
     try:
         with _store_directory(data, temporary) as folder:
+            sizes = StoreSizes.of(
+                folder, commit_log_segment_bytes, consume_queue_file_bytes, new_segment_bytes
+            )
             config = BrokerConfig(
                 data=folder,
                 host=host,
@@ -227,8 +251,8 @@ def broker(
                 cluster_name=cluster_name,
                 broker_name=broker_name,
                 flush_disk_type=flush or _default_flush(data),
-                commit_log_segment_bytes=commit_log_segment_bytes,
-                consume_queue_file_bytes=consume_queue_file_bytes,
+                commit_log_segment_bytes=sizes.segment_bytes,
+                consume_queue_file_bytes=sizes.queue_file_bytes,
                 staging_bytes_max=staging_bytes_max,
                 staging_idle_ms_max=int(staging_idle_minutes * MINUTE_MS),
                 delay_levels=delay_levels,
@@ -251,8 +275,8 @@ def broker(
         sys.exit(f"rocketpy broker: {error}")
 
 
-def _check_queue_file_bytes(size: int) -> None:
-    if size % 20:
+def _check_queue_file_bytes(size: int | None) -> None:
+    if size is not None and size % 20:
         raise typer.BadParameter("must be a multiple of 20, the size of a unit")
 
 
@@ -315,14 +339,22 @@ async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     if stop_at_eof:
-        loop.add_reader(sys.stdin, lambda: _stop_at_end_of_input(loop, stopped))
+        _watch_input(loop, stopped)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     ready: asyncio.Future[Ready] = loop.create_future()
     ready.add_done_callback(lambda _: process.leave_start_uncollected())
     ready.add_done_callback(lambda done: _say_ready(config, done.result()))
     await Broker(config).serve_until(stopped, ready)
-    typer.echo("rocketpy broker stopped")
+    _say("rocketpy broker stopped")
+
+
+def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    try:
+        loop.add_reader(sys.stdin, lambda: _stop_at_end_of_input(loop, stopped))
+    except PermissionError:
+        # It is a file, or /dev/null: nothing is waited for, and its end is there.
+        stopped.set()
 
 
 def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
@@ -341,7 +373,7 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
             recovery.records_scanned,
             recovery.bytes_dropped,
         )
-    typer.echo(
+    _say(
         f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "
         f"flush={config.flush_disk_type.value}" + _http_text(ready)
     )
@@ -350,3 +382,11 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
 
 def _http_text(ready: Ready) -> str:
     return "" if ready.http_port is None else f" http={ready.host}:{ready.http_port}"
+
+
+def _say(line: str) -> None:
+    """Print a line. A broker serves on where nobody reads it."""
+    try:
+        typer.echo(line)
+    except BrokenPipeError:
+        output.drop()

@@ -66,7 +66,9 @@ def leave_at_once() -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """A stream that is closed swallows what is printed; no text is too odd to be printed."""
+    """A closed stream is empty, and swallows what is printed; no text is too odd to be printed."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

@@ -7,6 +7,7 @@ printed without their control characters. Holds no state.
 from __future__ import annotations
 
 import json
+import os
 import select
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -94,6 +95,11 @@ def print_json(value: object) -> None:
 def flush() -> None:
     """Show what is printed so far. Raises BrokenPipeError."""
     sys.stdout.flush()
+
+
+def drop() -> None:
+    """Send what is printed, and what is still buffered, nowhere: nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_abandoned(wait_ms_max: float = 0) -> bool:

@@ -41,9 +41,15 @@ class StoreSizes:
 
     @classmethod
     def of(
-        cls, folder: Path, segment_bytes: int | None = None, queue_file_bytes: int | None = None
+        cls,
+        folder: Path,
+        segment_bytes: int | None = None,
+        queue_file_bytes: int | None = None,
+        new_segment_bytes: int = DEFAULT_SEGMENT_BYTES,
     ) -> StoreSizes:
         """The sizes that are given, or else the manifest's, or else those of most files.
+
+        Segments of a store without any have `new_segment_bytes`.
 
         Raises StoreDirectoryError for a manifest that a newer version has written.
         """
@@ -52,7 +58,7 @@ class StoreSizes:
             segment_bytes = segment_bytes or manifest.segment_bytes
             queue_file_bytes = queue_file_bytes or manifest.queue_file_bytes
         return cls(
-            segment_bytes or _usual_size((folder / "commitlog").glob("*")) or DEFAULT_SEGMENT_BYTES,
+            segment_bytes or _usual_size((folder / "commitlog").glob("*")) or new_segment_bytes,
             queue_file_bytes
             or _usual_size((folder / "consumequeue").glob("*/*/*"), UNIT_BYTES)
             or DEFAULT_QUEUE_FILE_BYTES,
