@@ -105,6 +105,18 @@ def test_the_readme_s_first_program_runs_from_a_shell_that_knows_no_environment(
     assert run(programs / "python", str(program)).splitlines()[-1] == "1000"
 
 
+@pytest.mark.spark
+def test_rows_are_sent_back_with_what_the_readme_installs(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """PySpark's mapInArrow asks for pandas, which PySpark alone does not bring."""
+    program = tmp_path / "send_back.py"
+    [shown] = [block for block in runnable("python") if "send_back(" in block.text]
+    program.write_text(shown.text, encoding="utf-8")
+    said = run(environment("broker", "spark") / "python", str(program))
+    assert "1 come again, 0 were given up" in said.splitlines()
+
+
 def test_pytest_loads_the_plugin_without_heavy_libraries() -> None:
     program = (
         "import sys, rocketpy_broker.pytest_plugin\n"
