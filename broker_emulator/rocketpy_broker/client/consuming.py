@@ -101,7 +101,9 @@ class GroupReader:
                 request.commit_offset = committed = offset
             before = offset
             for answer in self._pull(request):
-                found, offset = pulled_messages(request, offset, answer)
+                found, following = pulled_messages(request, offset, answer)
+                # An answer without messages may name any offset.
+                offset = min(following, queue.max_offset)
                 messages = list(found)
                 yield from messages
                 left = None if left is None else left - len(messages)

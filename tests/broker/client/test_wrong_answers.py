@@ -55,6 +55,7 @@ class WrongBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
 
     answers: list[broker_pb2.PullResponse] = field(default_factory=list)
     pulls: int = 0
+    committed: list[int] = field(default_factory=list)
 
     def QueryOffsets(  # noqa: N802 (a method of the contract)
         self, _request: broker_pb2.QueryOffsetsRequest, _context: grpc.ServicerContext
@@ -69,8 +70,9 @@ class WrongBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         return broker_pb2.QueryConsumerOffsetsResponse(offsets=[broker_pb2.ConsumerOffset()])
 
     def CommitOffsets(  # noqa: N802 (a method of the contract)
-        self, _request: broker_pb2.CommitOffsetsRequest, _context: grpc.ServicerContext
+        self, request: broker_pb2.CommitOffsetsRequest, _context: grpc.ServicerContext
     ) -> broker_pb2.CommitOffsetsResponse:
+        self.committed += [entry.offset for entry in request.offsets]
         return broker_pb2.CommitOffsetsResponse()
 
     def Pull(  # noqa: N802 (a method of the contract)
@@ -158,6 +160,30 @@ def test_a_right_answer_is_read(broker: tuple[WrongBroker, BrokerConnection], re
     if reader != "at":
         servicer.answers += [found([1, 2], 3)]
     assert [message.queue_offset for message in READERS[reader](connection)] in ([0], [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    ],
+)
+@pytest.mark.parametrize(
+    ("next_offset", "committed"), [(1 << 60, [3]), (4, [3]), (3, [3]), (-4, [])]
+)
+def test_c07_a_group_is_committed_up_to_the_end_of_its_queue(
+    broker: tuple[WrongBroker, BrokerConnection],
+    code: ResponseCode,
+    next_offset: int,
+    committed: list[int],
+) -> None:
+    servicer, connection = broker
+    status = common_pb2.Status(code=code)
+    servicer.answers = [broker_pb2.PullResponse(status=status, next_offset=next_offset)]
+    assert list(GroupReader(connection, "T", "g").messages()) == []
+    assert servicer.committed == committed
 
 
 @pytest.mark.parametrize("sizes", [b"\0", b"\0\0\0\x60\0", b"\xff" * 12, b"\x7f" * 12, b""])
