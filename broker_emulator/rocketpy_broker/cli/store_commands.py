@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
@@ -25,10 +24,12 @@ from rich.progress import (
 
 from rocketpy_broker import process
 from rocketpy_broker.cli import output
+from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.errors import BrokerError, StoreDirectoryError, StoreLockedError
 from rocketpy_broker.services.operations.exporting import ExportRequest, FileFormat, StoreExport
 from rocketpy_broker.services.operations.importing import StoreImport
+from rocketpy_broker.spoken import ms_of_time
 from rocketpy_broker.store.check.faults import Advance
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import CheckSummary, Fault, Finding, StoreCheck
@@ -51,9 +52,10 @@ QueueFileBytes = Annotated[
 ]
 
 BeginTime = Annotated[
-    str | None, typer.Option(help="Stored at this time or later; ISO 8601, UTC if it says none.")
+    str | None,
+    typer.Option(metavar="TIME", help="Stored at this time or later, as 2026-05-01T08:00:00Z."),
 ]
-EndTime = Annotated[str | None, typer.Option(help="Stored before this time.")]
+EndTime = Annotated[str | None, typer.Option(metavar="TIME", help="Stored before this time.")]
 
 
 @store_app.command()
@@ -105,8 +107,8 @@ def export_messages(
         out,
         file_format or suffix_format,
         queue,
-        _milliseconds(begin_time, "--begin-time"),
-        _milliseconds(end_time, "--end-time"),
+        _time_ms(begin_time, "--begin-time"),
+        _time_ms(end_time, "--end-time"),
     )
     with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
@@ -154,18 +156,8 @@ def import_messages(
     typer.echo(f"imported {plan.message_count} messages of {topics}")
 
 
-def _milliseconds(text: str | None, option: str) -> int | None:
-    """A time in ISO 8601 as ms since 1970; without an offset it is UTC."""
-    if text is None:
-        return None
-    try:
-        # Python 3.10 does not know the Z.
-        time = datetime.fromisoformat(text.removesuffix("Z") + "+00:00" * text.endswith("Z"))
-    except ValueError as error:
-        reason = f"{text!r} is no time such as 2026-01-31T12:00:00Z"
-        raise typer.BadParameter(reason, param_hint=option) from error
-    aware = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
-    return round(aware.timestamp() * 1000)
+def _time_ms(text: str | None, option: str) -> int | None:
+    return None if text is None else ms_of_time(time_option(text, option))
 
 
 def _as_json(findings: list[Finding], summary: CheckSummary) -> dict[str, object]:
