@@ -18,19 +18,19 @@ from pathlib import Path
 
 from benchmarks import data
 from benchmarks.harness import Result
-from rocketpy_broker import process
 from rocketpy_broker.broker import Rooms
-from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.ground import Ground
+from rocketpy_broker.runtime import process_tuning
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.batches.log import Batch, StagedTask
 from rocketpy_broker.services.batches.service import Outcome
-from rocketpy_broker.services.batches.staging import StageCommand, Staged
+from rocketpy_broker.services.batches.staging_service import StageCommand, Staged
+from rocketpy_broker.services.context import Ground
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
-from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.record import Host
 
 ROUNDS = 5
@@ -115,7 +115,7 @@ async def opened(folder: Path) -> AsyncIterator[Bench]:
     await rooms.topics.update(TopicConfig(data.TOPIC), create_only=True)
     async with TaskScope() as scope:
         await rooms.batches.commits.recover(scope.start)
-        process.leave_start_uncollected()
+        process_tuning.leave_start_uncollected()
         yield Bench(store, rooms)
     for close in reversed(ground.lifecycle.closes):
         close()
@@ -179,6 +179,6 @@ async def run_all() -> list[Result]:
 
 def run() -> list[Result]:
     """All cases."""
-    process.keep_freed_memory()
-    process.switch_threads_often()
+    process_tuning.keep_freed_memory()
+    process_tuning.switch_threads_often()
     return asyncio.run(run_all())

@@ -15,8 +15,8 @@ from datetime import timedelta
 from benchmarks.harness import Result
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.messages import OutgoingMessage
-from rocketpy_broker.client.sending import MessageSender
+from rocketpy_broker.client.messages.model import OutgoingMessage
+from rocketpy_broker.client.messages.sender import MessageSender
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 

@@ -20,13 +20,13 @@ import pyarrow as pa
 from benchmarks import data
 from benchmarks.bench_store import open_store
 from benchmarks.harness import ROUNDS, Result, median_seconds
-from rocketpy_broker import process
-from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.services.filters.parsing import TERMS_MAX
+from rocketpy_broker.runtime import process_tuning
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.services.filters.parser import TERMS_MAX
 from rocketpy_broker.services.filters.service import FilterService, FilterText
-from rocketpy_broker.services.holding.calls import HeldCalls
-from rocketpy_broker.services.pulling.service import NO_END, PullCommand, PullService
-from rocketpy_broker.services.pulling.unread import UnreadAnswers
+from rocketpy_broker.services.long_polling.waiters import HeldCalls
+from rocketpy_broker.services.pull.response_buffer import UnreadAnswers
+from rocketpy_broker.services.pull.service import NO_END, PullCommand, PullService
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey, ReadLimits
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block, java_hash
@@ -117,7 +117,7 @@ def _rate(pulls: Pulls, text: FilterText) -> float:
 
 def run() -> list[Result]:
     """All figures, in a process that is set as the broker's."""
-    process.keep_freed_memory()
+    process_tuning.keep_freed_memory()
     pa.set_cpu_count(1)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         pulls = Pulls(Path(name))

@@ -19,8 +19,8 @@ from benchmarks import data
 from benchmarks.bench_store import open_service, open_store
 from benchmarks.harness import Result, seconds_of
 from benchmarks.report import growth_plot
-from rocketpy_broker import process
-from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.runtime import process_tuning
+from rocketpy_broker.services.send.append_service import AppendService
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 
@@ -98,7 +98,7 @@ def _user_seconds(work: Callable[[], object]) -> float:
 
 def run() -> Iterator[Result]:
     """All figures, in a process that is set as the broker's."""
-    process.keep_freed_memory()
+    process_tuning.keep_freed_memory()
     block = data.block(BLOCK_RECORDS, BODY_BYTES)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name) / "store"

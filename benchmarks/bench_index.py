@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks import data
 from benchmarks.bench_store import open_service
 from benchmarks.harness import Result, compare, median_seconds
-from rocketpy_broker import process
-from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.runtime import process_tuning
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.store.index.service import IndexService
 from rocketpy_proto.record import IndexKeys
 
@@ -80,6 +80,6 @@ def run_query() -> Result:
 
 def run() -> Iterator[Result]:
     """Both figures, in a process that is set as the broker's."""
-    process.keep_freed_memory()
+    process_tuning.keep_freed_memory()
     yield run_added()
     yield run_query()

@@ -51,11 +51,11 @@ WRITE_ROWS = """
 import re, sys
 from pathlib import Path
 from benchmarks.data import sink_rows
-from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
+from pyspark_rocketpy.sink.task_writer import WriteConfig, write_batches
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import (RetryPolicy)
-from pyspark_rocketpy.transport.writing_values import (BatchName)
+from pyspark_rocketpy.transport.write_values import (BatchName)
 endpoint, topic, queues, body_bytes, batches, rows = sys.argv[1:]
 numbers = range(int(batches))
 arrow_batches = (

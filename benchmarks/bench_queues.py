@@ -17,9 +17,9 @@ from benchmarks.data import sink_rows
 from benchmarks.harness import Result, compare
 from benchmarks.spark_session import spark_session
 from pyspark_rocketpy.options.choices import Delivery
-from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
+from pyspark_rocketpy.sink.task_writer import WriteConfig, write_batches
 from pyspark_rocketpy.transport.values import BrokerLimits
-from pyspark_rocketpy.transport.writing_values import (
+from pyspark_rocketpy.transport.write_values import (
     Attempt,
     BatchJob,
     BatchName,

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from benchmarks import data
 from benchmarks.harness import Result, compare
-from rocketpy_broker import process
-from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.config import DAY_MS, BrokerConfig, Limits
-from rocketpy_broker.services.delay.scheduling import Scheduling, TimerLimits
-from rocketpy_broker.services.flushing.group_commit import GroupCommit
-from rocketpy_broker.services.sending.appending import AppendService
-from rocketpy_broker.services.sending.gate import SendGate
-from rocketpy_broker.services.sending.message_types import MessageTypes
-from rocketpy_broker.services.sending.placing import Placing
+from rocketpy_broker.runtime import process_tuning
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.services.delay.schedule import Scheduling, TimerLimits
+from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.services.send.append_service import AppendService
+from rocketpy_broker.services.send.destination import Placing
+from rocketpy_broker.services.send.message_types import MessageTypes
+from rocketpy_broker.services.send.preconditions import SendGate
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
@@ -123,5 +123,5 @@ def run_case(body_bytes: int, goal: float) -> list[Result]:
 
 def run() -> list[Result]:
     """All cases, in a process that is set as the broker's."""
-    process.keep_freed_memory()
+    process_tuning.keep_freed_memory()
     return [result for body_bytes, goal in CASES for result in run_case(body_bytes, goal)]

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.columns import source_schema
 from pyspark_rocketpy.source.readers import RocketpyBatchReader
 from pyspark_rocketpy.transport.remoting.source import RemotingSource

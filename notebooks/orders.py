@@ -37,10 +37,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users know)
 
 import pyspark_rocketpy
-from rocketpy_broker.client import groups, transactions
+from rocketpy_broker.client import groups
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.messages import OutgoingMessage
-from rocketpy_broker.client.transactions import Transaction
+from rocketpy_broker.client.messages import transactions
+from rocketpy_broker.client.messages.model import OutgoingMessage
+from rocketpy_broker.client.messages.transactions import Transaction
 from surroundings import Surroundings
 
 here = Surroundings(globals())

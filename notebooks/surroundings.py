@@ -27,7 +27,7 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.client import topics
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import RefusedError, UnreachableError
-from rocketpy_broker.local import LocalBrokerError
+from rocketpy_broker.embedded.local_broker import LocalBrokerError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

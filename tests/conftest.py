@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests import hangs, jvm, skips
-from tests.installing import Environment, build_wheel, install
+from tests.installation import Environment, build_wheel, install
 
 # No time limit for one example: on a busy machine it would fail a test that is right.
 settings.register_profile("rocketpy", deadline=None, print_blob=True)

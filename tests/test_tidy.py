@@ -27,6 +27,14 @@ def test_every_module_is_imported_or_started() -> None:
     assert not problems, "\n".join(["", *problems])
 
 
+def test_no_folder_has_more_modules_than_a_reader_takes_in() -> None:
+    assert list(tidy.crowded_folders(tidy.sources(TOP))) == []
+    crowd = [tidy.Source(f"{ROOM}/m{number}.py", "") for number in range(tidy.MODULES_MAX + 1)]
+    assert list(tidy.crowded_folders(crowd)) == [
+        f"{ROOM}: 13 modules, limit 12; divide it by subject"
+    ]
+
+
 def test_every_room_is_looked_at() -> None:
     paths = [source.path for source in tidy.sources(TOP)]
     for room in tidy.ROOMS:
@@ -123,7 +131,7 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
         f"{ROOM}/orphan.py",
         "import asyncio\nasyncio.get_running_loop().create_task(work())\n",
         (
-            f"{ROOM}/orphan.py:2: ?.create_task() belongs in */rocketpy_broker/tasks.py: "
+            f"{ROOM}/orphan.py:2: ?.create_task() belongs in */rocketpy_broker/runtime/tasks.py: "
             "start it in a TaskScope, which owns it"
         ),
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,24 +17,26 @@ from pathlib import Path, PurePosixPath
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 40
+MODULES_MAX = 12
 LINE_COLUMNS_MAX = 100
 
+BROKER = "broker_emulator/rocketpy_broker"
 ROOMS = ("connector/", "broker_emulator/", "proto/")
 PROGRAMS = ("notebooks/", "benchmarks/")
 FOLDERS = (*ROOMS, *PROGRAMS, "tests/", "docs/", "docker/", ".ci/")
 
 # Functions that may be longer than the limit: "path::name" -> why.
 LONG_FUNCTIONS: dict[str, str] = {
-    "broker_emulator/rocketpy_broker/store/message_store.py::__init__": "a list of parts, no steps",
+    f"{BROKER}/store/message_store.py::__init__": "a list of parts, no steps",
 }
 
 # Functions that may catch everything, since they are the root of a task: "path::name" -> why.
 TASK_ROOTS: dict[str, str] = {
-    "broker_emulator/rocketpy_broker/services/hooks/chain.py::_called": "calls a package's code",
-    "broker_emulator/rocketpy_broker/services/metrics/service.py::text": "kept for who asks next",
-    "broker_emulator/rocketpy_broker/services/metrics/listeners.py::spared": "harms no caller",
-    "broker_emulator/rocketpy_broker/server/guarding.py::passing": "the root of every call",
-    "broker_emulator/rocketpy_broker/server/http/door.py::_guard": "the root of every request",
+    f"{BROKER}/services/hooks/chain.py::_called": "calls a package's code",
+    f"{BROKER}/services/observability/metrics/service.py::text": "kept for who asks next",
+    f"{BROKER}/services/observability/metrics/safe_listeners.py::spared": "harms no caller",
+    f"{BROKER}/server/calls/guard.py::passing": "the root of every call",
+    f"{BROKER}/server/http/server.py::_guard": "the root of every request",
 }
 
 # Modules that are started from outside: name, which may hold `*` -> by whom.
@@ -44,7 +47,7 @@ STARTED_FROM_OUTSIDE = {
     "rocketpy_broker.__main__": "`python -m rocketpy_broker`",
     "rocketpy_broker.cli.main": "the console script `rocketpy`",
     "rocketpy_broker.cli.reference": "people, to renew docs/commands.md",
-    "rocketpy_broker.embedded.helper": "forked processes that call a LocalBroker",
+    "rocketpy_broker.embedded.fork_helper": "forked processes that call a LocalBroker",
     "rocketpy_broker.pytest_plugin": "pytest, through the entry point pytest11",
 }
 
@@ -87,8 +90,16 @@ BANS = (
     Ban("time.sleep", "*/clock.py", "wait by the clock that was injected"),
     Ban("asyncio.sleep", "*/clock.py", "wait by the clock that was injected"),
     Ban("datetime.datetime.now", "*/clock.py", "ask the clock that was injected"),
-    Ban("*create_task", "*/rocketpy_broker/tasks.py", "start it in a TaskScope, which owns it"),
-    Ban("*ensure_future", "*/rocketpy_broker/tasks.py", "start it in a TaskScope, which owns it"),
+    Ban(
+        "*create_task",
+        "*/rocketpy_broker/runtime/tasks.py",
+        "start it in a TaskScope, which owns it",
+    ),
+    Ban(
+        "*ensure_future",
+        "*/rocketpy_broker/runtime/tasks.py",
+        "start it in a TaskScope, which owns it",
+    ),
     Ban(
         "os.rename",
         "*/store/files/durable.py",
@@ -281,8 +292,20 @@ def idle_modules(all_sources: Iterable[Source]) -> Iterator[str]:
             yield f"{modules[name]}: nobody imports {name}: use it or delete it"
 
 
+def crowded_folders(all_sources: Iterable[Source]) -> Iterator[str]:
+    """Yields each folder of the packages with more modules than a reader takes in at once."""
+    counts = Counter(
+        source.path.rpartition("/")[0]
+        for source in all_sources
+        if source.in_rooms and not source.path.endswith("/__init__.py")
+    )
+    for folder, count in sorted(counts.items()):
+        if count > MODULES_MAX:
+            yield f"{folder}: {count} modules, limit {MODULES_MAX}; divide it by subject"
+
+
 def _module_name(path: str) -> str:
-    """`rocketpy_broker.tasks` for broker_emulator/rocketpy_broker/tasks.py."""
+    """`rocketpy_broker.runtime.tasks` for broker_emulator/rocketpy_broker/runtime/tasks.py."""
     if path.startswith(ROOMS):
         path = path.partition("/")[2]
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocketpy_broker.client.messages import Message
-    from rocketpy_broker.local import LocalBroker
-    from rocketpy_broker.local_process import LocalBrokerError
+    from rocketpy_broker.client.messages.model import Message
+    from rocketpy_broker.embedded.local_broker import LocalBroker
+    from rocketpy_broker.embedded.process import LocalBrokerError
 
 __all__ = ["LocalBroker", "LocalBrokerError", "Message"]
 
@@ -29,15 +29,15 @@ def __getattr__(name: str) -> object:
 
 def _imported(name: str) -> object:
     if name == "LocalBroker":
-        from rocketpy_broker.local import LocalBroker
+        from rocketpy_broker.embedded.local_broker import LocalBroker
 
         return LocalBroker
     if name == "LocalBrokerError":
-        from rocketpy_broker.local_process import LocalBrokerError
+        from rocketpy_broker.embedded.process import LocalBrokerError
 
         return LocalBrokerError
     if name == "Message":
-        from rocketpy_broker.client.messages import Message
+        from rocketpy_broker.client.messages.model import Message
 
         return Message
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

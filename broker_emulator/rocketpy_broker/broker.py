@@ -14,48 +14,48 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rocketpy_broker.believed_clock import BelievedClock
-from rocketpy_broker.clock import Clock, SystemClock, sleep
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.ground import Ground
-from rocketpy_broker.movable_clock import MovableClock
-from rocketpy_broker.server.exposure import check_host, check_port
-from rocketpy_broker.server.grpc_server import Door, GrpcServer
-from rocketpy_broker.server.rocketpy_v1.admin_servicer import AdminServices
-from rocketpy_broker.server.rocketpy_v1.broker_servicer import BrokerServices
-from rocketpy_broker.server.rocketpy_v1.door import RocketpyV1Door
-from rocketpy_broker.server.rocketpy_v1.group_admin_servicer import GroupAdminServices
-from rocketpy_broker.server.rocketpy_v1.groups_servicer import GroupServices
-from rocketpy_broker.server.rocketpy_v1.retry_servicer import RetryServices
-from rocketpy_broker.server.rocketpy_v1.testing_servicer import TestingServices
-from rocketpy_broker.services.batches import room as batches
-from rocketpy_broker.services.config_files.saving import save_all
-from rocketpy_broker.services.consuming import room as consuming
-from rocketpy_broker.services.delay import room as delay
-from rocketpy_broker.services.filters import room as filters
-from rocketpy_broker.services.flushing import room as flushing
-from rocketpy_broker.services.groups import room as groups
-from rocketpy_broker.services.groups.notices import CheckTransaction
-from rocketpy_broker.services.holding import room as holding
-from rocketpy_broker.services.hooks import room as hooks
-from rocketpy_broker.services.offsets import room as offsets
-from rocketpy_broker.services.operations import room as operations
-from rocketpy_broker.services.pulling import room as pulling
-from rocketpy_broker.services.retry import room as retry
-from rocketpy_broker.services.sending import room as sending
-from rocketpy_broker.services.statistics import room as statistics
-from rocketpy_broker.services.topics import room as topics
-from rocketpy_broker.services.transactions import room as transactions
-from rocketpy_broker.services.transactions.checking import CheckBack
+from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
+from rocketpy_broker.runtime.guarded_clock import BelievedClock
+from rocketpy_broker.runtime.movable_clock import MovableClock
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.bind_address import check_host, check_port
+from rocketpy_broker.server.grpc.server import Door, GrpcServer
+from rocketpy_broker.server.rocketpy_v1.servicers.admin_servicer import AdminServices
+from rocketpy_broker.server.rocketpy_v1.servicers.broker_servicer import BrokerServices
+from rocketpy_broker.server.rocketpy_v1.servicers.group_admin_servicer import GroupAdminServices
+from rocketpy_broker.server.rocketpy_v1.servicers.groups_servicer import GroupServices
+from rocketpy_broker.server.rocketpy_v1.servicers.retry_servicer import RetryServices
+from rocketpy_broker.server.rocketpy_v1.servicers.testing_servicer import TestingServices
+from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Door
+from rocketpy_broker.services.admin import wiring as operations
+from rocketpy_broker.services.batches import wiring as batches
+from rocketpy_broker.services.config_files.saver import save_all
+from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.delay import wiring as delay
+from rocketpy_broker.services.filters import wiring as filters
+from rocketpy_broker.services.flush import wiring as flushing
+from rocketpy_broker.services.groups import wiring as groups
+from rocketpy_broker.services.groups.client_stream import CheckTransaction
+from rocketpy_broker.services.hooks import wiring as hooks
+from rocketpy_broker.services.long_polling import wiring as holding
+from rocketpy_broker.services.observability.statistics import wiring as statistics
+from rocketpy_broker.services.offsets import wiring as offsets
+from rocketpy_broker.services.pull import consume_wiring as consuming
+from rocketpy_broker.services.pull import wiring as pulling
+from rocketpy_broker.services.retry import wiring as retry
+from rocketpy_broker.services.send import wiring as sending
+from rocketpy_broker.services.topics import wiring as topics
+from rocketpy_broker.services.transactions import wiring as transactions
+from rocketpy_broker.services.transactions.check_service import CheckBack
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
-from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.record import Host
 
 if TYPE_CHECKING:
-    from rocketpy_broker.server.http.door import HttpDoor
-    from rocketpy_broker.services.metrics.room import Metrics
+    from rocketpy_broker.server.http.server import HttpDoor
+    from rocketpy_broker.services.observability.metrics.wiring import Metrics
 
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
@@ -130,8 +130,11 @@ class Rooms:
         self.statistics = statistics.build(
             ground, self.topics, self.groups, self.delay, self.consuming, self.retry
         )
-        self.operations = self._operations(ground)
         self.metrics = None if ground.config.http_port is None else self._metrics(ground)
+        self.operations = self._operations(ground)
+        if self.metrics is not None:
+            self.operations.admin.topic_changed.add(self.metrics.topic_changed)
+            self.operations.groups.group_changed.add(self.metrics.group_changed)
 
     def _operations(self, ground: Ground) -> operations.Operations:
         return operations.build(
@@ -148,7 +151,7 @@ class Rooms:
 
     def _metrics(self, ground: Ground) -> Metrics:
         """The top floor, whose libraries no other broker has to load."""
-        from rocketpy_broker.services.metrics import room as metrics
+        from rocketpy_broker.services.observability.metrics import wiring as metrics
 
         measured = metrics.Measured(
             self.topics,
@@ -160,7 +163,6 @@ class Rooms:
             self.consuming,
             self.transactions,
             self.statistics,
-            self.operations,
         )
         return metrics.build(ground, measured)
 
@@ -310,7 +312,7 @@ class Broker:
         metrics, port = self.rooms.metrics, self._config.http_port
         if metrics is None or port is None:
             return None
-        from rocketpy_broker.server.http.door import HttpDoor
+        from rocketpy_broker.server.http.server import HttpDoor
 
         running = self.server.guard
         metrics.service.watch(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rocketpy_broker.local import LocalBroker
+    from rocketpy_broker.embedded.local_broker import LocalBroker
 
 BROKER = "rocketpy_broker"
 

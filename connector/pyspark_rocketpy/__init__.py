@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_rocketpy.datasource import DefaultSource
-from pyspark_rocketpy.python_choice import choose_python
+from pyspark_rocketpy.interpreter import choose_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_rocketpy.transport.writing_values import SentBack
+    from pyspark_rocketpy.transport.write_values import SentBack
 
 choose_python()
 
@@ -55,8 +55,8 @@ def send_back(
     What it has sent is durable when it returns. A task that Spark runs again sends its rows again.
     Raises OptionError, ColumnError; in tasks, through Spark, ConnectionFailedError, BrokerError.
     """
-    from pyspark_rocketpy.options.retrying import RetryOptions
-    from pyspark_rocketpy.retry import sending_back
+    from pyspark_rocketpy.options.retry_options import RetryOptions
+    from pyspark_rocketpy.retry import send_back
     from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 
     named = {
@@ -66,4 +66,4 @@ def send_back(
         "maxReconsumeTimes": maxReconsumeTimes,
     }
     parsed = RetryOptions.parse({**options, **named})
-    return sending_back.send_back(df, parsed, GrpcTransport.of_retry(parsed))
+    return send_back.send_back(df, parsed, GrpcTransport.of_retry(parsed))

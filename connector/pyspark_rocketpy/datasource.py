@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 from pyspark_rocketpy.errors import ColumnError, OptionError, RocketpyError, VersionError
 from pyspark_rocketpy.imports import importing_much
 from pyspark_rocketpy.options.specs import FORMAT
-from pyspark_rocketpy.rendering import tells_plainly
+from pyspark_rocketpy.tracebacks import tells_plainly
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from pyspark_rocketpy.options.parsing import SinkOptions, SourceOptions
+    from pyspark_rocketpy.options.values import SinkOptions, SourceOptions
     from pyspark_rocketpy.sink.writers import RocketpyStreamWriter, RocketpyWriter, SinkPlan
     from pyspark_rocketpy.source.readers import RocketpyBatchReader
     from pyspark_rocketpy.transport.interface import SinkTransport, SourceTransport
@@ -64,7 +64,7 @@ class DefaultSource(DataSource):
     def _source_options(self, *, is_shared: bool) -> SourceOptions:
         _check_version()
         with importing_much():
-            from pyspark_rocketpy.options.parsing import SourceOptions
+            from pyspark_rocketpy.options.values import SourceOptions
             from pyspark_rocketpy.source import checks
 
         options = SourceOptions.parse(self.options, is_shared=is_shared)
@@ -139,7 +139,7 @@ class DefaultSource(DataSource):
     def _sink_plan(self, schema: StructType, *, is_shared: bool = False) -> SinkPlan:
         _check_version()
         with importing_much():
-            from pyspark_rocketpy.options.parsing import SinkOptions
+            from pyspark_rocketpy.options.values import SinkOptions
             from pyspark_rocketpy.sink.columns import SinkColumns
             from pyspark_rocketpy.sink.writers import SinkPlan
 

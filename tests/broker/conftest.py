@@ -12,10 +12,10 @@ from typing import Any
 import grpc
 import pytest
 
-from rocketpy_broker.believed_clock import BelievedClock
 from rocketpy_broker.broker import Broker, Ready
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import BrokerConfig, Limits
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.runtime.guarded_clock import BelievedClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,

@@ -16,7 +16,7 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.reference import leaves
 from tests.documents import Block, pasted_tests, runnable
-from tests.installing import SYSTEM_PATH, Environment
+from tests.installation import SYSTEM_PATH, Environment
 
 PAGES: dict[str, list[Block]] = defaultdict(list)
 for _block in runnable("sh"):

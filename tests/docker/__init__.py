@@ -1,4 +1,4 @@
 """The images and the compose file, without a container engine: what an engine would do is emulated.
 
-tests/docker/building.py tells what is as in an image, and what is not.
+tests/docker/builds.py tells what is as in an image, and what is not.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docker.building import Builder
+from tests.docker.builds import Builder
 from tests.docker.offline_index import make_index
 
 

@@ -14,7 +14,7 @@ from importlib.metadata import Distribution, PackagePath, distribution, distribu
 from pathlib import Path
 from zipfile import ZipFile
 
-from tests.installing import OURS, required
+from tests.installation import OURS, required
 
 BUILD_LIBRARIES = ("hatchling", "hatch-fancy-pypi-readme")
 KEPT_OF_THIN = {"METADATA", "entry_points.txt"}

@@ -11,7 +11,7 @@ import pytest
 
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.blocks import wire_block
-from tests.docker.building import Builder, Container, Image
+from tests.docker.builds import Builder, Container, Image
 from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(240)]

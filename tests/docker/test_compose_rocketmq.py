@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.composing import (
+from tests.docker.compose_files import (
     CHECKS,
     FOLDER,
     Check,

@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import nbformat
 import pytest
 
-from tests.docker.building import Builder, Container, Image
+from tests.docker.builds import Builder, Container, Image
 from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.timeout(300)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.composing import FOLDER
+from tests.docker.compose_files import FOLDER
 from tests.patience import PATIENCE_SECONDS
 
 SERVE = FOLDER / "rocketmq" / "serve.sh"

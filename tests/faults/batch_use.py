@@ -16,27 +16,28 @@ from unittest import mock
 
 import numpy as np
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import StoreClosedError
-from rocketpy_broker.services.batches.checking import CommitCheck
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services.batches.commit_check import CommitCheck
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.batches.log import Batch, StagedTask
 from rocketpy_broker.services.batches.old_kind import OldKind
-from rocketpy_broker.services.batches.rolling import RollForward
+from rocketpy_broker.services.batches.roll_forward import RollForward
 from rocketpy_broker.services.batches.service import RETRY_MS, BatchService, BatchState
-from rocketpy_broker.services.batches.staging import StageCommand, Staged, StagingService
-from rocketpy_broker.services.config_files.saving import save_now
-from rocketpy_broker.services.delay.scheduling import Scheduling, TimerLimits
-from rocketpy_broker.services.flushing.group_commit import GroupCommit
-from rocketpy_broker.services.sending.appending import AppendService
-from rocketpy_broker.services.sending.gate import SendGate
-from rocketpy_broker.services.sending.message_types import MessageTypes
-from rocketpy_broker.services.sending.placing import Placing
+from rocketpy_broker.services.batches.staging_service import StageCommand, Staged, StagingService
+from rocketpy_broker.services.config_files.saver import save_now
+from rocketpy_broker.services.delay.schedule import Scheduling, TimerLimits
+from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.services.send.append_service import AppendService
+from rocketpy_broker.services.send.destination import Placing
+from rocketpy_broker.services.send.message_types import MessageTypes
+from rocketpy_broker.services.send.preconditions import SendGate
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store import message_store
-from rocketpy_broker.store.appending import AppendUnderWay
+from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
@@ -44,7 +45,6 @@ from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_broker.tasks import TaskScope
 from rocketpy_proto.record import RecordBlock
 from tests.faults.images import (
     OTHER,

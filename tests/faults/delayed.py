@@ -14,8 +14,8 @@ from datetime import datetime
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import ClientError
-from rocketpy_broker.client.messages import Message, OutgoingMessage
-from rocketpy_broker.client.sending import MessageSender
+from rocketpy_broker.client.messages.model import Message, OutgoingMessage
+from rocketpy_broker.client.messages.sender import MessageSender
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.events import Calm
 from tests.faults.history import History, body_of, id_of

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocketpy_broker.errors import BrokerError, StoreClosedError
-from rocketpy_broker.process import raise_descriptor_limit
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.process_tuning import raise_descriptor_limit
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.blocks import wire_block

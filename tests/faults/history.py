@@ -42,7 +42,7 @@ from tests.faults.events import (
     Send,
     Stage,
 )
-from tests.faults.judging import judged
+from tests.faults.judge import judged
 
 __all__ = ["FINAL", "Delivery", "Fault", "History", "Outcome", "Send", "judge"]
 ID_END = b"|"

@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.message_store import MessageStore

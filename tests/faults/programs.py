@@ -6,7 +6,7 @@ import random
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from rocketpy_broker.errors import BrokerError, StoreLockedError
-from rocketpy_broker.process import raise_descriptor_limit
+from rocketpy_broker.runtime.process_tuning import raise_descriptor_limit
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from tests.faults.history import FINAL

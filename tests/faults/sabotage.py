@@ -14,7 +14,7 @@ SERVER = "rocketpy_broker/server/"
 CONNECTOR = "pyspark_rocketpy/"
 CODEC = "rocketpy_proto/record/"
 
-IN_APPEND = "tests/broker/pulling/test_append_and_pull.py::"
+IN_APPEND = "tests/broker/pull/test_append_and_pull.py::"
 IN_STORE = "tests/store/test_message_store.py::"
 IN_RECOVERY = "tests/store/recovery/test_restarts.py::"
 IN_FILES = (
@@ -25,9 +25,9 @@ IN_F02 = "tests/faults/test_f02_worst_disk.py::"
 IN_F05 = "tests/faults/test_f05_bit_flips.py::"
 IN_F06 = "tests/faults/test_f06_derived_files.py::"
 IN_F11 = "tests/faults/test_f11_clock.py::"
-IN_CLEANING = "tests/store/test_cleaning.py::"
+IN_CLEANING = "tests/store/test_cleaner.py::"
 IN_INDEX = "tests/store/index/test_service.py::"
-IN_ADMINISTRATION = "tests/broker/operations/test_administration.py::"
+IN_ADMINISTRATION = "tests/broker/admin/test_administration.py::"
 IN_F09 = "tests/faults/test_f09_slow_flush.py::"
 
 
@@ -46,14 +46,14 @@ class Sabotage:
 FLUSHING = (
     Sabotage(
         "acknowledged before the flush",
-        SERVICES + "flushing/group_commit.py",
+        SERVICES + "flush/group_commit.py",
         "return not self._sync or self._store.flushed_end >= end_offset",
         "return self._store.refusal is None",
         (IN_APPEND + "test_f8_after_a_failed_flush_nothing_is_acknowledged_and_reading_goes_on",),
     ),
     Sabotage(
         "a failed flush is tried again",
-        SERVICES + "flushing/group_commit.py",
+        SERVICES + "flush/group_commit.py",
         """            self._store.flush_failed(error)
             self._fail_waiters(self._store.refusal or "")
 """,
@@ -63,7 +63,7 @@ FLUSHING = (
     ),
     Sabotage(
         "visible before the flush",
-        STORE + "appending.py",
+        STORE + "append/appender.py",
         "if self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:\n                self._dis",
         "if self._config.flush_disk_type:\n                self._dis",
         (IN_STORE + "test_s07_with_sync_flush_a_record_is_visible_only_after_its_flush",),
@@ -77,7 +77,7 @@ FLUSHING = (
     ),
     Sabotage(
         "who declines to wait has to wait",
-        SERVICES + "sending/appending.py",
+        SERVICES + "send/append_service.py",
         "            waits = not _declines_to_wait(block)\n",
         "            waits = len(block) > 0 or not _declines_to_wait(block)\n",
         (IN_F09 + "test_f9_who_declines_to_wait_is_answered_while_a_flush_hangs[false]",),
@@ -146,7 +146,7 @@ FLUSHING = (
     ),
     Sabotage(
         "a flush acknowledges what came after it began",
-        SERVICES + "flushing/group_commit.py",
+        SERVICES + "flush/group_commit.py",
         "        while self._waiters and self._waiters[0][0] <= plan.end:\n",
         "        while self._waiters:\n",
         (IN_F09 + "test_f9_a_flush_acknowledges_only_what_was_there_when_it_began",),
@@ -173,7 +173,7 @@ LOG = (
     ),
     Sabotage(
         "a body's CRC is not compared",
-        CODEC + "block.py",
+        CODEC + "block/record_block.py",
         """        _refuse(wrong, self.positions, "body CRC does not match")
 """,
         """        _refuse(wrong & ~wrong, self.positions, "body CRC does not match")
@@ -248,7 +248,7 @@ RECOVERY = (
     ),
     Sabotage(
         "what a killed broker left is not flushed",
-        STORE + "recovery/opening.py",
+        STORE + "recovery/store_opener.py",
         "        durable.sync_whole_store(config.folder)\n",
         "        assert durable\n",
         (
@@ -348,7 +348,7 @@ RECOVERY = (
 SERVING = (
     Sabotage(
         "a damaged record is delivered",
-        STORE + "queues/reader.py",
+        STORE + "queues/readers/range_reader.py",
         "            good = good if damaged is None else damaged\n",
         "            good = good if damaged is None else good\n",
         (
@@ -358,7 +358,7 @@ SERVING = (
     ),
     Sabotage(
         "a held pull is never let go of",
-        SERVICES + "holding/calls.py",
+        SERVICES + "long_polling/waiters.py",
         "            del self._watches[watch]\n",
         "",
         (IN_APPEND + "test_c08_a_held_pull_is_answered_when_a_message_arrives",),
@@ -372,14 +372,14 @@ SERVING = (
     ),
     Sabotage(
         "the first reading of the clock is believed",
-        STORE + "cleaning.py",
+        STORE + "cleaner.py",
         "agreed_ms >= self._policy.confirm_ms",
         "agreed_ms >= 0",
-        ("tests/store/test_cleaning.py::test_f11_the_first_reading_after_a_start_removes_nothing",),
+        ("tests/store/test_cleaner.py::test_f11_the_first_reading_after_a_start_removes_nothing",),
     ),
     Sabotage(
         "a topic's queues go before its mark",
-        SERVICES + "flushing/store_files.py",
+        SERVICES + "flush/store_files.py",
         "lambda: deletions.mark(topic), lambda: deletions.forget(topic)",
         "lambda: [deletions.forget(topic), deletions.mark(topic)]",
         (IN_ADMINISTRATION + "test_a_topic_whose_mark_cannot_be_saved_keeps_its_messages",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.faults.sabotage import SERVICES, STORE, Sabotage
 
 IN_LOCK = "tests/store/files/test_lock.py::test_f12_"
-IN_BACKUPS = "tests/broker/operations/test_backups.py::test_b13_"
+IN_BACKUPS = "tests/broker/admin/test_backups.py::test_b13_"
 
 BACKUP = (
     Sabotage(
@@ -32,14 +32,14 @@ BACKUP = (
     ),
     Sabotage(
         "queues of a deleted topic stay in a copy",
-        SERVICES + "operations/backups.py",
+        SERVICES + "admin/backup_service.py",
         "        if self._store.deletion_counts.total() != deletion_count:\n",
         "        if self._store.deletion_counts.total() < deletion_count:\n",
         (IN_BACKUPS + "a_topic_that_is_deleted_meanwhile_makes_the_copy_start_again",),
     ),
     Sabotage(
         "cleaning takes what a backup copies",
-        SERVICES + "operations/backups.py",
+        SERVICES + "admin/backup_service.py",
         "self._log_begin if self._running and not self._is_stalled else",
         "self._log_begin if not self._running else",
         (IN_BACKUPS + "cleaning_waits_for_a_backup_and_says_so",),

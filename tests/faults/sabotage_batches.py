@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.faults.sabotage import SERVICES, STORE, Sabotage
 
 IN_BATCHES = "tests/broker/batches/test_service.py::test_s08_"
-IN_STAGING = "tests/broker/batches/test_staging.py::test_s10_"
+IN_STAGING = "tests/broker/batches/test_staging_service.py::test_s10_"
 IN_HINDERED = "tests/broker/batches/test_hindered.py::test_s08_"
 IN_LOST = "tests/broker/batches/test_hindered.py::test_s10_"
 IN_OLD_KIND = "tests/broker/batches/test_old_kind.py::test_s08_"
@@ -38,14 +38,14 @@ BATCHES = (
     ),
     Sabotage(
         "a start takes another batch's messages for its own",
-        STORE + "numbered.py",
+        STORE + "append/batch_marks.py",
         "    is_own = numbers >> _NUMBER_BITS == first_number(decision, 0) >> _NUMBER_BITS\n",
         "    is_own = numbers >> _NUMBER_BITS >= 0\n",
         (IN_HINDERED + "others_messages_in_between_are_no_progress_of_a_batch",),
     ),
     Sabotage(
         "a client's messages may carry numbers",
-        STORE + "numbered.py",
+        STORE + "append/batch_marks.py",
         "np.arange(len(block)) if first else 0\n",
         "np.arange(len(block)) if first else field\n",
         (IN_BATCHES + "a_client_cannot_number_its_messages",),
@@ -60,7 +60,7 @@ BATCHES = (
     ),
     Sabotage(
         "what is lost counts as stored",
-        SERVICES + "batches/rolling.py",
+        SERVICES + "batches/roll_forward.py",
         "    pending.passed = before + lost.record_count\n",
         "    pending.passed = before + lost.record_count\n"
         "    pending.stored_count += lost.record_count\n",
@@ -75,7 +75,7 @@ BATCHES = (
     ),
     Sabotage(
         "an attempt is committed with other counts than it has",
-        SERVICES + "batches/checking.py",
+        SERVICES + "batches/commit_check.py",
         "not staged.is_sealed or staged.counts != task.counts:",
         "not staged.is_sealed:",
         (
@@ -85,7 +85,7 @@ BATCHES = (
     ),
     Sabotage(
         "a block that comes again is staged again",
-        SERVICES + "batches/staging.py",
+        SERVICES + "batches/staging_service.py",
         "            elif command.block_number == attempt.staged.counts.block_count:\n",
         "            else:\n",
         (IN_STAGING + "a_block_that_comes_again_is_answered_and_kept_once",),
@@ -114,7 +114,7 @@ BATCHES = (
     ),
     Sabotage(
         "a prepared record is found by its key",
-        STORE + "queues/messages.py",
+        STORE + "queues/readers/messages.py",
         "        return found if has_queue_offset(found.record.sys_flag) else None\n",
         "        return found\n",
         ("tests/store/test_prepared.py::test_s08_a_prepared_record_is_found_by_nobody",),

@@ -10,7 +10,7 @@ IN_FAR_CLOCK = "tests/faults/test_f11_far_clock.py::test_f11_"
 CLOCK = (
     Sabotage(
         "a reading far ahead is believed at once",
-        BROKER + "believed_clock.py",
+        BROKER + "runtime/guarded_clock.py",
         "< CONFIRM_MS:\n",
         "< 0:\n",
         (IN_FAR_CLOCK + "one_reading_far_ahead_is_not_believed",),
@@ -24,7 +24,7 @@ CLOCK = (
     ),
     Sabotage(
         "a search by time takes times to rise",
-        STORE + "queues/lookup.py",
+        STORE + "queues/readers/lookup.py",
         "in reversed(self._times.falls):\n",
         "in reversed(self._times.falls[:0]):\n",
         (IN_FAR_CLOCK + "a_search_by_time_finds_what_the_mended_clock_has_stored[none]",),

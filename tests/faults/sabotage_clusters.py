@@ -9,7 +9,7 @@ IN_OFFSETS = "tests/unit/connector/test_offsets.py::test_"
 IN_FEWER = "tests/unit/connector/transport/remoting/test_fewer_queues.py::test_s5_"
 IN_RECONCILE = "tests/unit/connector/source/test_reconcile.py::test_s5_"
 IN_WRITING_ONCE = "tests/unit/connector/transport/remoting/test_writing_once.py::test_"
-IN_WRITING = "tests/unit/connector/transport/remoting/test_writing.py::test_"
+IN_WRITING = "tests/unit/connector/transport/remoting/test_send_pipeline.py::test_"
 
 CLUSTERS = (
     Sabotage(
@@ -38,7 +38,7 @@ CLUSTERS = (
     ),
     Sabotage(
         "a query forgets where it stood in queues that are hidden",
-        CONNECTOR + "source/reconcile.py",
+        CONNECTOR + "source/plan/reconcile.py",
         "        kept[queue] = left\n    if kept:\n",
         "        kept[queue] = left\n    if kept and topic in ():\n",
         (
@@ -48,21 +48,21 @@ CLUSTERS = (
     ),
     Sabotage(
         "unread messages of hidden queues are passed over without a word",
-        CONNECTOR + "source/reconcile.py",
+        CONNECTOR + "source/plan/reconcile.py",
         "            if there.is_hidden and there.max_offset > left and topic in answer.read:\n",
         "            if there.is_hidden and there.max_offset > left and topic in ():\n",
         (IN_FEWER + "unread_messages_of_a_hidden_queue_of_a_broker_are_named",),
     ),
     Sabotage(
         "what a broker has stored, but not yet as safely as it should, is sent again",
-        CONNECTOR + "transport/remoting/sending.py",
+        CONNECTOR + "transport/remoting/send/requests.py",
         "        ResponseCode.FLUSH_SLAVE_TIMEOUT,\n    }\n",
         "    }\n",
         (IN_WRITING + "what_is_stored_less_safely_is_told_once_and_not_sent_again[12]",),
     ),
     Sabotage(
         "a row counts as stored by its body, whatever its tags and properties",
-        CONNECTOR + "transport/remoting/looking_back.py",
+        CONNECTOR + "transport/remoting/send/deduplication.py",
         "    np.add.at(sums, found.record[counted], crcs[counted] * _SPREAD)\n",
         "    np.add.at(sums, found.record[:0], crcs[:0] * _SPREAD)\n",
         (IN_WRITING_ONCE + "rows_of_the_same_body_that_change_places_are_not_lost",),

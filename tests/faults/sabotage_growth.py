@@ -9,7 +9,7 @@ IN_GROWTH = "tests/store/queues/test_growth.py::"
 GROWTH = (
     Sabotage(
         "a message is stored before its queue has room",
-        STORE + "appending.py",
+        STORE + "append/appender.py",
         "        self._growth.reserve(runs)\n",
         "        assert runs\n",
         (
@@ -19,7 +19,7 @@ GROWTH = (
     ),
     Sabotage(
         "a queue that cannot grow holds up all others",
-        STORE + "dispatching.py",
+        STORE + "dispatcher.py",
         "            if request.queue in self._held or not self._append(written):\n",
         "            if self._held or not self._append(written):\n",
         (IN_GROWTH + "test_f17_messages_that_were_stored_wait_for_their_queue_alone[SYNC_FLUSH]",),

@@ -28,7 +28,7 @@ HANDOVER = (
     ),
     Sabotage(
         "a filler is delivered",
-        STORE + "queues/reader.py",
+        STORE + "queues/readers/range_reader.py",
         " & ~fillers_among(heads)\n",
         "\n",
         (
@@ -38,14 +38,14 @@ HANDOVER = (
     ),
     Sabotage(
         "a unit that names the middle of a record is believed",
-        STORE + "queues/reader.py",
+        STORE + "queues/readers/range_reader.py",
         "        good = _leading(here)\n",
         "        good, shown = len(here), np.ones(len(here), np.bool_)\n",
         (IN_HANDOVER + "test_s11_a_pull_believes_no_unit_that_names_the_middle_of_a_record",),
     ),
     Sabotage(
         "a unit that this process has written is believed",
-        STORE + "queues/gathering.py",
+        STORE + "queues/readers/record_copy.py",
         "    return parts if is_here.all() else None\n",
         "    return parts\n",
         (
@@ -56,7 +56,7 @@ HANDOVER = (
     ),
     Sabotage(
         "the last unit that this process has written is believed",
-        STORE + "queues/gathering.py",
+        STORE + "queues/readers/record_copy.py",
         "        if not is_here or magic not in (MAGIC_V1, MAGIC_V2):\n",
         "        if magic == 0:\n",
         (

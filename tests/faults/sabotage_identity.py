@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.faults.sabotage import SERVER, SERVICES, STORE, Sabotage
 
 IN_RECOVERY = "tests/store/recovery/test_restarts.py::"
-IN_STORE_ID = "tests/broker/operations/test_store_id.py::test_s9_"
+IN_STORE_ID = "tests/broker/admin/test_store_id.py::test_s9_"
 IN_RECOVERIES = "tests/broker/offsets/test_recoveries.py::test_s5_"
-IN_NAMES = "tests/broker/turns/test_names.py::test_n12_"
+IN_NAMES = "tests/broker/runtime/test_names.py::test_n12_"
 IN_EPOCHS = "tests/broker/topics/test_epochs.py::test_s9_"
 
 IDENTITY = (
@@ -58,7 +58,7 @@ IDENTITY = (
     ),
     Sabotage(
         "a pull looks at its topic at its begin alone",
-        SERVICES + "consuming/service.py",
+        SERVICES + "pull/consume_service.py",
         "        self._checks.check_topic(request)\n        return command\n",
         "        return command\n",
         (IN_EPOCHS + "a_held_pull_gets_nothing_of_the_topic_that_comes_in_place",),

@@ -28,7 +28,7 @@ SIMULATION_SABOTAGES = (
     ),
     Sabotage(
         "a message that was taken back is not",
-        SERVICES + "delay/timer_records.py",
+        SERVICES + "delay/timer/records.py",
         "    void[of_hash[is_void]] = True\n",
         "",
         FOUND_LATER,
@@ -77,7 +77,7 @@ SIMULATION_SABOTAGES = (
     ),
     Sabotage(
         "a held pull is not woken",
-        SERVICES + "holding/calls.py",
+        SERVICES + "long_polling/waiters.py",
         "        for watch in self._by_queue.get(queue, ()):\n",
         "        for watch in [*self._by_queue.get(queue, ())][1:]:\n",
         FOUND,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import END_OF_SEGMENT_MAGIC, decode_record, has_queue_offset

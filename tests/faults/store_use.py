@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.log.flush import FlushPlan

@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from rocketpy_broker.client import transactions
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.client.messages import transactions
+from rocketpy_broker.client.messages.model import OutgoingMessage
 from rocketpy_broker.store.backup.pieces import Piece
 from rocketpy_broker.store.backup.target import BackupTarget
 from rocketpy_broker.store.values import QueueKey

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.client.messages import Message
+from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.delayed import BODY_BYTES, DELAY_MS, DelayedMessages, lateness_ms
 from tests.faults.events import FINAL, Calm

@@ -17,7 +17,7 @@ from rocketpy_broker.store.values import QueueKey
 from tests.faults import programs
 from tests.faults.clients import Reader, Sender, join_all, pull, run_all
 from tests.faults.history import FINAL, History, Outcome
-from tests.faults.recording import Recorder
+from tests.faults.recorder import Recorder
 from tests.faults.zygote import Zygote
 
 KILLS_QUICK = 100

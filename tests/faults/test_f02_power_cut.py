@@ -13,7 +13,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from tests.faults import programs
 from tests.faults.history import FINAL, History, Outcome, Send
 from tests.faults.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, LoopDiskError
-from tests.faults.recording import Recorder
+from tests.faults.recorder import Recorder
 from tests.faults.zygote import Zygote
 
 CUTS_QUICK = 100

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults import programs
 from tests.faults.history import History
-from tests.faults.recording import Recorder
+from tests.faults.recorder import Recorder
 from tests.faults.store_use import TAGS
 from tests.faults.zygote import Zygote
 

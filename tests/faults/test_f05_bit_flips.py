@@ -21,7 +21,7 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.recovery.filling import MetDamages
+from rocketpy_broker.store.recovery.damage_fill import MetDamages
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.values import Damage
 from tests.faults.images import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import disk_programs
-from tests.faults.recording import Recorder
+from tests.faults.recorder import Recorder
 from tests.faults.small_disk import mounted_disk
 from tests.faults.zygote import Zygote
 

@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.local_process import LocalBrokerError
+from rocketpy_broker.embedded.process import LocalBrokerError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.broker.batches.writer import Job
 from tests.broker.conftest import RunningBroker

@@ -17,8 +17,8 @@ from unittest import mock
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import disk_programs, tracing
-from tests.faults.recording import Recorder
-from tests.faults.tracing import Call
+from tests.faults import disk_programs
+from tests.faults import traces as tracing
+from tests.faults.recorder import Recorder
+from tests.faults.traces import Call
 from tests.faults.zygote import Event, Zygote
 
 SCRIPT_SEED = 8

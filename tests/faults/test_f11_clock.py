@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock, sleep
-from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.runtime.clock import ManualClock, sleep
+from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey, ReadLimits

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.believed_clock import AHEAD_MS_MAX, CONFIRM_MS, BelievedClock
 from rocketpy_broker.broker import Broker
-from rocketpy_broker.clock import Clock, ManualClock
 from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.runtime.clock import Clock, ManualClock
+from rocketpy_broker.runtime.guarded_clock import AHEAD_MS_MAX, CONFIRM_MS, BelievedClock
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.local import LocalBrokerError
+from rocketpy_broker.embedded.local_broker import LocalBrokerError
 from rocketpy_broker.store.config import FlushDiskType
 from tests.faults import programs
 from tests.faults.clients import join_all, run_all
-from tests.faults.recording import Recorder
+from tests.faults.recorder import Recorder
 from tests.faults.zygote import Worker, Zygote
 
 RACES_QUICK = 50

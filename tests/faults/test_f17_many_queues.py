@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.errors import QueueGrowthError

@@ -25,13 +25,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.lookup import StoredAt
+from rocketpy_broker.store.queues.readers.lookup import StoredAt
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
 from rocketpy_proto.record import decode_record
 from tests.faults.images import NO_END, STORE_HOST, block_of, bodies_in

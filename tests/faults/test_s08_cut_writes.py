@@ -18,7 +18,7 @@ import pytest
 
 from rocketpy_broker.services.batches.log import StagedTask
 from rocketpy_broker.services.batches.service import Outcome
-from rocketpy_broker.store.appending import AppendUnderWay
+from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import RecordBlock

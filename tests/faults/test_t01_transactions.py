@@ -11,7 +11,7 @@ import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
 from tests.faults import transaction_programs as programs
-from tests.faults.transaction_recording import KILLED_AT, TransactionRecorder
+from tests.faults.transaction_recorder import KILLED_AT, TransactionRecorder
 from tests.faults.zygote import Event, Zygote
 
 KILLS_QUICK, KILLS_TORTURE = 20, 200

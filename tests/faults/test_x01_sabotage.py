@@ -27,10 +27,10 @@ from tests.faults.sabotage_config_files import CONFIG_FILES
 from tests.faults.sabotage_growth import GROWTH
 from tests.faults.sabotage_handover import HANDOVER
 from tests.faults.sabotage_identity import IDENTITY
-from tests.faults.sabotage_reading import READING
+from tests.faults.sabotage_reads import READING
 from tests.faults.sabotage_requests import REQUESTS
 from tests.faults.sabotage_simulation import SIMULATION_SABOTAGES
-from tests.faults.sabotage_waiting import WAITING
+from tests.faults.sabotage_waits import WAITING
 from tests.patience import PATIENCE_SECONDS
 
 SABOTAGES = (

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy_broker.broker import Broker
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import BrokerConfig, TransactionTimes
-from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.config import TopicConfig
-from rocketpy_broker.services.transactions.checking import CheckBack
+from rocketpy_broker.services.transactions.check_service import CheckBack
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, Operation
 from rocketpy_broker.services.transactions.service import EndTransaction
 from rocketpy_broker.store.config import FlushDiskType

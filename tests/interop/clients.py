@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.store.check.faults import Fault
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck

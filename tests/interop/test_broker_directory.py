@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_proto.remoting import RequestCode
-from tests.docker.composing import FOLDER, read, settings
+from tests.docker.compose_files import FOLDER, read, settings
 from tests.interop.cluster.connection import Connection, ask
 from tests.interop.cluster.java_clients import MQADMIN
 from tests.interop.cluster.processes import (

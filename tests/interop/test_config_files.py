@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rocketpy_broker.clock import ManualClock, SystemClock
+from rocketpy_broker.runtime.clock import ManualClock, SystemClock
 from rocketpy_broker.store.config import FlushDiskType
 from tests.broker.conftest import StartBroker, start_broker, until
 from tests.broker.delay.test_levels import advance, bodies, send, visible

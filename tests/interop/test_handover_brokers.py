@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.client.messages import Message
-from rocketpy_broker.spoken import EPOCH
+from rocketpy_broker.client.messages.model import Message
+from rocketpy_broker.runtime.time_format import EPOCH
 from tests.interop.clients import CONSUMERS, QUEUES, TOPIC, RocketMQBroker, check_clean
 from tests.interop.rocketmq import V4, V5, V5_3
 

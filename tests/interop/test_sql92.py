@@ -17,7 +17,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rocketpy_broker.services.filters.parsing import ExpressionError, parse
+from rocketpy_broker.services.filters.parser import ExpressionError, parse
 from tests.broker.filters.generated import EXPRESSIONS, ROWS
 from tests.broker.filters.test_evaluation import results
 from tests.broker.filters.vectors import DEPARTURES, VECTORS, Vector

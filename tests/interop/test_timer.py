@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock, SystemClock
+from rocketpy_broker.runtime.clock import ManualClock, SystemClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpointFile
 from rocketpy_broker.store.values import QueueKey

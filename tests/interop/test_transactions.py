@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.client import transactions
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.messages import OutgoingMessage
-from rocketpy_broker.client.transactions import Transaction
-from rocketpy_broker.clock import ManualClock, SystemClock
+from rocketpy_broker.client.messages import transactions
+from rocketpy_broker.client.messages.model import OutgoingMessage
+from rocketpy_broker.client.messages.transactions import Transaction
 from rocketpy_broker.config import TransactionTimes
+from rocketpy_broker.runtime.clock import ManualClock, SystemClock
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.config_files.relaxed_json import loads
 from rocketpy_broker.store.config import FlushDiskType

@@ -35,9 +35,9 @@ BROKER = (
     "tests/broker/metrics/test_http.py",
     "tests/broker/metrics/test_messages.py",
     "tests/broker/server",
-    "tests/broker/test_local_broker.py",
-    "tests/broker/test_local_client.py",
-    "tests/broker/test_local_process.py",
+    "tests/broker/embedded/test_local_broker.py",
+    "tests/broker/embedded/test_client_calls.py",
+    "tests/broker/embedded/test_process.py",
 )
 SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -12,7 +12,7 @@ import sys
 from importlib.metadata import distribution
 from pathlib import Path
 
-from tests.installing import OURS, requirements
+from tests.installation import OURS, requirements
 from tests.matrix.cells import LOWEST, REFUSED, Cell
 
 TOP = Path(__file__).parents[2]

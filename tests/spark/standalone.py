@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 
 from tests.patience import PATIENCE_SECONDS
-from tests.spark.copying import kill_with_children
+from tests.spark.copies import kill_with_children
 
 MASTER_HOST, WORKER_HOSTS = "127.0.0.1", ("127.0.0.2", "127.0.0.3")
 CORES = 2  # Of each worker: one may stand still while the other one works.

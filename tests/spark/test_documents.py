@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import TOP, Block, programs
-from tests.installing import SYSTEM_PATH
+from tests.installation import SYSTEM_PATH
 from tests.patience import PATIENCE_SECONDS
 
 # The README's program runs in an environment of its own: tests/unit/test_packaging.py.

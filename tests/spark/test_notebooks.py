@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.installing import SYSTEM_PATH, Environment
+from tests.installation import SYSTEM_PATH, Environment
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from pyspark_rocketpy import send_back
 from pyspark_rocketpy.errors import ColumnError, OptionError
-from pyspark_rocketpy.transport.writing_values import SentBack
+from pyspark_rocketpy.transport.write_values import SentBack
 from rocketpy_broker import LocalBroker
 from tests.spark.conftest import Collected, Topic
 

@@ -18,7 +18,7 @@ import pytest
 from rocketpy_broker import LocalBroker
 from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
-from tests.spark.copying import (
+from tests.spark.copies import (
     Driver,
     check_copied,
     check_each_copied,

@@ -11,7 +11,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from tests.spark.conftest import Topic
-from tests.spark.copying import check_copied, driver, numbered, send_numbered
+from tests.spark.copies import check_copied, driver, numbered, send_numbered
 from tests.spark.copying_driver import BATCH_ROWS, Copying
 from tests.spark.holding_proxy import COMMIT_BATCH, HoldingProxy, Moment
 

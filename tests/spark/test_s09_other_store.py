@@ -20,7 +20,7 @@ from pyspark_rocketpy.transport.grpc_v1.client import forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy, Subscription
-from pyspark_rocketpy.transport.writing_values import Attempt, BatchJob, BatchName, Block
+from pyspark_rocketpy.transport.write_values import Attempt, BatchJob, BatchName, Block
 from rocketpy_broker import LocalBroker
 from tests.blocks import bodies_of, wire_block
 from tests.queues import Q0

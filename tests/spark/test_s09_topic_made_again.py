@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pyspark_rocketpy.errors import DataLossError
-from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.columns import source_schema
 from pyspark_rocketpy.source.readers import RocketpyBatchReader, RocketpyStreamReader
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport

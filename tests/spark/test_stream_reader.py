@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, OffsetError
-from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.columns import source_schema
-from pyspark_rocketpy.source.planner import TaskPartition
+from pyspark_rocketpy.source.plan.planner import TaskPartition
 from pyspark_rocketpy.source.readers import RocketpyStreamReader
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries

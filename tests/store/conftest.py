@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import Host

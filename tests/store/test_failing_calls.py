@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreDirectoryError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.index.service import IndexService

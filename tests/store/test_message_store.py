@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import (
     RecordIllegalError,
     StoreClosedError,
 )
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.files.manifest import Manifest

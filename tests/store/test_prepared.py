@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rocketpy_broker.store.append.prepared import PreparedRange
 from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.prepared import PreparedRange
 from rocketpy_broker.store.values import Damage
 from rocketpy_proto.record.sys_flag import (
     TRANSACTION_COMMIT,

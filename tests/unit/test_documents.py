@@ -11,11 +11,11 @@ import pytest
 
 from benchmarks.report import markdown
 from pyspark_rocketpy import errors
-from pyspark_rocketpy.options.parsing import ON_CLUSTERS, cluster_table
-from pyspark_rocketpy.options.retrying import RETRY_OPTIONS
+from pyspark_rocketpy.options.retry_options import RETRY_OPTIONS
 from pyspark_rocketpy.options.sink_specs import SINK_OPTIONS
 from pyspark_rocketpy.options.source_specs import SOURCE_OPTIONS
 from pyspark_rocketpy.options.specs import option_table
+from pyspark_rocketpy.options.values import ON_CLUSTERS, cluster_table
 from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
 from tests.api_tables import api_table

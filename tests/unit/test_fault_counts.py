@@ -18,12 +18,12 @@ from tests.faults import (
     test_f08_failing_calls,
     test_f10_killed_recovery,
     test_f12_two_brokers,
-    test_f15_reader_while_cleaning,
     test_m01_model,
     test_m02_simulation,
     test_t01_transactions,
     test_x01_sabotage,
 )
+from tests.faults import test_f15_reader_beside_cleaner as test_f15_reader_while_cleaning
 
 GUARANTEES = TOP / "docs" / "guarantees.md"
 KILLS = test_f01_kill.KILLS_QUICK + test_f01_kill.BROKER_KILLS_QUICK

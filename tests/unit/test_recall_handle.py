@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy_proto.recall_handle import MalformedHandleError, RecallHandle
+from rocketpy_proto.model.recall_handle import MalformedHandleError, RecallHandle
 
 NAMES = st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1)
 

@@ -12,7 +12,7 @@ from IPython.display import Image
 from matplotlib.figure import Figure
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.local import LocalBrokerError
+from rocketpy_broker.embedded.local_broker import LocalBrokerError
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 

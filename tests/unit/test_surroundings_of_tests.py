@@ -34,7 +34,7 @@ def run(*arguments: str, **names: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_folder_that_arguments_come_back_to_keeps_its_fixtures() -> None:
-    folders = ["tests/broker/topics", "tests/test_tidy.py", "tests/broker/flushing"]
+    folders = ["tests/broker/topics", "tests/test_tidy.py", "tests/broker/flush"]
     ended = run("--setup-plan", *folders)
     assert (ended.returncode, "not found" in ended.stdout) == (0, False), ended.stdout[-2000:]
 
@@ -42,6 +42,6 @@ def test_a_folder_that_arguments_come_back_to_keeps_its_fixtures() -> None:
 def test_tests_reach_their_brokers_where_the_environment_names_a_proxy() -> None:
     # A port that is reserved: nothing listens there.
     proxy = "http://127.0.0.1:1"
-    test = "tests/broker/pulling/test_append_and_pull.py"
+    test = "tests/broker/pull/test_append_and_pull.py"
     ended = run(test, "-k", "pulled_as_it_was_sent", http_proxy=proxy, no_grpc_proxy="")
     assert ended.returncode == 0, ended.stdout[-2000:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy_proto.topic_pattern import PatternError, TopicPattern
+from rocketpy_proto.model.topic_pattern import PatternError, TopicPattern
 
 NAMES = ("orders", "orders1", "a.b", "axb", "ORDERS", "x\ud800", "orders\n")
 

@@ -8,8 +8,8 @@ import warnings
 
 import numpy as np
 
+from rocketpy_proto.model.unique_keys import UniqueKeys, row_keys, unique_keys
 from rocketpy_proto.record import Host
-from rocketpy_proto.unique_keys import UniqueKeys, row_keys, unique_keys
 
 NOW_MS = 1_700_000_000_000
 

@@ -1,8 +1,4 @@
-"""How commands reach a running broker, and how they end. Holds no state.
-
-Exit codes: 0 done, or the reader of a pipe has had enough; 1 refused, or no broker; 2 wrong use;
-130 interrupted.
-"""
+"""The connection of a command to a running broker, and its refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from rocketpy_broker.cli import output
-from rocketpy_broker.cli.main import leave_at_once
+from rocketpy_broker.cli.exits import EXIT_REFUSED, leave_at_once
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.client.errors import UnreachableError
 from rocketpy_broker.errors import BrokerError
@@ -23,7 +19,6 @@ from rocketpy_proto.rocketpy.v1 import common_pb2
 TIMEOUT_SECONDS = REQUEST_SECONDS_MAX
 DEFAULT_ENDPOINT = "127.0.0.1:8081"
 PORTS_END = 65_536
-EXIT_REFUSED = 1
 Endpoint = Annotated[str, typer.Option(help="host:port of the broker.", envvar="ROCKETPY_ENDPOINT")]
 
 

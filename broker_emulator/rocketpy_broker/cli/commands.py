@@ -7,23 +7,20 @@ from typing import Annotated
 
 import typer
 
-from rocketpy_broker.cli import (
+from rocketpy_broker.cli.broker import (
     backup_command,
-    broker_group,
-    client_commands,
-    dlq_commands,
-    group_commands,
     health_command,
-    lag_command,
-    lookup_commands,
-    message_commands,
     operations_commands,
     statistics_commands,
     store_commands,
-    topic_commands,
-    transaction_commands,
 )
-from rocketpy_broker.cli.mqadmin import WithMqadminNames
+from rocketpy_broker.cli.broker import command_group as broker_group
+from rocketpy_broker.cli.groups import client_commands, dlq_commands, lag_command
+from rocketpy_broker.cli.groups import commands as group_commands
+from rocketpy_broker.cli.messages import commands as message_commands
+from rocketpy_broker.cli.messages import lookup_commands, transaction_commands
+from rocketpy_broker.cli.mqadmin.aliases import WithMqadminNames
+from rocketpy_broker.cli.topics import commands as topic_commands
 
 app = typer.Typer(
     name="rocketpy",

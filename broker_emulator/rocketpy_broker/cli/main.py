@@ -11,10 +11,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from io import TextIOWrapper
-from typing import NoReturn
 
-# Where the broker's extra is missing, nothing else of the package can be imported.
-EXIT_INTERRUPTED = 130
+from rocketpy_broker.cli.exits import EXIT_INTERRUPTED, leave_at_once
 
 
 def main() -> None:
@@ -55,14 +53,6 @@ def _interrupts_end_at_once() -> Iterator[None]:
     finally:
         if is_usual:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def leave_at_once() -> NoReturn:
-    """End while a call is under way, whose thread would print a trace as the interpreter ends."""
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(EXIT_INTERRUPTED)
 
 
 def _prepare_streams() -> None:

@@ -20,7 +20,7 @@ import typer
 from typer.models import ArgumentInfo
 
 from rocketpy_broker.cli.commands import app
-from rocketpy_broker.cli.mqadmin import VERBS
+from rocketpy_broker.cli.mqadmin.aliases import VERBS
 
 PROGRAM = "rocketpy"
 _BLANKS = re.compile(r"\s+")

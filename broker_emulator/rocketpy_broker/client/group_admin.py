@@ -14,7 +14,7 @@ from rocketpy_broker.client.connection import (
     last_name,
     pages,
 )
-from rocketpy_broker.spoken import ms_of_time
+from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Each queue may have to be searched by time, or a topic's files removed.

@@ -15,7 +15,7 @@ from rocketpy_broker.client.connection import (
     pages,
 )
 from rocketpy_broker.client.errors import UnreadableError
-from rocketpy_broker.spoken import ms_of_time
+from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_proto.call_limits import ENTRIES_MAX as SEARCHES_MAX
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 

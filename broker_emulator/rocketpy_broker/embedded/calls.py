@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.embedded.forked import Helper, is_forked
+from rocketpy_broker.embedded.fork_calls import Helper, is_forked
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from rocketpy_broker.client import testing
-from rocketpy_broker.client.testing import BrokerTime
+from rocketpy_broker.client import test_calls
+from rocketpy_broker.client.test_calls import BrokerTime
 from rocketpy_broker.embedded.calls import BrokerCalls, call
-from rocketpy_broker.local_process import LocalBrokerError
+from rocketpy_broker.embedded.process import LocalBrokerError
 
 
 class ClockCalls(BrokerCalls):
@@ -33,7 +33,7 @@ class ClockCalls(BrokerCalls):
     @call
     def _moved(self, advance_ms: int) -> BrokerTime:
         with self._connection() as connection:
-            return testing.advance_clock(connection, advance_ms)
+            return test_calls.advance_clock(connection, advance_ms)
 
 
 def _milliseconds(seconds: float | timedelta) -> int:

@@ -16,7 +16,7 @@ from rocketpy_broker.client.group_admin import (
     ResetTo,
 )
 from rocketpy_broker.embedded.calls import BrokerCalls, call
-from rocketpy_broker.local_process import LocalBrokerError
+from rocketpy_broker.embedded.process import LocalBrokerError
 
 
 class GroupCalls(BrokerCalls):

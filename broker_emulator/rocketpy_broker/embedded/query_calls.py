@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rocketpy_broker.client.lookup import query_messages, view_message
-from rocketpy_broker.client.messages import Message
+from rocketpy_broker.client.messages.lookup import query_messages, view_message
+from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.offsets import GroupLag, query_lag
 from rocketpy_broker.client.statistics import Statistic, list_statistics
 from rocketpy_broker.embedded.calls import BrokerCalls, call

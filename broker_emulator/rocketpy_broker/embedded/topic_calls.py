@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocketpy_broker.client import clearing, topics
+from rocketpy_broker.client import contents, topics
 from rocketpy_broker.client.topics import Topic
 from rocketpy_broker.embedded.calls import BrokerCalls, call
 
@@ -79,15 +79,15 @@ class TopicCalls(BrokerCalls):
         were given up; and what the broker knows of exactly-once writers. The clock stays.
         """
         with self._connection() as connection:
-            clearing.clear(connection, clearing.Contents())
+            contents.clear(connection, contents.Contents())
 
     @call
-    def _contents(self) -> clearing.Contents:
+    def _contents(self) -> contents.Contents:
         with self._connection() as connection:
-            return clearing.contents(connection)
+            return contents.contents(connection)
 
     @call
-    def _clear(self, kept: clearing.Contents) -> None:
+    def _clear(self, kept: contents.Contents) -> None:
         """Remove what has come since `kept` was there."""
         with self._connection() as connection:
-            clearing.clear(connection, kept)
+            contents.clear(connection, kept)

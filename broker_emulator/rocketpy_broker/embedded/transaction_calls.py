@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocketpy_broker.client import testing, transactions
-from rocketpy_broker.client.messages import OutgoingMessage
-from rocketpy_broker.client.transactions import OpenTransaction, Transaction
+from rocketpy_broker.client import test_calls
+from rocketpy_broker.client.messages import transactions
+from rocketpy_broker.client.messages.model import OutgoingMessage
+from rocketpy_broker.client.messages.transactions import OpenTransaction, Transaction
 from rocketpy_broker.embedded.calls import BrokerCalls, call
-from rocketpy_broker.local_messages import Body, outgoing
-from rocketpy_broker.spoken import ms_of_time
+from rocketpy_broker.embedded.messages import Body, outgoing
+from rocketpy_broker.runtime.time_format import ms_of_time
 
 
 class TransactionCalls(BrokerCalls):
@@ -37,7 +38,7 @@ class TransactionCalls(BrokerCalls):
     def _send_transaction(self, topic: str, group: str, message: OutgoingMessage) -> Transaction:
         with self._connection() as connection:
             # The broker's clock may be far ahead, and it counts a transaction's age from its birth.
-            born_ms = ms_of_time(testing.advance_clock(connection, 0).now)
+            born_ms = ms_of_time(test_calls.advance_clock(connection, 0).now)
             return transactions.prepare(connection, topic, group, message, born_ms)
 
     @call

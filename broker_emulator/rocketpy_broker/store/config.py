@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.delay_levels import DelayLevels
 
 

@@ -8,12 +8,12 @@ Source: spec/storage.md section 8.4; row F08.
 from __future__ import annotations
 
 from rocketpy_broker.store.config import StoreConfig
-from rocketpy_broker.store.dispatching import Dispatcher
+from rocketpy_broker.store.dispatcher import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import StoreDirectory
 from rocketpy_broker.store.files.durable import OUT_OF_DESCRIPTORS
-from rocketpy_broker.store.recovery.opening import ManifestPlan
 from rocketpy_broker.store.recovery.passes import StoreParts
+from rocketpy_broker.store.recovery.store_opener import ManifestPlan
 from rocketpy_broker.store.times import StoreTimes
 
 

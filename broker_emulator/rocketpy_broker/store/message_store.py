@@ -17,28 +17,28 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
-from rocketpy_broker.store.appending import Appending, AppendUnderWay
-from rocketpy_broker.store.cleaning import Cleaner, SegmentWait, used_ratio
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.store.append.appender import Appending, AppendUnderWay
+from rocketpy_broker.store.append.batch_marks import NumberedRecords
+from rocketpy_broker.store.append.prepared import PreparedRecords
+from rocketpy_broker.store.cleaner import Cleaner, SegmentWait, used_ratio
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.derived import DerivedFiles
-from rocketpy_broker.store.dispatching import Dispatcher
+from rocketpy_broker.store.dispatcher import Dispatcher
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import DirectoryLostError, StoreDirectory
 from rocketpy_broker.store.files.store_id import OtherStoreError
 from rocketpy_broker.store.log.flush import FlushPlan
-from rocketpy_broker.store.numbered import NumberedRecords
-from rocketpy_broker.store.prepared import PreparedRecords
 from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
 from rocketpy_broker.store.queues.growth import QueueGrowth
-from rocketpy_broker.store.queues.lookup import QueueLookup
-from rocketpy_broker.store.queues.messages import MessageLookup
-from rocketpy_broker.store.queues.reader import Reader
-from rocketpy_broker.store.queues.scattered import ScatteredReader
-from rocketpy_broker.store.recovery.filling import MetDamages, fill_met
-from rocketpy_broker.store.recovery.opening import make_parts, recover
+from rocketpy_broker.store.queues.readers.lookup import QueueLookup
+from rocketpy_broker.store.queues.readers.messages import MessageLookup
+from rocketpy_broker.store.queues.readers.random_reader import ScatteredReader
+from rocketpy_broker.store.queues.readers.range_reader import Reader
+from rocketpy_broker.store.recovery.damage_fill import MetDamages, fill_met
 from rocketpy_broker.store.recovery.passes import RecoveryResult
+from rocketpy_broker.store.recovery.store_opener import make_parts, recover
 from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions
 from rocketpy_broker.store.staging.area import StagingArea
 from rocketpy_broker.store.staging.frames import FRAME_BYTES

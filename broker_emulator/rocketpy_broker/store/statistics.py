@@ -1,17 +1,19 @@
 """What a store has counted since it was opened: puts by topic, how long they took, gets.
 
-Kept in memory only: a restart begins at zero. Latencies are counted in fine steps, from which come
-RocketMQ's classes (putMessageDistributeTime) and its percentiles. `on_put` is told of each block.
+Kept in memory only: a restart begins at zero. Latencies are counted in fine steps, from which
+RocketMQ's classes (putMessageDistributeTime) and its percentiles are computed. Each block calls
+`block_put`.
 Source: StoreStatsService, spec/broker_behaviour.md section 9.5; row S13.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.store.values import PutCause, QueueKey
 
 # Upper bounds of the classes in ms; the last class has none.
@@ -63,7 +65,7 @@ class StoreStatistics:
     get_message_count: int = 0
     get_latency_max_ms: float = 0.0
     corrupt_record_count: int = 0
-    on_put: Callable[[Put], None] = lambda _put: None
+    block_put: Listeners[[Put]] = field(default_factory=Listeners[[Put]])
 
     def put(self, put: Put) -> None:
         """Count a block."""
@@ -73,7 +75,7 @@ class StoreStatistics:
         self.put_step_counts[bisect_left(STEP_BOUNDS_MS, int(put.latency_ms))] += 1
         self.put_message_count += put.count
         self.put_latency_max_ms = max(self.put_latency_max_ms, put.latency_ms)
-        self.on_put(put)
+        self.block_put(put)
 
     def put_failed(self) -> None:
         """Count a block that was not stored."""

@@ -17,14 +17,14 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.believed_clock import (
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.guarded_clock import (
     AHEAD_MS_MAX,
     CONFIRM_MS,
     STEP_MS_MAX,
     Agreement,
 )
-from rocketpy_broker.clock import Clock
-from rocketpy_broker.seldom import Seldom
+from rocketpy_broker.runtime.log_throttle import Seldom
 
 logger = logging.getLogger(__name__)
 # The newest are kept; each takes a look more of a search by time.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.habits import option_hint
-from rocketpy_proto.topic_pattern import PatternError, TopicPattern
+from pyspark_rocketpy.options.foreign_names import option_hint
+from rocketpy_proto.model.topic_pattern import PatternError, TopicPattern
 
 _DURATION = re.compile(r"(\d{1,9}) ?(ms|s|m|h)")
 _GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")

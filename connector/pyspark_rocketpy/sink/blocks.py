@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
-from pyspark_rocketpy.sink.routing import Routes
+from pyspark_rocketpy.sink.delays import waiting_properties
+from pyspark_rocketpy.sink.routes import Routes
 from pyspark_rocketpy.sink.rows import Rows, cuts
-from pyspark_rocketpy.sink.waiting import waiting_properties
 from pyspark_rocketpy.transport.values import BrokerLimits
-from pyspark_rocketpy.transport.writing_values import SIZE_BYTES, BatchName, Block
+from pyspark_rocketpy.transport.write_values import SIZE_BYTES, BatchName, Block
+from rocketpy_proto.model.unique_keys import born_host, row_keys, unique_keys
 from rocketpy_proto.record import BLANK_BYTES, BlockColumns, CheckedBlock, UnencodableRecordError
 from rocketpy_proto.record.properties import DELAY, NOT_COPIED_NAMES, TIMER_DELIVER_MS
-from rocketpy_proto.unique_keys import born_host, row_keys, unique_keys
 
 GROUP = "messageGroup"
 SHARDING_KEY, UNIQ_KEY = "__SHARDINGKEY", "UNIQ_KEY"

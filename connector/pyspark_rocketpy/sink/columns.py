@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketpy.errors import ColumnError
-from pyspark_rocketpy.options.habits import SINK_COLUMN_HABITS, column_hint
+from pyspark_rocketpy.options.foreign_names import SINK_COLUMN_HABITS, column_hint
 
 _STRING, _BINARY = StringType(), BinaryType()
 _INTEGERS = (IntegerType(), ByteType(), ShortType(), LongType())

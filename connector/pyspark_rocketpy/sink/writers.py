@@ -26,12 +26,12 @@ from pyspark.sql.datasource import (
 
 from pyspark_rocketpy.errors import CommitError, OptionError, RocketpyError
 from pyspark_rocketpy.options.choices import Delivery
-from pyspark_rocketpy.options.parsing import SinkOptions
-from pyspark_rocketpy.rendering import tells_plainly
+from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.sink.columns import SinkColumns
-from pyspark_rocketpy.sink.writing import WriteConfig, draw_token, write_batches
+from pyspark_rocketpy.sink.task_writer import WriteConfig, draw_token, write_batches
+from pyspark_rocketpy.tracebacks import tells_plainly
 from pyspark_rocketpy.transport.interface import SinkTransport
-from pyspark_rocketpy.transport.writing_values import BatchJob, BatchName, CommittedBatch
+from pyspark_rocketpy.transport.write_values import BatchJob, BatchName, CommittedBatch
 
 logger = logging.getLogger(__name__)
 Messages: TypeAlias = Sequence[WriterCommitMessage | None]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.parsing import SourceOptions
-from pyspark_rocketpy.source import allocation, boundaries
+from pyspark_rocketpy.options.values import SourceOptions
+from pyspark_rocketpy.source.plan import allocation, boundaries
 
 if TYPE_CHECKING:
     from pyspark_rocketpy.transport.interface import OffsetQueries

@@ -10,8 +10,8 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_rocketpy.errors import ColumnError
-from pyspark_rocketpy.options.habits import SOURCE_COLUMN_HABITS, column_hint
-from rocketpy_proto.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
+from pyspark_rocketpy.options.foreign_names import SOURCE_COLUMN_HABITS, column_hint
+from rocketpy_proto.model.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
 
 # What records do not tell: the broker that has the queue.
 BROKER_NAME = "brokerName"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_proto.record import RecordBlock, java_hash, property_column
-from rocketpy_proto.record.arrays import numbers_in, strings_of, truths_in
+from rocketpy_proto.record.block.arrays import numbers_in, strings_of, truths_in
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions
-from pyspark_rocketpy.source.boundaries import Search
+from pyspark_rocketpy.source.plan.boundaries import Search
 from pyspark_rocketpy.transport.values import QueueTime
 
 NUMBER_MAX = (1 << 63) - 1

@@ -39,12 +39,12 @@ from pyspark_rocketpy.offsets import (
     positions_of,
     store_of,
 )
-from pyspark_rocketpy.options.parsing import SourceOptions
-from pyspark_rocketpy.rendering import tells_plainly
-from pyspark_rocketpy.source import boundaries, losses, positions
-from pyspark_rocketpy.source.admission import Admission
-from pyspark_rocketpy.source.planner import Planner
-from pyspark_rocketpy.source.reconcile import Checkpoint, Standing
+from pyspark_rocketpy.options.values import SourceOptions
+from pyspark_rocketpy.source.plan import boundaries, losses, positions
+from pyspark_rocketpy.source.plan.admission import Admission
+from pyspark_rocketpy.source.plan.planner import Planner
+from pyspark_rocketpy.source.plan.reconcile import Checkpoint, Standing
+from pyspark_rocketpy.tracebacks import tells_plainly
 
 if TYPE_CHECKING:
     from pyspark_rocketpy.transport.interface import SourceTransport

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_rocketpy.errors import RocketpyError
 from pyspark_rocketpy.offsets import Offset
-from pyspark_rocketpy.rendering import tells_plainly
+from pyspark_rocketpy.tracebacks import tells_plainly
 
 if TYPE_CHECKING:  # A PySpark that is too old to have it is refused here too.
     import pyarrow as pa

@@ -13,12 +13,12 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueRange
-from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.transport.rebatching import Piece
 from pyspark_rocketpy.transport.values import BrokerLimits, PullOptions, QueueTime, Subscription
 
 if TYPE_CHECKING:
     from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
-    from pyspark_rocketpy.transport.writing_values import (
+    from pyspark_rocketpy.transport.write_values import (
         Attempt,
         BatchJob,
         Block,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark_rocketpy.offsets import BrokerQueue
-from rocketpy_proto.topic_pattern import TopicPattern
+from rocketpy_proto.model.topic_pattern import TopicPattern
 
 
 @dataclass(frozen=True, slots=True)

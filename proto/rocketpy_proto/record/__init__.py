@@ -4,19 +4,25 @@ Pure functions over buffers, in two forms: one record at a time, and a whole blo
 Source: spec/storage.md sections 2 to 5. Holds no state.
 """
 
-from rocketpy_proto.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
-from rocketpy_proto.record.block import QueueSpan, RecordBlock, decode_sizes, scan_sizes
-from rocketpy_proto.record.columns import (
+from rocketpy_proto.model.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
+from rocketpy_proto.record.block.columns import (
     property_column,
     property_columns,
     to_record_batch,
     to_record_batches,
 )
-from rocketpy_proto.record.encode import (
+from rocketpy_proto.record.block.encode import (
     BlockColumns,
     CheckedBlock,
     EncodedBlock,
     encode_block,
+)
+from rocketpy_proto.record.block.ranges import fixed_width_strings, hex_digits
+from rocketpy_proto.record.block.record_block import (
+    QueueSpan,
+    RecordBlock,
+    decode_sizes,
+    scan_sizes,
 )
 from rocketpy_proto.record.errors import (
     MalformedRecordError,
@@ -34,7 +40,6 @@ from rocketpy_proto.record.index_keys import (
 )
 from rocketpy_proto.record.java_hash import java_hash, java_hashes
 from rocketpy_proto.record.layout import BLANK_BYTES, END_OF_SEGMENT_MAGIC, RECORD_MAGICS
-from rocketpy_proto.record.ranges import fixed_width_strings, hex_digits
 from rocketpy_proto.record.rewrite import (
     properties_strings,
     rewritten,

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rocketpy_proto.record.arrays import binaries_of, strings_of
-from rocketpy_proto.record.block import RecordBlock
-from rocketpy_proto.record.ranges import binary_ranges
+from rocketpy_proto.record.block.arrays import binaries_of, strings_of
+from rocketpy_proto.record.block.ranges import binary_ranges
+from rocketpy_proto.record.block.record_block import RecordBlock
 from rocketpy_proto.record.sys_flag import (
     COMPRESSED,
     COMPRESSION_LZ4,

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_proto.record.layout import CRC_MASK
-from rocketpy_proto.record.ranges import (
+from rocketpy_proto.record.block.ranges import (
     INLINE_BYTES_MAX,
     binary_ranges,
     binary_views,
     octets_of,
 )
+from rocketpy_proto.record.layout import CRC_MASK
 
 # Up to this mean size, copying ranges costs less than making views of them.
 COPIED_BYTES_MAX = 2400

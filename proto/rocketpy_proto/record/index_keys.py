@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rocketpy_proto.record.block import RecordBlock
+from rocketpy_proto.record.block.properties_block import Entries
+from rocketpy_proto.record.block.record_block import RecordBlock
 from rocketpy_proto.record.errors import MalformedRecordError
 from rocketpy_proto.record.java_hash import java_hash, java_hash_ranges, java_hashes
 from rocketpy_proto.record.properties import (
@@ -28,7 +29,6 @@ from rocketpy_proto.record.properties import (
     WAITING_NAMES,
     decode_properties,
 )
-from rocketpy_proto.record.properties_block import Entries
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from rocketpy_proto.record.tags import tags_codes
 

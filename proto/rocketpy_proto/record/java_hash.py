@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rocketpy_proto.record.ranges import binary_ranges, octets_of, offsets_of, to_strings
+from rocketpy_proto.record.block.ranges import binary_ranges, octets_of, offsets_of, to_strings
 
 _MASK = 0xFFFFFFFF
 _SIGN = 0x80000000

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketpy_proto.record.block import RecordBlock, scatter_headers
-from rocketpy_proto.record.encode import check_properties_bytes, fixed_width
+from rocketpy_proto.record.block.encode import check_properties_bytes, fixed_width
+from rocketpy_proto.record.block.ranges import binary_ranges, offsets_of
+from rocketpy_proto.record.block.record_block import RecordBlock, scatter_headers
 from rocketpy_proto.record.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from rocketpy_proto.record.ranges import binary_ranges, offsets_of
 from rocketpy_proto.record.single import encode_topic
 
 _NAME_END = bytes([NAME_VALUE_SEPARATOR])

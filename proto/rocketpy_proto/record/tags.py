@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketpy_proto.record.block.properties_block import Entries
 from rocketpy_proto.record.java_hash import java_hash_ranges
 from rocketpy_proto.record.properties import TAGS
-from rocketpy_proto.record.properties_block import Entries
 
 _NO_SEED = np.zeros(1, np.uint32)
 

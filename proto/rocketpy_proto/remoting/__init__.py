@@ -8,6 +8,7 @@ Whatever a peer sends, the one error is RemotingFormatError. Source: spec/remoti
 the frame that a FrameDecoder has in part.
 """
 
+from rocketpy_proto.model.codes import Language, RequestCode, ResponseCode
 from rocketpy_proto.remoting.batches import (
     BatchMessage,
     decode_batch,
@@ -15,7 +16,6 @@ from rocketpy_proto.remoting.batches import (
     split_batches,
 )
 from rocketpy_proto.remoting.bodies import REQUEST_BODIES, RESPONSE_BODIES
-from rocketpy_proto.remoting.codes import Language, RequestCode, ResponseCode
 from rocketpy_proto.remoting.command import (
     ONE_WAY_FLAG,
     PROTOCOL_VERSION,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 
-from rocketpy_proto.remoting.codes import Language
+from rocketpy_proto.model.codes import Language
 from rocketpy_proto.remoting.command import RemotingCommand, Serialization
 from rocketpy_proto.remoting.errors import RemotingFormatError, UnencodableRemotingError
 

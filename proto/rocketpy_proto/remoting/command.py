@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import msgspec
 
-from rocketpy_proto.remoting.codes import Language
+from rocketpy_proto.model.codes import Language
 
 RESPONSE_FLAG = 1
 ONE_WAY_FLAG = 2

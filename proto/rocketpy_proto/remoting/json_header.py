@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rocketpy_proto.remoting.codes import Language
+from rocketpy_proto.model.codes import Language
 from rocketpy_proto.remoting.command import RemotingCommand, Serialization
 from rocketpy_proto.remoting.errors import UnencodableRemotingError
 from rocketpy_proto.remoting.fields import Int32

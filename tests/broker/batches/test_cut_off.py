@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from rocketpy_broker import clock
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.batches import staging as staging_module
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.batches import staging_service as staging_module
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.staging.area import StagedAttempt, StagingArea
 from rocketpy_broker.store.staging.file import FrameReader, StagingFile
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.batches.holding import holding, turns
+from tests.broker.batches.gates import holding, turns
 from tests.broker.batches.writer import Job, Task, bodies, disk_bytes, staging_files
 from tests.broker.conftest import StartBroker, until
 
@@ -128,14 +128,14 @@ async def test_s10_a_job_that_begins_to_commit_is_not_put_away_as_idle(
             running.clock.advance(10 * 3_600_000)
             await gate.reached()
             # The other's files are being removed; this job's driver comes back.
-            real = clock.give_way
+            real = take_slot
 
             async def long_turn() -> None:
                 gate.open()
                 await turns(100)
                 await real()
 
-            monkeypatch.setattr(staging_module, "give_way", long_turn)
+            monkeypatch.setattr(staging_module, "take_slot", long_turn)
             answer = await job.commit()
         if answer.status.code == ResponseCode.SUCCESS:
             assert (answer.outcome, answer.record_count) == (COMMITTED, 1)

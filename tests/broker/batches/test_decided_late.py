@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey

@@ -12,7 +12,7 @@ import pytest
 
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches.service import RETRY_MS
-from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.log.segment import Segment

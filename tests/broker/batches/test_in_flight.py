@@ -8,14 +8,14 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.sending.in_flight import (
+from rocketpy_broker.services.send.in_flight_limiter import (
     CONNECTION_BYTES_MAX,
     TOTAL_BYTES_MAX,
     BytesInFlight,
 )
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.batches.holding import Gate, holding
+from tests.broker.batches.gates import Gate, holding
 from tests.broker.batches.writer import Job, Task, bodies
 from tests.broker.conftest import RunningBroker, StartBroker, until
 

@@ -9,8 +9,8 @@ import pytest
 
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE, DECISION, BatchLog
 from rocketpy_broker.services.batches.service import Outcome
-from rocketpy_broker.store import prepared
-from rocketpy_broker.store.prepared import PreparedRange
+from rocketpy_broker.store.append import prepared
+from rocketpy_broker.store.append.prepared import PreparedRange
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record.sys_flag import TRANSACTION_PREPARED
 from tests.faults.batch_use import WRITER, Desk, delete_between_runs

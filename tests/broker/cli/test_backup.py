@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from rocketpy_broker.local import LocalBrokerError
+from rocketpy_broker.embedded.local_broker import LocalBrokerError
 from rocketpy_broker.store.backup.offline import StoppedStore
 from rocketpy_broker.store.backup.pieces import Piece
 from rocketpy_broker.store.backup.target import BackupTarget, BackupTargetError

@@ -11,7 +11,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, Message
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.reading import TopicReader
+from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_proto.record.properties import NOT_COPIED_NAMES, WAITING_NAMES
 from tests.broker.cli.shell import run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.cli import message_lines
+from rocketpy_broker.cli.messages import lines as message_lines
 from tests.broker.cli.shell import run
 
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from rocketpy_broker.cli.mqadmin import VERBS, NoTranslationError, translated
-from rocketpy_broker.cli.mqadmin_others import NEAREST, OTHERS
+from rocketpy_broker.cli.mqadmin.aliases import VERBS, NoTranslationError, translated
+from rocketpy_broker.cli.mqadmin.other_names import NEAREST, OTHERS
 from tests.broker.cli.shell import run
 
 

@@ -19,9 +19,9 @@ from typer.testing import CliRunner, Result
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.services.operations import exporting
-from rocketpy_broker.services.operations.exporting import SCHEMA
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.admin.files import store_export
+from rocketpy_broker.services.admin.files.store_export import SCHEMA
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
@@ -233,7 +233,7 @@ def test_an_export_that_fails_leaves_the_old_file(
 
     out = tmp_path / "out.arrow"
     out.write_bytes(b"old")
-    monkeypatch.setattr(exporting, "to_record_batches", fail)
+    monkeypatch.setattr(store_export, "to_record_batches", fail)
     result = run("export", folder, "--topic", "A", "--out", out)
     assert result.exit_code != 0
     assert out.read_bytes() == b"old"

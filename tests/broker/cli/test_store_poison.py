@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_proto.record.compression import INFLATED_BYTES_MAX
 from tests.broker.cli.test_store_commands import SIZES, columns, exported, open_store, put, run
 

@@ -8,10 +8,10 @@ import re
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.client import transactions
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import MessageIllegalError, RefusedError
-from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.client.messages import transactions
+from rocketpy_broker.client.messages.model import OutgoingMessage
 from tests.broker.cli.shell import run
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.clock import SystemClock
-from rocketpy_broker.spoken import time_of_ms
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.runtime.time_format import time_of_ms
 from tests.broker.cli.shell import run
 
 

@@ -18,20 +18,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 import rocketpy_broker.client
-from rocketpy_broker.client import (
-    brokers,
-    group_admin,
-    groups,
-    lookup,
-    offsets,
-    recalling,
-    retries,
-    statistics,
-    topics,
-    transactions,
-)
+from rocketpy_broker.client import brokers, group_admin, groups, offsets, statistics, topics
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.consuming import GroupReader
 from rocketpy_broker.client.errors import (
     CallFailedError,
     RefusedError,
@@ -39,9 +27,11 @@ from rocketpy_broker.client.errors import (
     UnreachableError,
     UnreadableError,
 )
-from rocketpy_broker.client.messages import OutgoingMessage
-from rocketpy_broker.client.reading import TopicReader
-from rocketpy_broker.client.sending import MessageSender
+from rocketpy_broker.client.messages import lookup, recall, retries, transactions
+from rocketpy_broker.client.messages.group_reader import GroupReader
+from rocketpy_broker.client.messages.model import OutgoingMessage
+from rocketpy_broker.client.messages.sender import MessageSender
+from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_proto.record import Host, encode_offset_message_id
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -50,8 +40,8 @@ from rocketpy_proto.rocketpy.v1 import (
     groups_pb2,
     retry_pb2,
 )
-from tests.answering import GARBAGE, METHODS, AnsweringServer, Right, answering
 from tests.broker.client.test_wrong_answers import found
+from tests.scripted_answers import GARBAGE, METHODS, AnsweringServer, Right, answering
 
 Exercise = Callable[[BrokerConnection], object]
 OFFSET_ID = encode_offset_message_id(Host.parse("127.0.0.1:10911"), 7)
@@ -114,7 +104,7 @@ TABLE: dict[str, Exercise] = {
     "BackupStore": lambda to: list(brokers.backup_store(to)),
     "QueryConsumerOffsets": lambda to: list(GroupReader(to, "T", "g").messages()),
     "CommitOffsets": lambda to: list(GroupReader(to, "T", "g").messages()),
-    "RecallMessage": lambda to: recalling.recall_message(to, "T", "handle"),
+    "RecallMessage": lambda to: recall.recall_message(to, "T", "handle"),
     "SendBack": lambda to: retries.send_back(to, "g", OFFSET_ID),
     "EndTransaction": lambda to: transactions.end(to, HALF, commit=True),
     "ListTransactions": transactions.list_open,

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from rocketpy_broker import LocalBroker, Message
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.lookup import query_messages
-from rocketpy_broker.client.messages import decode_messages
-from rocketpy_broker.client.resend import resend_dead_letters
-from rocketpy_broker.client.retries import dead_letters
+from rocketpy_broker.client.messages.lookup import query_messages
+from rocketpy_broker.client.messages.model import decode_messages
+from rocketpy_broker.client.messages.resend import resend_dead_letters
+from rocketpy_broker.client.messages.retries import dead_letters
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.broker.cli.shell import run

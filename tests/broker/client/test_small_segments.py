@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
-from rocketpy_broker.client import transactions
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import MessageIllegalError
-from rocketpy_broker.client.messages import OutgoingMessage
+from rocketpy_broker.client.messages import transactions
+from rocketpy_broker.client.messages.model import OutgoingMessage
 from tests.broker.cli.shell import run
 
 SEGMENT = 1 << 20

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.consuming import GroupReader
 from rocketpy_broker.client.errors import UnreadableError
-from rocketpy_broker.client.lookup import message_at, query_messages
-from rocketpy_broker.client.messages import Message
-from rocketpy_broker.client.reading import TopicReader
+from rocketpy_broker.client.messages.group_reader import GroupReader
+from rocketpy_broker.client.messages.lookup import message_at, query_messages
+from rocketpy_broker.client.messages.model import Message
+from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.rocketpy.v1 import (

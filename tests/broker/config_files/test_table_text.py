@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.config_files import table_text
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_text import field_text
-from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTable
 from rocketpy_broker.services.config_files.table_text import TableText, TextKeeper
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.groups.changes import GroupChange
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.errors import StoreBusyError
-from rocketpy_broker.services.flushing.group_commit import flush_now
+from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.flushing.group_commit import flush_now
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels

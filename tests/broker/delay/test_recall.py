@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.recalling import recall_handle, recall_message
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.client.messages.recall import recall_handle, recall_message
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.delay import handover
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.delay.timer import rocketmq_export
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
-from rocketpy_proto.recall_handle import RecallHandle
+from rocketpy_proto.model.recall_handle import RecallHandle
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_levels import advance, bodies, both, visible
@@ -167,8 +167,8 @@ async def test_d04_a_stop_rolls_what_was_sent_behind_a_recall_and_it_comes(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stop leaves a copy of it behind the recall, which the next start reads, too."""
-    monkeypatch.setattr(handover, "ROLL_COUNT_MAX", 1)
-    monkeypatch.setattr(handover, "TURN_UNITS", 1)
+    monkeypatch.setattr(rocketmq_export, "ROLL_COUNT_MAX", 1)
+    monkeypatch.setattr(rocketmq_export, "TURN_UNITS", 1)
     async with start_broker() as running:
         await running.create_topic("T")
         await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import ConfigFileError
-from rocketpy_broker.services.delay import handover
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.delay.progress import DeliveryProgress
-from rocketpy_broker.services.flushing.group_commit import flush_now
+from rocketpy_broker.services.delay.timer import rocketmq_export
+from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import MessageStore
@@ -85,8 +85,8 @@ async def test_d04_beyond_its_bound_a_stop_says_what_rocketmq_will_repeat(
     caplog: pytest.LogCaptureFixture,
     bound: str,
 ) -> None:
-    monkeypatch.setattr(handover, bound, 1)
-    monkeypatch.setattr(handover, "TURN_UNITS", 1)
+    monkeypatch.setattr(rocketmq_export, bound, 1)
+    monkeypatch.setattr(rocketmq_export, "TURN_UNITS", 1)
     async with start_broker() as running:
         await running.create_topic("T")
         for number, ms in enumerate([9_000, 1_000, 8_000, 1_000]):

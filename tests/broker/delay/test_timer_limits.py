@@ -8,7 +8,7 @@ import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.spoken import time_of_ms
+from rocketpy_broker.runtime.time_format import time_of_ms
 from tests.blocks import wire_block
 from tests.broker.conftest import StartBroker
 from tests.broker.delay.test_levels import advance, bodies, visible

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_proto.record import decode_record

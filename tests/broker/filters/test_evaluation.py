@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rocketpy_broker.services.filters.columns import Strings
 from rocketpy_broker.services.filters.evaluation import condition
 from rocketpy_broker.services.filters.expressions import Expression, Property, parts_of
-from rocketpy_broker.services.filters.parsing import ExpressionError, parse
+from rocketpy_broker.services.filters.parser import ExpressionError, parse
 from tests.broker.filters import reference
 from tests.broker.filters.generated import EXPRESSIONS, NAMES, NUMBERS, ROWS
 from tests.broker.filters.vectors import DEPARTURES, VECTORS, Vector

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.errors import SubscriptionParseError
-from rocketpy_broker.services.filters import parsing, service
+from rocketpy_broker.services.filters import parser, service
 from rocketpy_broker.services.filters.service import FilterService, FilterText, Sql92Filter
 from rocketpy_proto.record import RecordBlock, java_hash
 from tests.blocks import wire_block
@@ -77,7 +77,7 @@ def test_c04_an_expression_is_read_once_and_the_last_ones_are_kept(
         read.append(text)
         return original(text)
 
-    original = parsing.parse
+    original = parser.parse
     monkeypatch.setattr(service, "parse", parse)
     filters = FilterService()
     for text in ("a", "b", "a", "c", "a", "b"):

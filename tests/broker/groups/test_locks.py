@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.groups.locks import LOCK_MS, QueueLocks
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import common_pb2, groups_pb2

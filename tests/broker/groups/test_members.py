@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
-from rocketpy_broker.services.groups.members import EXPIRY_MS
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.groups.clients import (

@@ -12,11 +12,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.groups.clients.members import (
+    GroupKey,
+    MemberTable,
+    Registration,
+    Role,
+)
 from rocketpy_broker.services.groups.locks import QueueLocks
-from rocketpy_broker.services.groups.members import GroupKey, MemberTable, Registration, Role
 from rocketpy_broker.store.values import QueueKey
 
 EXAMPLES = 200

@@ -10,7 +10,7 @@ import pytest
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.errors import NoticesEndedError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.groups.notices import (
+from rocketpy_broker.services.groups.client_stream import (
     OVERHEAD_BYTES,
     CheckTransaction,
     MembersChanged,

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import (
     ParameterIllegalError,
     PermissionDeniedError,
     SubscriptionGroupNotExistError,
 )
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.config_files.saving import save_now
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import PREDEFINED, SubscriptionGroupManager
 from tests.broker.config_files import rocketmq_files

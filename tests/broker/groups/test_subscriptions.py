@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketpy_broker.services.groups.clients.subscriptions import Subscription, merge
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
-from rocketpy_broker.services.groups.subscriptions import Subscription, merge
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.conftest import StartBroker
 from tests.broker.groups.clients import (

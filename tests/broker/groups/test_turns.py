@@ -7,31 +7,31 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import ClientLimits
-from rocketpy_broker.services.groups.announcing import (
-    MEMBERS_A_TURN,
-    REST_MS_EACH,
-    REST_MS_MAX,
-    Announcer,
-)
-from rocketpy_broker.services.groups.clients import ClientService
-from rocketpy_broker.services.groups.consumers import (
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services.groups.client_stream import MembersChanged, NoticeStreams
+from rocketpy_broker.services.groups.clients.consumers import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
     MessageModel,
     consumers_of,
 )
-from rocketpy_broker.services.groups.housekeeping import ENTRIES_A_TURN, Housekeeping
+from rocketpy_broker.services.groups.clients.expiry import ENTRIES_A_TURN, Housekeeping
+from rocketpy_broker.services.groups.clients.members import EXPIRY_MS, MemberTable
+from rocketpy_broker.services.groups.clients.registry import ClientService
 from rocketpy_broker.services.groups.locks import LOCK_MS, QueueLocks
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
-from rocketpy_broker.services.groups.members import EXPIRY_MS, MemberTable
-from rocketpy_broker.services.groups.notices import MembersChanged, NoticeStreams
+from rocketpy_broker.services.groups.notifier import (
+    MEMBERS_A_TURN,
+    REST_MS_EACH,
+    REST_MS_MAX,
+    Announcer,
+)
 from rocketpy_broker.services.groups.retry_topics import RetryTopics
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_broker.tasks import TaskScope
 
 CLIENTS, GROUPS = 100_000, 10
 

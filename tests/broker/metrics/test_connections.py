@@ -16,10 +16,10 @@ from rocketpy_broker.server.http.connections import (
     REPLY_SECONDS,
     REQUEST_SECONDS,
 )
-from rocketpy_broker.server.http.door import HttpDoor
-from rocketpy_broker.services.metrics.service import MetricsService
+from rocketpy_broker.server.http.server import HttpDoor
+from rocketpy_broker.services.observability.metrics.service import MetricsService
 from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.broker.metrics.scraping import get
+from tests.broker.metrics.scrape import get
 
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE = b"x" * (64 << 20)

@@ -8,12 +8,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.services.metrics import clients, lag, traffic
-from rocketpy_broker.services.metrics import service as service_module
-from rocketpy_broker.services.metrics.service import KEPT_MS_MIN, KEPT_TIMES, MetricsService
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.observability.metrics import clients, lag, traffic
+from rocketpy_broker.services.observability.metrics import service as service_module
+from rocketpy_broker.services.observability.metrics.service import (
+    KEPT_MS_MIN,
+    KEPT_TIMES,
+    MetricsService,
+)
 from tests.broker.conftest import StartBroker
-from tests.broker.metrics.scraping import get, parsed
+from tests.broker.metrics.scrape import get, parsed
 from tests.broker.metrics.test_messages import commit, enter
 
 MANY, FEW = 7, 2

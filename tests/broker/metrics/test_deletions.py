@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rocketpy_broker.services.metrics import lag as lag_module
-from rocketpy_broker.services.metrics import traffic as traffic_module
+from rocketpy_broker.services.observability.metrics import lag as lag_module
+from rocketpy_broker.services.observability.metrics import traffic as traffic_module
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
 from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.metrics.scraping import scrape
+from tests.broker.metrics.scrape import scrape
 from tests.broker.metrics.test_messages import commit, update_group
 
 LAG = {"consumer_group": "g", "topic": "T", "is_retry": "false", "is_system": "false"}

@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 from rocketpy_proto.rocketpy.v1 import retry_pb2, retry_pb2_grpc
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.broker.metrics.scraping import Scraped, scrape
+from tests.broker.metrics.scrape import Scraped, scrape
 from tests.broker.metrics.test_messages import commit, enter, update_group
 from tests.broker.transactions.conftest import COMMIT, ROLLBACK, end, prepare
 from tests.docker.dockerfile import TOP

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.hooks import Hook, HookAbortError, SendContext
-from rocketpy_broker.services.hooks import room
-from rocketpy_broker.services.metrics.events import Events
-from rocketpy_broker.services.metrics.labels import OTHERS
-from rocketpy_broker.services.metrics.pulled_offsets import PulledOffsets
+from rocketpy_broker.services.hooks import wiring
+from rocketpy_broker.services.observability.metrics.events import Events
+from rocketpy_broker.services.observability.metrics.labels import OTHERS
+from rocketpy_broker.services.observability.metrics.pulled_offsets import PulledOffsets
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.metrics.scraping import scrape
+from tests.broker.metrics.scrape import scrape
 from tests.broker.metrics.test_messages import commit, update_group
 from tests.broker.transactions.conftest import COMMIT, ROLLBACK, end, prepare
 
@@ -78,7 +78,7 @@ async def use(running: RunningBroker) -> None:
 async def test_an_answer_with_a_code_that_nobody_knows_is_given_and_counted(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "installed_hooks", lambda: [StrangeCode()])
+    monkeypatch.setattr(wiring, "installed_hooks", lambda: [StrangeCode()])
     async with start_broker(http_port=0) as running:
         await running.create_topic("T")
         assert (await running.append("T", 0, b"1")).status.code == 9_999

@@ -14,12 +14,12 @@ import aiohttp
 import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
-from rocketpy_broker.server.exposure import PortInUseError
-from rocketpy_broker.server.grpc_server import GrpcServer
+from rocketpy_broker.server.bind_address import PortInUseError
+from rocketpy_broker.server.grpc.server import GrpcServer
 from rocketpy_broker.server.http.connections import CONNECTIONS_MAX, REQUEST_SECONDS
-from rocketpy_broker.services.metrics.service import MetricsService
+from rocketpy_broker.services.observability.metrics.service import MetricsService
 from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.broker.metrics.scraping import get, parsed, scrape
+from tests.broker.metrics.scrape import get, parsed, scrape
 from tests.patience import PATIENCE_SECONDS
 
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock, give_way
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.offsets.committed import ENTRIES_A_TURN, ConsumerOffsetManager
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import admin_pb2
+from tests.broker.admin.test_administration import commit, committed
 from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.delay.conftest import start_crashed
 from tests.broker.offsets.test_queries import delete_topic
-from tests.broker.offsets.test_resetting import fill, reset
-from tests.broker.operations.test_administration import commit, committed
+from tests.broker.offsets.test_reset_service import fill, reset
 
 __all__ = ["start_crashed"]
 Deletion = Callable[[RunningBroker], Awaitable[None]]
@@ -83,7 +84,7 @@ async def turns_of(work: Awaitable[None]) -> int:
     """How often others had a turn until `work` was done."""
     task, turns = asyncio.ensure_future(work), 0
     while not task.done():
-        await give_way()
+        await take_slot()
         turns += 1
     await task
     return turns

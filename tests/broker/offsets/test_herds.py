@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocketpy_broker.clock import give_way
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.offsets import queries
 from rocketpy_broker.services.offsets.known import KnownOffsets
 from rocketpy_broker.services.offsets.queries import FEW_QUEUES, REST_MS
@@ -180,10 +180,10 @@ async def test_b11_what_changes_while_a_held_query_looks_is_looked_at(
         monkeypatch.setattr(queries, "QUEUES_A_TURN", 1)
 
         async def tell_between(_kind: str = "") -> None:
-            monkeypatch.setattr(queries, "give_way", give_way)
+            monkeypatch.setattr(queries, "take_slot", take_slot)
             calls.wake(QueueKey("T", 7))
 
-        monkeypatch.setattr(queries, "give_way", tell_between)
+        monkeypatch.setattr(queries, "take_slot", tell_between)
         # Nothing has come, though it is woken.
         calls.wake(QueueKey("T", 5))
         calls.wake(QueueKey("T", 6))

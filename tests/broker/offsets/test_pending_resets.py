@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.config_files import json_text
-from rocketpy_broker.services.config_files.saving import save_now
-from rocketpy_broker.services.offsets import resets
+from rocketpy_broker.services.config_files.saver import save_now
+from rocketpy_broker.services.offsets import pending_resets
 from rocketpy_broker.services.offsets.committed import RESETS, ConsumerOffsetManager
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
@@ -47,7 +47,7 @@ def test_b09_a_pull_behind_a_reset_encodes_no_queues_of_other_groups(
         encoded.append(len(queues))
         return {str(queue_id): offset for queue_id, offset in queues.items()}
 
-    monkeypatch.setattr(resets, "encode_queues", counted)
+    monkeypatch.setattr(pending_resets, "encode_queues", counted)
     committed = ConsumerOffsetManager(tmp_path, ManualClock())
     for number in range(20):
         reset(committed, f"g{number}")

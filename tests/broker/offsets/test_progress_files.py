@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import ConfigFileError, StoreDirectoryError
-from rocketpy_broker.services.config_files.saving import Saver, save_all, save_now
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.config_files.saver import Saver, save_all, save_now
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.clock import give_way
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.offsets import queries
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
@@ -154,10 +154,10 @@ async def test_k05_a_message_that_comes_while_a_held_query_looks_at_other_queues
         block = wire_block("T", [b"x"])
 
         async def send_between(_kind: str = "") -> None:
-            monkeypatch.setattr(queries, "give_way", give_way)
+            monkeypatch.setattr(queries, "take_slot", take_slot)
             appends.append("T", 0, block.records, block.record_sizes)
 
-        monkeypatch.setattr(queries, "give_way", send_between)
+        monkeypatch.setattr(queries, "take_slot", send_between)
         (topic,) = (await ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS)).topics
         assert [queue.max_offset for queue in topic.queues] == [1, 0, 0, 0, 0, 0]
 

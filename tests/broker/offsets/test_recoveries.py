@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import give_way
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.offsets import service
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -17,7 +17,7 @@ from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.delay.conftest import start_crashed
 from tests.broker.groups.clients import consumer, heartbeat
 from tests.broker.offsets.test_queries import WAIT_MS, ask, delete_topic, known
-from tests.broker.offsets.test_resetting import places, reset
+from tests.broker.offsets.test_reset_service import places, reset
 from tests.copies import copy_store
 
 __all__ = ["start_crashed"]
@@ -130,7 +130,7 @@ async def test_s5_others_have_turns_while_many_queues_are_looked_through(
     async def counted(name: str = "") -> None:
         nonlocal turns
         turns += 1
-        await give_way(name)
+        await take_slot(name)
 
     async with start_broker() as running:
         await running.create_topic("T", service.QUEUES_A_TURN)
@@ -138,7 +138,7 @@ async def test_s5_others_have_turns_while_many_queues_are_looked_through(
         disk.flush()
     disk.cut_power()
     async with start_broker() as running:
-        monkeypatch.setattr(service, "give_way", counted)
+        monkeypatch.setattr(service, "take_slot", counted)
         await ask(running, topics=["T"])
         assert turns == 0
         answer = await ask(running, topics=["T"], recovery_id=first)

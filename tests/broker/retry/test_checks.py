@@ -9,9 +9,9 @@ import pytest
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.errors import FlushTimeoutError, StoreBusyError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.retry import service
-from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType

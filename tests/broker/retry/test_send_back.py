@@ -259,10 +259,10 @@ async def test_r01_each_slice_of_a_call_gives_way(
         offset = await send(running)
         ways = []
 
-        async def give_way() -> None:
+        async def take_slot() -> None:
             ways.append(count(running, DEAD_LETTERS))
 
-        monkeypatch.setattr("rocketpy_broker.services.retry.service.give_way", give_way)
+        monkeypatch.setattr("rocketpy_broker.services.retry.service.take_slot", take_slot)
         await answered(running, *[Meant(offset, -1)] * 200)
         assert ways == [0, 64, 64, 128, 128, 192, 192, 200]
 

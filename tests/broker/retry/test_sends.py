@@ -9,8 +9,8 @@ import pytest
 from rocketpy_broker.hooks import SendContext
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.groups.locks import LOCK_MS
-from rocketpy_broker.services.retry.sends import MESSAGES_MAX
-from rocketpy_broker.services.sending.appending import AppendService, Stored
+from rocketpy_broker.services.retry.send_service import MESSAGES_MAX
+from rocketpy_broker.services.send.append_service import AppendService, Stored
 from rocketpy_broker.store.values import QueueKey
 from tests.blocks import WireBlock, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker

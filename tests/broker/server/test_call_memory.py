@@ -7,11 +7,11 @@ import asyncio
 import grpc
 import pytest
 
-from rocketpy_broker import call_memory
-from rocketpy_broker.call_memory import CallMemory, KeptBytesError, decoded_bytes, keep
-from rocketpy_broker.clock import give_way
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.rocketpy_v1 import offset_messages
+from rocketpy_broker.services import call_memory
+from rocketpy_broker.services.call_memory import CallMemory, KeptBytesError, decoded_bytes, keep
 from rocketpy_broker.services.offsets.known import TOPIC_BYTES
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -118,9 +118,9 @@ async def test_n14_others_have_turns_while_a_large_query_is_read(
     async def counted(kind: str) -> None:
         nonlocal slots
         slots += 1
-        await give_way(kind)
+        await take_slot(kind)
 
-    monkeypatch.setattr(offset_messages, "give_way", counted)
+    monkeypatch.setattr(offset_messages, "take_slot", counted)
     async with start_broker() as running:
         await running.create_topic("T")
         answer = await running.data.QueryOffsets(query(20_000, wait_ms_max=0))

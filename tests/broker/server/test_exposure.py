@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.server.exposure import (
+from rocketpy_broker.server.bind_address import (
     ExposedHostError,
     PortInUseError,
     check_host,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
-from rocketpy_broker.services.consuming.pulled import Pulled
-from rocketpy_broker.services.statistics.moments import MomentTable
-from rocketpy_broker.services.statistics.service import Item, Query, StatisticsService
-from rocketpy_broker.services.statistics.table import StatisticsTable
-from rocketpy_broker.services.statistics.windows import Figures
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.services.observability.statistics.gauges import MomentTable
+from rocketpy_broker.services.observability.statistics.service import Item, Query, StatisticsService
+from rocketpy_broker.services.observability.statistics.table import StatisticsTable
+from rocketpy_broker.services.observability.statistics.windows import Figures
+from rocketpy_broker.services.pull.outcome import Pulled
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.statistics import Put, StoreStatistics
 from rocketpy_broker.store.values import PutCause, QueueKey
@@ -36,7 +36,7 @@ class Counting:
             self.table,
             MomentTable(moments_max),
         )
-        self.counted.on_put = self.service.put
+        self.counted.block_put.add(self.service.put)
 
     def put(self, topic: str, count: int = 1, cause: PutCause = PutCause.SENT) -> None:
         self.counted.put(Put(QueueKey(topic, 2), count, count * 100, 4.0, cause))

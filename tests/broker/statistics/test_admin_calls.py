@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.reader import Reader
+from rocketpy_broker.store.queues.readers.range_reader import Reader
 from rocketpy_broker.store.values import GetMessageResult
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
 from tests.broker.conftest import RunningBroker, StartBroker

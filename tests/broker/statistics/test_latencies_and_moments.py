@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rocketpy_broker.services.groups.members import Role
-from rocketpy_broker.services.statistics.moments import PERIOD_MS
-from rocketpy_broker.services.statistics.service import Query
-from rocketpy_broker.services.statistics.windows import Figures
+from rocketpy_broker.services.groups.clients.members import Role
+from rocketpy_broker.services.observability.statistics.gauges import PERIOD_MS
+from rocketpy_broker.services.observability.statistics.service import Query
+from rocketpy_broker.services.observability.statistics.windows import Figures
 from rocketpy_broker.store.values import QueueKey
 from tests.broker.statistics.conftest import SAMPLE_MS, Counting
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy_broker.services.observability.statistics.names import Key, Kind
+from rocketpy_broker.services.observability.statistics.service import Query
+from rocketpy_broker.services.observability.statistics.speeds import StoreSpeeds
+from rocketpy_broker.services.observability.statistics.table import SLAB_ROWS
+from rocketpy_broker.services.observability.statistics.windows import Figures
 from rocketpy_broker.services.retry.service import SentBackMessages
-from rocketpy_broker.services.statistics.names import Key, Kind
-from rocketpy_broker.services.statistics.service import Query
-from rocketpy_broker.services.statistics.speeds import StoreSpeeds
-from rocketpy_broker.services.statistics.table import SLAB_ROWS
-from rocketpy_broker.services.statistics.windows import Figures
 from rocketpy_broker.store.statistics import (
     LATENCY_BOUNDS_MS,
     LONGER,

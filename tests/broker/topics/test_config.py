@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import PermissionDeniedError, TopicIllegalError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from tests.broker.config_files import rocketmq_files

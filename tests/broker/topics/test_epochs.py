@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.topics.config import EPOCH
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import GetMessageResult

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from rocketpy_broker.services.transactions.checking import CheckBack, CheckService
+from rocketpy_broker.services.transactions.check_service import CheckBack, CheckService
 from rocketpy_proto.rocketpy.v1 import common_pb2, transactions_pb2, transactions_pb2_grpc
 from tests.blocks import wire_block
 from tests.broker.conftest import RunningBroker, until

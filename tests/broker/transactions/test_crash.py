@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from rocketpy_broker.services.transactions.messages import OP_QUEUE
-from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.system import OP_TOPIC
-from rocketpy_broker.services.transactions import checking
+from rocketpy_broker.services.transactions import check_service
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, OpMessage
 from rocketpy_broker.services.transactions.progress import GROUP as CHECKERS
 from rocketpy_broker.store.config import FlushDiskType
@@ -133,7 +133,7 @@ async def test_t02_what_could_be_prepared_can_be_committed(
 async def test_t04_one_message_that_is_not_asked_after_holds_no_memory_of_others(
     start_broker: StartBroker, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "HELD_UP_MAX", 20)
+    monkeypatch.setattr(check_service, "HELD_UP_MAX", 20)
     async with start_broker() as running:
         await running.create_topic("T")
         await prepare(running, "patient", CHECK_IMMUNITY_TIME_IN_SECONDS="200000")

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.transactions import table
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, Operation, OpMessage
 from rocketpy_broker.services.transactions.table import PASSED_A_STEP, TransactionTable

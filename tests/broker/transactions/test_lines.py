@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy_broker.services.transactions import telling
+from rocketpy_broker.services.transactions import check_report
 from tests.broker.conftest import StartBroker
 from tests.broker.transactions.conftest import Producer, prepare, rounds
 
@@ -15,7 +15,9 @@ COUNT = 20
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == telling.__name__]
+    return [
+        record.getMessage() for record in caplog.records if record.name == check_report.__name__
+    ]
 
 
 async def test_n14_half_messages_of_a_deleted_topic_leave_one_line(

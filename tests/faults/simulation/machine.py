@@ -20,8 +20,8 @@ from unittest import mock
 from rocketpy_broker.broker import Broker, Ready, Rooms
 from rocketpy_broker.config import BrokerConfig, TransactionTimes
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.services.config_files.saving import Saver, save_now
-from rocketpy_broker.store.cleaning import CleanPolicy
+from rocketpy_broker.services.config_files.saver import Saver, save_now
+from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.log import checksums
@@ -33,6 +33,7 @@ from tests.faults.history import History
 from tests.faults.simulation.disk import CrashingDisk
 from tests.faults.simulation.loop import SimulatedLoop, VirtualClock
 
+STATISTICS = "rocketpy_broker.services.observability.statistics"
 T = TypeVar("T")
 SEGMENT_BYTES = 16 << 10
 LEVELS = "1s 5s 20s 1m 10m"
@@ -184,17 +185,14 @@ class Machine:
                 ("rocketpy_broker.broker.GrpcServer", NoServer),
                 ("rocketpy_broker.broker._store_config", _small_store),
                 ("rocketpy_broker.store.message_store.used_ratio", lambda _: self.disk_used),
-                ("rocketpy_broker.services.hooks.room.installed_hooks", list),
+                ("rocketpy_broker.services.hooks.wiring.installed_hooks", list),
                 # Looks that only cost time here.
-                (
-                    "rocketpy_broker.services.statistics.service.StatisticsService.run",
-                    _no_statistics,
-                ),
+                (f"{STATISTICS}.service.StatisticsService.run", _no_statistics),
                 ("rocketpy_broker.services.batches.service.SWEEP_MS", 60_000),
                 ("rocketpy_broker.services.delay.levels.IDLE_MS_MAX", 3_600_000),
                 ("rocketpy_broker.services.delay.levels.SLEEP_MS_MAX", 4_000),
-                ("rocketpy_broker.services.delay.timer.SLEEP_MS_MAX", 4_000),
-                ("rocketpy_broker.services.delay.pausing.PAUSE_MS_MAX", 4_000),
+                ("rocketpy_broker.services.delay.timer.service.SLEEP_MS_MAX", 4_000),
+                ("rocketpy_broker.services.delay.backoff.PAUSE_MS_MAX", 4_000),
             ):
                 patches.enter_context(mock.patch(name, replacement))
             patches.enter_context(mock.patch.object(MessageStore, "append", counted))

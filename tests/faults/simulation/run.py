@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketpy_broker.broker import Rooms
-from rocketpy_broker.clock import sleep
+from rocketpy_broker.runtime.clock import sleep
 from rocketpy_broker.services.topics.config import TopicConfig
 from tests.faults.events import FINAL
 from tests.faults.history import History
-from tests.faults.simulation.batching import BatchWriter
-from tests.faults.simulation.consuming import Consumers
+from tests.faults.simulation.batch_writers import BatchWriter
+from tests.faults.simulation.consumers import Consumers
 from tests.faults.simulation.machine import Crash, Machine, Moment
-from tests.faults.simulation.producing import QUEUES, TOPIC, Producers
+from tests.faults.simulation.producers import QUEUES, TOPIC, Producers
 from tests.faults.simulation.transactions import Transactions
 
 HOUR_MS = 3_600_000

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rocketpy_broker.broker import Rooms
 from rocketpy_broker.errors import BrokerError, NoticesEndedError
-from rocketpy_broker.services.groups.clients import Heartbeat
-from rocketpy_broker.services.groups.notices import CheckTransaction
+from rocketpy_broker.services.groups.client_stream import CheckTransaction
+from rocketpy_broker.services.groups.clients.registry import Heartbeat
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.transactions.messages import Operation
 from rocketpy_broker.services.transactions.service import EndTransaction
@@ -15,7 +15,7 @@ from rocketpy_broker.store.values import QueueKey
 from tests.faults.events import ExactlyOne, Fault, Outcome
 from tests.faults.history import copy_id, id_of
 from tests.faults.simulation.machine import Machine
-from tests.faults.simulation.producing import QUEUES, TOPIC, Producers, Wait, block_of
+from tests.faults.simulation.producers import QUEUES, TOPIC, Producers, Wait, block_of
 
 PRODUCERS = "producers"
 CLIENT = "p1"

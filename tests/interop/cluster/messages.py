@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_proto.record import Record, RecordBlock, decode_record
 from rocketpy_proto.record.compression import inflate
 from rocketpy_proto.record.properties import encode_properties
@@ -19,8 +19,8 @@ from rocketpy_proto.remoting.headers.offsets import (
     SearchOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
-from rocketpy_proto.remoting.headers.reading import SUBSCRIPTION, PullMessageRequest
-from rocketpy_proto.remoting.headers.sending import SendMessageRequest, SendMessageResponse
+from rocketpy_proto.remoting.headers.pulls import SUBSCRIPTION, PullMessageRequest
+from rocketpy_proto.remoting.headers.sends import SendMessageRequest, SendMessageResponse
 from tests.interop.cluster.connection import Answer, Connection
 from tests.interop.cluster.processes import until
 

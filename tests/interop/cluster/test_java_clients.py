@@ -7,7 +7,7 @@ import pytest
 from rocketpy_proto.record import decode_offset_message_id
 from rocketpy_proto.record.properties import encode_properties
 from rocketpy_proto.remoting import BatchMessage, RequestCode
-from rocketpy_proto.remoting.headers.sending import COMMIT, EndTransactionRequest
+from rocketpy_proto.remoting.headers.sends import COMMIT, EndTransactionRequest
 from tests.interop.cluster.cluster import OLD, A, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.java_clients import ConnectJava, JavaClient, JavaMessage, JavaQueue

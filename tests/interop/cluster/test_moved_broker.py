@@ -8,10 +8,10 @@ import pytest
 
 from pyspark_rocketpy.offsets import BrokerQueue, QueueRange
 from pyspark_rocketpy.transport.remoting import ClusterConfig, Patience
-from pyspark_rocketpy.transport.remoting import routes as routes_module
-from pyspark_rocketpy.transport.remoting.cluster import cluster_for
-from pyspark_rocketpy.transport.remoting.reading import consumer_offset
-from pyspark_rocketpy.transport.remoting.sending import Message, send
+from pyspark_rocketpy.transport.remoting.cluster import routes as routes_module
+from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import consumer_offset
+from pyspark_rocketpy.transport.remoting.send.requests import Message, send
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import MessageQueue

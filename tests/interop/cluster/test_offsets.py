@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_proto.remoting import MessageQueue, RequestCode, ResponseCode
 from rocketpy_proto.remoting.bodies.clients import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy_proto.remoting.bodies.configs import SubscriptionGroupConfig

@@ -13,9 +13,9 @@ import pytest
 from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, QueueRange
 from pyspark_rocketpy.transport.remoting import ClusterConfig, Patience
-from pyspark_rocketpy.transport.remoting.cluster import cluster_for
-from pyspark_rocketpy.transport.remoting.reading import consumer_offset
-from pyspark_rocketpy.transport.remoting.sending import Message, send, send_batch
+from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import consumer_offset
+from pyspark_rocketpy.transport.remoting.send.requests import Message, send, send_batch
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.record.properties import encode_properties

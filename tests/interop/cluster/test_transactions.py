@@ -7,7 +7,7 @@ import pytest
 from rocketpy_proto.record import decode_offset_message_id, decode_record
 from rocketpy_proto.remoting import EXCHANGES, RequestCode
 from rocketpy_proto.remoting.bodies.clients import HeartbeatData, ProducerData
-from rocketpy_proto.remoting.headers.sending import (
+from rocketpy_proto.remoting.headers.sends import (
     COMMIT,
     ROLLBACK,
     CheckTransactionStateRequest,

@@ -9,8 +9,7 @@ import pytest
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
 from pyspark_rocketpy.transport import remoting
 from pyspark_rocketpy.transport.remoting import AccessKeys, ClusterConfig, Patience, TlsConfig
-from pyspark_rocketpy.transport.remoting.connections import Connections
-from pyspark_rocketpy.transport.remoting.reading import (
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     PULLED_MESSAGES_MAX,
     Pull,
     PullStatus,
@@ -21,8 +20,9 @@ from pyspark_rocketpy.transport.remoting.reading import (
     search_offset,
     update_consumer_offset,
 )
-from pyspark_rocketpy.transport.remoting.sending import Message, send, send_batch
-from pyspark_rocketpy.transport.remoting.topics import broker_info, topic_config
+from pyspark_rocketpy.transport.remoting.cluster.topics import broker_info, topic_config
+from pyspark_rocketpy.transport.remoting.net.connections import Connections
+from pyspark_rocketpy.transport.remoting.send.requests import Message, send, send_batch
 from rocketpy_proto.record import RecordBlock, decode_record
 from rocketpy_proto.remoting import BatchMessage, MessageQueue, ResponseCode
 from tests.interop.cluster.cluster import OLD, A, B, Cluster

@@ -11,12 +11,12 @@ import pytest
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport import remoting
 from pyspark_rocketpy.transport.remoting import AccessKeys, ClusterConfig, Peer, TlsConfig
-from pyspark_rocketpy.transport.remoting.calls import Caller
-from pyspark_rocketpy.transport.remoting.connections import Connections
-from pyspark_rocketpy.transport.remoting.reading import Pull, max_offset, pull
-from pyspark_rocketpy.transport.remoting.routes import Routes
-from pyspark_rocketpy.transport.remoting.sending import Message, send
-from pyspark_rocketpy.transport.remoting.topics import broker_info
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import Pull, max_offset, pull
+from pyspark_rocketpy.transport.remoting.cluster.routes import Routes
+from pyspark_rocketpy.transport.remoting.cluster.topics import broker_info
+from pyspark_rocketpy.transport.remoting.net.calls import Caller
+from pyspark_rocketpy.transport.remoting.net.connections import Connections
+from pyspark_rocketpy.transport.remoting.send.requests import Message, send
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.bodies.routes import BrokerData, TopicRouteData
 from tests.interop.cluster.access import (

@@ -22,7 +22,7 @@ from tests.interop.cluster.processes import DIE_WITH_PARENT
 from tests.interop.spark.copying_program import BATCH_ROWS
 from tests.interop.spark.queries import OfCluster
 from tests.patience import PATIENCE_SECONDS
-from tests.spark.copying import kill_with_children
+from tests.spark.copies import kill_with_children
 from tests.spark.holding_proxy import Moment
 
 CONTROL = "rocketpy_control"

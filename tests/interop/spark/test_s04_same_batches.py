@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.columns import arrow_schema, source_schema
 from pyspark_rocketpy.source.message_filter import MessageFilter
-from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
+from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import PullOptions
 from tests.interop.cluster.cluster import OLD, A

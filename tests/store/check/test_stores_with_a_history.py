@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.check.faults import FINDINGS_PER_FILE_MAX, limited
 from rocketpy_broker.store.check.read_only import ReadOnlyQueue, StoreSizes
 from rocketpy_broker.store.check.whole_store import Fault, Finding, Note, StoreCheck

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import Fault, Finding, Note, StoreCheck
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig

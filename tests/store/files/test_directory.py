@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.checkpoint import FILE_BYTES, StoreCheckpoint
 from rocketpy_broker.store.log.checksums import ENTRY_BYTES

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreClosedError, StoreDirectoryError, StoreLockedError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.check.read_only import StoreReadLock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.check.read_only import StoreReadLock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.files import durable

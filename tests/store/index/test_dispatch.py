@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.index import dispatch
 from rocketpy_broker.store.index.dispatch import IndexDispatch

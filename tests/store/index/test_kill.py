@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.index.service import IndexService
 from tests.store.index import writer as index_writer
 from tests.store.index.model import ModelService

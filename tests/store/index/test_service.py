@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.index.file import IndexFile
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.index.service import IndexService

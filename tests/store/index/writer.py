@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketpy_broker.clock import SystemClock
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.index.service import IndexService
 from rocketpy_proto.record import IndexKeys

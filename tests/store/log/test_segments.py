@@ -12,7 +12,7 @@ import pytest
 from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
-from rocketpy_broker.store.recovery.filling import fill_met
+from rocketpy_broker.store.recovery.damage_fill import fill_met
 from rocketpy_broker.store.values import Damage
 from tests.blocks import wire_block
 from tests.store.check.planted_faults import FIRST, flip

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.seldom import INTERVAL_MS
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.runtime.log_throttle import INTERVAL_MS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues import growth as growth_module

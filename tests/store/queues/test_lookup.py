@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues import lookup as queue_lookup
-from rocketpy_broker.store.queues.lookup import StoredAt
-from rocketpy_broker.store.queues.messages import MessageLookup, Place
+from rocketpy_broker.store.queues.readers import lookup as queue_lookup
+from rocketpy_broker.store.queues.readers.lookup import StoredAt
+from rocketpy_broker.store.queues.readers.messages import MessageLookup, Place
 from rocketpy_broker.store.queues.units import BLANK_SIZE
 from rocketpy_broker.store.values import QueueKey
 from tests.blocks import wire_block
 from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
 from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore
 from tests.store.messages import OTHER, QUEUE, numbered, put, put_all
-from tests.store.test_cleaning import aged, clean
+from tests.store.test_cleaner import aged, clean
 
 
 def put_over_time(store: MessageStore, clock: ManualClock, gaps_ms: list[int]) -> list[int]:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy_broker.clock import ManualClock
 from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
-from rocketpy_broker.store.queues.runs import run_starts
+from rocketpy_broker.store.queues.slices import run_starts
 from rocketpy_broker.store.values import QueueKey, QueueRange
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import decode_record

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.scattered import Scattered
+from rocketpy_broker.store.queues.readers.random_reader import Scattered
 from tests.blocks import bodies_of
 from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
 from tests.store.conftest import OpenStore

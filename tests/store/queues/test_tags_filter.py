@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues import candidates
-from rocketpy_broker.store.queues.candidates import matching_units
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.readers import candidates
+from rocketpy_broker.store.queues.readers.candidates import matching_units
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, ReadLimits
 from rocketpy_proto.record.java_hash import java_hash

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketpy_broker.clock import ManualClock
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.log.filler import is_filler
 from rocketpy_broker.store.log.scanner import LogScanner, Stretch

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.options.parsing import SinkOptions, SourceOptions
+from pyspark_rocketpy.options.values import SinkOptions, SourceOptions
 from pyspark_rocketpy.sink.columns import SinkColumns
 from pyspark_rocketpy.sink.writers import RocketpyWriter, SinkPlan
 from pyspark_rocketpy.source.columns import source_schema

@@ -51,11 +51,11 @@ OURS = ("pyspark_rocketpy", "rocketpy_proto")
 OF_WRITERS = {
     "pyspark_rocketpy.sink",
     "pyspark_rocketpy.retry",
-    "pyspark_rocketpy.options.retrying",
-    "pyspark_rocketpy.transport.writing_values",
+    "pyspark_rocketpy.options.retry_options",
+    "pyspark_rocketpy.transport.write_values",
     "pyspark_rocketpy.transport.grpc_v1.transport",
-    "pyspark_rocketpy.transport.grpc_v1.writing",
-    "pyspark_rocketpy.transport.grpc_v1.batches",
+    "pyspark_rocketpy.transport.grpc_v1.send.block_writer",
+    "pyspark_rocketpy.transport.grpc_v1.send.batches",
     "rocketpy_proto.rocketpy.v1.groups_pb2",
     "rocketpy_proto.rocketpy.v1.retry_pb2",
     "rocketpy_proto.rocketpy.v1.transactions_pb2",
@@ -68,10 +68,10 @@ OF_TASKS = {
     "pyarrow.compute",
     "rocketpy_proto.pull_wire",
     "rocketpy_proto.record",
-    "pyspark_rocketpy.source.reading",
+    "pyspark_rocketpy.source.range_reader",
     "pyspark_rocketpy.source.message_filter",
     "pyspark_rocketpy.source.pushdown",
-    "pyspark_rocketpy.transport.grpc_v1.pulling",
+    "pyspark_rocketpy.transport.grpc_v1.range_puller",
 }
 
 

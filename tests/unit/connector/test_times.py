@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.times import TIME_MS_MAX, time_ms, zone_of
 
 NEW_YEAR_MS = 1_767_225_600_000

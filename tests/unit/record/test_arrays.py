@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy_proto.record.arrays import (
+from rocketpy_proto.record.block.arrays import (
     array_of,
     binaries_of,
     numbers_in,

@@ -27,7 +27,7 @@ from rocketpy_proto.record import (
     scan_sizes,
     to_record_batch,
 )
-from rocketpy_proto.record import block as block_module
+from rocketpy_proto.record.block import record_block as block_module
 from tests.unit.record.strategies import PROPERTIES, RECORDS, TEXTS, block_of
 
 ALL = pa.schema(list(COLUMN_TYPES.items()))

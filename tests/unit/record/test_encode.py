@@ -194,9 +194,9 @@ def test_a_block_beyond_what_offsets_can_reach_is_not_encoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = len(encode_record(Record("T", 0, b"x"))) + len(encode_record(Record("T", 0, b"y")))
-    monkeypatch.setattr("rocketpy_proto.record.encode.BLOCK_BYTES_MAX", whole)
+    monkeypatch.setattr("rocketpy_proto.record.block.encode.BLOCK_BYTES_MAX", whole)
     assert [record.body for record in encode()] == [b"x", b"y"]
-    monkeypatch.setattr("rocketpy_proto.record.encode.BLOCK_BYTES_MAX", whole - 1)
+    monkeypatch.setattr("rocketpy_proto.record.block.encode.BLOCK_BYTES_MAX", whole - 1)
     with pytest.raises(UnencodableRecordError, match=f"block {whole} bytes are too many"):
         encode()
 

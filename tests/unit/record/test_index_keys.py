@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record, java_hash
-from rocketpy_proto.record import block as block_module
+from rocketpy_proto.record.block import record_block as block_module
 from rocketpy_proto.record.index_keys import (
     are_tags,
     index_hash,

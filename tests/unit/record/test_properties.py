@@ -18,8 +18,8 @@ from rocketpy_proto.record import (
     property_columns,
     to_record_batch,
 )
+from rocketpy_proto.record.block.properties_block import ALIKE_NAMES_MAX, ENTRIES_COMPARED_MAX
 from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
-from rocketpy_proto.record.properties_block import ALIKE_NAMES_MAX, ENTRIES_COMPARED_MAX
 
 # Pieces that meet at every kind of seam: names, separators, halves of letters.
 PIECES = st.sampled_from(

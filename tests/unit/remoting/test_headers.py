@@ -21,12 +21,12 @@ from rocketpy_proto.remoting import (
 )
 from rocketpy_proto.remoting.fields import HeaderForm
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse, SearchOffsetRequest
-from rocketpy_proto.remoting.headers.reading import (
+from rocketpy_proto.remoting.headers.pulls import (
     SUBSCRIPTION,
     PullMessageRequest,
     PullMessageResponse,
 )
-from rocketpy_proto.remoting.headers.sending import (
+from rocketpy_proto.remoting.headers.sends import (
     SEND_V2_NAMES,
     SendMessageRequest,
     SendMessageResponse,

@@ -16,7 +16,7 @@ from typing import cast
 
 from aiohttp import web
 
-from rocketpy_broker.clock import Clock
+from rocketpy_broker.runtime.clock import Clock
 
 CONNECTIONS_MAX = 64
 REQUEST_SECONDS = 10

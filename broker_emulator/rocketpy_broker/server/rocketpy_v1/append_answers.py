@@ -13,8 +13,8 @@ from collections.abc import Callable
 from rocketpy_broker.errors import BrokerError, FlushTimeoutError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.services.retry.sends import SendService
-from rocketpy_broker.services.sending.appending import Stored
+from rocketpy_broker.services.retry.send_service import SendService
+from rocketpy_broker.services.send.append_service import Stored
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 # Told of the code of an answer, and when its block came.

@@ -14,10 +14,10 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from rocketpy_broker import turns
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.names import Names
+from rocketpy_broker.server.rocketpy_v1.name_rules import Names
 from rocketpy_broker.server.rocketpy_v1.request_parts import has_more_parts
 
 Decoded = Message | BrokerError
@@ -72,7 +72,7 @@ def bounded(
     async def checked(message: Decoded, context: status.Context) -> Message:
         if isinstance(message, BrokerError):
             return response(status=status.failure(message))
-        turns.connection.set(context.peer())
+        scheduler.connection.set(context.peer())
         work = method(message, context)
         # A method that is held may let its request go.
         del message

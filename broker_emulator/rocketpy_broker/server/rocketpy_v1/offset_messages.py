@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import TypeVar
 
-from rocketpy_broker.clock import give_way
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.server.rocketpy_v1.names import STORED, check_each
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.server.rocketpy_v1.name_rules import STORED, check_each
 from rocketpy_broker.services.offsets.known import KnownOffsets
 from rocketpy_broker.services.offsets.service import QueueOffsets
 from rocketpy_proto.call_limits import OFFSET_QUERY_QUEUES_MAX
@@ -89,4 +89,4 @@ async def _in_turns(entries: Sequence[EntryT]) -> AsyncIterator[tuple[list[str],
         check_each(STORED, "topic", topics)
         yield topics, part
         if len(part) == KNOWN_A_TURN:
-            await give_way("offsets")
+            await take_slot("offsets")

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rocketpy_broker import turns
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StagedIllegalError, TooManyJobsError
-from rocketpy_broker.shares import Shares
+from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
 
 PUT_AWAY_MAX = 10_000
@@ -93,7 +93,7 @@ class JobTable:
         self.check_wanted(name)
         job = self._jobs.get(name)
         if job is None:
-            connection = turns.connection.get()
+            connection = scheduler.connection.get()
             if len(self._jobs) >= JOBS_MAX:
                 raise TooManyJobsError(JOBS_MAX)
             if not self._shares.has_room(connection):

@@ -21,9 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rocketpy_broker.clock import Clock
+from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.batches.ledger_file import LedgerEntry, LedgerFile
-from rocketpy_broker.services.config_files.saving import SavePlan
+from rocketpy_broker.services.config_files.saver import SavePlan
 
 __all__ = ["CONFIRM_MS", "NO_BATCH", "BatchLedger", "LedgerEntry"]
 NO_BATCH = -1

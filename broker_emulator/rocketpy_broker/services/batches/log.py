@@ -14,10 +14,10 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rocketpy_broker.clock import Clock
+from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.topics.system import BATCHES_TOPIC
+from rocketpy_broker.store.append.prepared import PreparedRange
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.prepared import PreparedRange
 from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.staging.area import BatchJob
 from rocketpy_broker.store.staging.file import StagedCounts

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocketpy_broker.clock import give_way
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.batches.log import Decision
-from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.send.append_service import AppendService
 from rocketpy_broker.store.message_store import MessageStore
 
 
@@ -51,7 +51,7 @@ class OldKind:
             progress.offset = part.end
             if part.end >= wanted.end:
                 progress.index, progress.offset = progress.index + 1, 0
-            await give_way()
+            await take_slot()
         return progress
 
     async def _progress(self, decision: Decision) -> Progress:
@@ -67,7 +67,7 @@ class OldKind:
                 progress.index = int(order[places[own[-1]]])
                 progress.offset = self._store.prepared.end_of(int(committed[own[-1]]))
                 progress.stored_count += len(own)
-            await give_way()
+            await take_slot()
         if progress.offset >= ranges[progress.index].end:
             progress.index, progress.offset = progress.index + 1, 0
         return progress

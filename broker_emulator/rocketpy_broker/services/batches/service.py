@@ -28,21 +28,22 @@ from dataclasses import dataclass
 from enum import Enum
 from weakref import WeakValueDictionary
 
-from rocketpy_broker.clock import Clock, give_way, sleep
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import (
     RecordIllegalError,
     StoreClosedError,
     StoreError,
 )
-from rocketpy_broker.services.batches.checking import CommitCheck
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.batches.commit_check import CommitCheck
 from rocketpy_broker.services.batches.ledger import NO_BATCH, BatchLedger, LedgerEntry
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE, Batch, BatchLog, Decision
-from rocketpy_broker.services.batches.rolling import Pending, RollForward
-from rocketpy_broker.services.batches.staging import StagingService, check_job
-from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.services.batches.roll_forward import Pending, RollForward
+from rocketpy_broker.services.batches.staging_service import StagingService, check_job
+from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.store.append.batch_marks import numbers_of
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
-from rocketpy_broker.store.numbered import numbers_of
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
 
 logger = logging.getLogger(__name__)
@@ -364,7 +365,7 @@ class BatchService:
                 own = numbers_of(one.decision.queue_offset, numbers)
                 if len(own):
                     one.found(own)
-            await give_way()
+            await take_slot()
 
 
 def _told(job: BatchJob, stored_count: int, record_count: int) -> str:

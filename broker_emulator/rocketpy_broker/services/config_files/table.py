@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
-from rocketpy_broker.services.config_files.saving import SavePlan, Saver
+from rocketpy_broker.services.config_files.saver import SavePlan, Saver
 from rocketpy_broker.services.config_files.table_text import TextKeeper
 
 Entry = TypeVar("Entry")

@@ -9,20 +9,20 @@ Source: spec/storage.md section 13.3; row D03.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.clock import Clock, sleep
 from rocketpy_broker.errors import StoreError
-from rocketpy_broker.services.delay.pausing import Pausing
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.listeners import Listeners
+from rocketpy_broker.services.delay.backoff import Pausing
 from rocketpy_broker.services.delay.progress import DeliveryProgress
-from rocketpy_broker.services.delay.releasing import Releasing
-from rocketpy_broker.services.holding.calls import HeldCalls
+from rocketpy_broker.services.delay.release import Releasing
+from rocketpy_broker.services.long_polling.waiters import HeldCalls
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.lookup import Stretch
+from rocketpy_broker.store.queues.readers.lookup import Stretch
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
@@ -57,7 +57,7 @@ class LevelDelivery:
         self._held = held
         self._clock = clock
         # Told of the level's queue, messages and bytes whenever some were delivered.
-        self.on_delivered: Callable[[QueueKey, int, int], None] = lambda *_: None
+        self.delivered = Listeners[[QueueKey, int, int]]()
         # Physical offsets of those at the head of the level that have been released.
         self._released: set[int] = set()
         # Up to which queue offset they have been seen, and since when, in monotonic time.
@@ -105,7 +105,7 @@ class LevelDelivery:
             await self._releasing.release(
                 RecordBlock.parse(result.data, result.sizes), self._released
             )
-            self.on_delivered(self._queue, len(result.sizes), int(result.sizes.sum(dtype="int64")))
+            self.delivered(self._queue, len(result.sizes), int(result.sizes.sum(dtype="int64")))
         self._released.clear()
         self._progress.move(self._level, max(result.next_offset, stretch.begin + 1))
         return 0

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketpy_broker.clock import Clock
+from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
-from rocketpy_broker.services.config_files.saving import SavePlan
+from rocketpy_broker.services.config_files.saver import SavePlan
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.values import QueueKey, QueueRange
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long, as_object
-from rocketpy_broker.services.config_files.saving import SavePlan, save_now
+from rocketpy_broker.services.config_files.saver import SavePlan, save_now
+from rocketpy_broker.services.delay.flushed_progress import Track
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
-from rocketpy_broker.services.delay.timer_position import SavedTimer, TimerPosition, at_start
-from rocketpy_broker.services.delay.tracks import Track
+from rocketpy_broker.services.delay.timer.position import SavedTimer, TimerPosition, at_start
 from rocketpy_broker.store.delay_levels import LEVELS_MAX
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore

@@ -11,19 +11,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import PermissionDeniedError, RecallIllegalError, RecordIllegalError
-from rocketpy_broker.services.delay.scheduling import TIMER_DEL_UNIQKEY, Scheduling
-from rocketpy_broker.services.delay.timer_records import cancel_key
-from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.time_format import duration_of_ms, time_of_ms
+from rocketpy_broker.services.delay.schedule import TIMER_DEL_UNIQKEY, Scheduling
+from rocketpy_broker.services.delay.timer.records import cancel_key
+from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.spoken import duration_of_ms, time_of_ms
-from rocketpy_broker.store.blocks import tags_and_keys
+from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.values import PutCause, QueueKey
-from rocketpy_proto.recall_handle import MalformedHandleError, RecallHandle
+from rocketpy_proto.model.recall_handle import MalformedHandleError, RecallHandle
 from rocketpy_proto.record import (
     BlockColumns,
     RecordBlock,

@@ -21,7 +21,7 @@ from rocketpy_broker.services.filters.expressions import (
     Number,
     NumberType,
 )
-from rocketpy_proto.record.masking import null_unless
+from rocketpy_proto.record.block.masks import null_unless
 
 Scale = NDArray[np.int64]
 _MAX = {NumberType.INT32: INT32_MAX, NumberType.INT64: INT64_MAX}

@@ -18,7 +18,7 @@ from rocketpy_broker.errors import SubscriptionParseError
 from rocketpy_broker.services.filters.columns import TRUE, Strings
 from rocketpy_broker.services.filters.evaluation import condition
 from rocketpy_broker.services.filters.expressions import Expression, Property, parts_of
-from rocketpy_broker.services.filters.parsing import CHARACTERS_MAX, ExpressionError, parse, prepare
+from rocketpy_broker.services.filters.parser import CHARACTERS_MAX, ExpressionError, parse, prepare
 from rocketpy_broker.services.filters.tags import codes_of
 from rocketpy_proto.record import RecordBlock, property_columns
 

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rocketpy_broker import turns
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
+from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.shares import Shares
+from rocketpy_broker.services.groups.clients.members import check_client_id
+from rocketpy_broker.services.groups.clients.subscriptions import check_topic
 from rocketpy_broker.services.groups.manager import check_group
-from rocketpy_broker.services.groups.members import check_client_id
-from rocketpy_broker.services.groups.subscriptions import check_topic
-from rocketpy_broker.shares import Shares
 from rocketpy_broker.store.values import QueueKey
 
 # A lock that was not renewed for longer is anybody's.
@@ -88,7 +88,7 @@ class QueueLocks:
         if len(self._locks) + new > count_max:
             way_out = "unlock queues, or try again when other locks are over"
             raise ClientsFullError("the number of queue locks", count_max, way_out)
-        if new and not self._shares.has_room(turns.connection.get(), new):
+        if new and not self._shares.has_room(scheduler.connection.get(), new):
             name, count_max = (
                 "the number of queue locks of a connection",
                 self._shares.connection_max,
@@ -97,7 +97,7 @@ class QueueLocks:
             raise ClientsFullError(name, count_max, way_out)
 
     def _try_lock(self, key: _LockKey, client_id: str) -> bool:
-        now_ms, connection = self._clock.monotonic_ms(), turns.connection.get()
+        now_ms, connection = self._clock.monotonic_ms(), scheduler.connection.get()
         lock = self._locks.get(key)
         if lock is None:
             self._locks[key] = _Lock(client_id, connection, now_ms)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import (
     ClientsFullError,
@@ -25,11 +24,12 @@ from rocketpy_broker.errors import (
     PermissionDeniedError,
     SubscriptionGroupNotExistError,
 )
-from rocketpy_broker.seldom import Seldom
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.log_throttle import Seldom
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_object
-from rocketpy_broker.services.config_files.saving import Saver
+from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTable
 from rocketpy_broker.services.groups.changes import GroupChange, GroupExistsError
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
@@ -102,7 +102,7 @@ class SubscriptionGroupManager:
         self._forbidden: Mapping[str, object] = {}
         self._forbidden_next: Mapping[str, object] = {}
         # Called when a group is no more.
-        self.on_deleted: Callable[[str], Awaitable[None]] = _nothing_to_do
+        self.deleted: list[Callable[[str], Awaitable[None]]] = []
 
     @property
     def saver(self) -> Saver:
@@ -216,7 +216,8 @@ class SubscriptionGroupManager:
         if group in PREDEFINED:
             raise PermissionDeniedError(f"group {group!r} is the broker's own and stays")
         await self._table.change(group, lambda _old: None)
-        await self.on_deleted(group)
+        for listener in self.deleted:
+            await listener(group)
 
     def _others_of(self, gone: Collection[str]) -> Mapping[str, object]:
         # A group that is deleted takes its topics along; those of one that never was are kept.
@@ -227,7 +228,3 @@ class SubscriptionGroupManager:
 
     def _on_change(self, _groups: Collection[str]) -> None:
         self._forbidden = self._forbidden_next
-
-
-async def _nothing_to_do(_group: str) -> None:
-    """Nobody keeps anything of a group."""

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocketpy_broker.clock import Clock
-from rocketpy_broker.seldom import Seldom
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.log_throttle import Seldom
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.topics.config import READ_WRITE, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketpy_broker.clock import Clock, give_way
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
-from rocketpy_broker.services.config_files.saving import SavePlan
+from rocketpy_broker.services.config_files.saver import SavePlan
 from rocketpy_broker.services.config_files.table_text import TextKeeper
-from rocketpy_broker.services.offsets.resets import PendingResets
+from rocketpy_broker.services.offsets.pending_resets import PendingResets
 from rocketpy_broker.services.offsets.table import (
     SEPARATOR,
     decode_table,
@@ -147,7 +148,7 @@ class ConsumerOffsetManager:
     async def _keys(self) -> AsyncIterator[list[str]]:
         keys = list(self._table)
         for begin in range(0, len(keys), ENTRIES_A_TURN):
-            await give_way()
+            await take_slot()
             yield keys[begin : begin + ENTRIES_A_TURN]
 
     def has(self, group: str, topic: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_proto.topic_pattern import PatternError, TopicPattern
+from rocketpy_proto.model.topic_pattern import PatternError, TopicPattern
 
 
 def topic_pattern(text: str) -> TopicPattern:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rocketpy_broker import call_memory
-from rocketpy_broker.clock import give_way
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.services.holding.calls import Changes, HeldCalls, Watch
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services import call_memory
+from rocketpy_broker.services.long_polling.waiters import Changes, HeldCalls, Watch
 from rocketpy_broker.services.offsets.known import TOPIC_BYTES, KnownOffsets
 from rocketpy_broker.services.offsets.patterns import topic_pattern
 from rocketpy_broker.services.topics.epochs import is_remade
@@ -25,7 +25,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.topic_pattern import TopicPattern
+from rocketpy_proto.model.topic_pattern import TopicPattern
 
 # A name takes up to 60 microseconds.
 NAMES_A_TURN = 100
@@ -130,7 +130,7 @@ class OffsetQueryService:
             for name, is_match in zip(part, matches, strict=True):
                 seen[name] = is_match and self._may_be_found(pattern, name)
             if len(names) > NAMES_A_TURN:
-                await give_way("offsets")
+                await take_slot("offsets")
 
     async def topics_when_new(self, query: OffsetQuery) -> list[str]:
         """The topics; held until a maximum is not the known one, or a queue has come or gone.
@@ -160,10 +160,10 @@ class OffsetQueryService:
         is_large = len(query.known.epochs) > QUEUES_A_TURN
         query.known.keep(query.asks_for)
         if is_large:
-            await give_way("offsets")
+            await take_slot("offsets")
         query.known.close_gaps()
         if is_large:
-            await give_way("offsets")
+            await take_slot("offsets")
         for name in [name for name in query.seen if self._topics.find(name) is None]:
             if not query.asks_for(name):
                 del query.seen[name]
@@ -209,7 +209,7 @@ class OffsetQueryService:
                 return None
             count += len(some)
             if len(some) == QUEUES_A_TURN:
-                await give_way("offsets")
+                await take_slot("offsets")
         return count
 
     def _is_readable(self, queue: QueueKey) -> bool:

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.errors import ParameterIllegalError, PermissionDeniedError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.groups.manager import check_group
 from rocketpy_broker.services.groups.retry_topics import RetryTopic
-from rocketpy_broker.services.groups.room import Groups
+from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
-from rocketpy_broker.services.offsets.scanning import SYSTEM_GROUP_PREFIX
-from rocketpy_broker.services.pulling.work_time import WorkTime
+from rocketpy_broker.services.offsets.scan import SYSTEM_GROUP_PREFIX
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 
@@ -116,7 +117,7 @@ class OffsetService:
         count = QUEUES_A_TURN if log_end is None else LOOKUPS_A_TURN
         for begin in range(0, len(queue_ids), count):
             if len(queue_ids) > count:
-                await give_way("offsets")
+                await take_slot("offsets")
             part = queue_ids[begin : begin + count]
             yield [self._query_queue(QueueKey(topic, i), group, log_end) for i in part]
 
@@ -150,7 +151,7 @@ class OffsetService:
             is_zero = offset < 0 and set_zero_if_not_found and self._begins_hot(queue)
             found.append(0 if is_zero else None if offset < 0 else offset)
             if count % QUEUES_A_TURN == 0:
-                await give_way()
+                await take_slot()
         return found
 
     def _begins_hot(self, queue: QueueKey) -> bool:
@@ -177,7 +178,7 @@ class OffsetService:
         found: list[FoundOffset] = []
         for time in times:
             found.append(self._search_queue(time))
-            await give_way()
+            await take_slot()
             if work.is_over:
                 break
         return found

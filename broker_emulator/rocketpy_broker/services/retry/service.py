@@ -10,7 +10,7 @@ Rows R01 to R04. Source: spec/storage.md section 16, spec/broker_behaviour.md se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -18,7 +18,6 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow.compute as pc
 
-from rocketpy_broker.clock import Clock, give_way
 from rocketpy_broker.errors import (
     BrokerError,
     FlushTimeoutError,
@@ -28,14 +27,17 @@ from rocketpy_broker.errors import (
     StoreClosedError,
     StoreError,
 )
-from rocketpy_broker.services.delay.scheduling import Scheduling
-from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.listeners import Listeners
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.delay.schedule import Scheduling
+from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
-from rocketpy_broker.services.pulling.work_time import WorkTime
-from rocketpy_broker.services.retry.looking_up import Found, MessagesToSendBack, SendBack
-from rocketpy_broker.services.retry.rewriting import sent_back
+from rocketpy_broker.services.retry.message_lookup import Found, MessagesToSendBack, SendBack
+from rocketpy_broker.services.retry.record_copy import sent_back
 from rocketpy_broker.services.retry.targets import RetryTargets
-from rocketpy_broker.services.sending.appending import AppendService
+from rocketpy_broker.services.send.append_service import AppendService
+from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import Known
 from rocketpy_broker.store.values import PutCause, QueueKey
@@ -105,7 +107,7 @@ class SendBackService:
         self._clock = clock
         self._turn = 0
         # Told of what was stored.
-        self.on_sent_back: Callable[[SentBackMessages], None] = lambda _sent_back: None
+        self.sent_back = Listeners[[SentBackMessages]]()
 
     async def send_back(
         self, group: str, messages: Sequence[SendBack], reconsume_times_max: int | None = None
@@ -139,7 +141,7 @@ class SendBackService:
             bytes_left -= found.bytes
             if time.is_over or bytes_left <= 0:
                 return
-            await give_way()
+            await take_slot()
             await self._appends.room()
 
     async def _store_found(self, call: _Call, found: Found) -> list[Outcome]:
@@ -149,7 +151,7 @@ class SendBackService:
         places = np.flatnonzero([each is None for each in outcomes])
         levels = self._levels(call, found)
         for level in np.unique(levels).tolist():
-            await give_way()
+            await take_slot()
             wanted = levels == level
             stored = await self._store_level(call, found.block.filter(wanted), level)
             for place, outcome in zip(places[wanted].tolist(), stored, strict=True):
@@ -193,7 +195,7 @@ class SendBackService:
             if len(block) > 1:
                 outcomes: list[Outcome] = []
                 for row in range(len(block)):
-                    await give_way()
+                    await take_slot()
                     outcomes += await self._stored(call, queue, _row(block, row), level)
                 return outcomes
             return [RecordIllegalError(f"sent back, the message cannot be stored: {error}")]
@@ -204,7 +206,7 @@ class SendBackService:
         call.end = max(call.end, result.end_offset)
         counts = pc.value_counts(property_column(block_to_store, RETRY_TOPIC)).to_pylist()
         topics = {each["values"]: each["counts"] for each in counts}
-        self.on_sent_back(SentBackMessages(call.group.group, topics, is_dead))
+        self.sent_back(SentBackMessages(call.group.group, topics, is_dead))
         return [SentBackTo.DEAD_LETTER if is_dead else SentBackTo.RETRY] * len(block)
 
     async def _to_store(
@@ -244,7 +246,7 @@ def _check(messages: Sequence[SendBack], reconsume_times_max: int | None) -> Non
 async def _between_copies(block: RecordBlock) -> None:
     """Give way where each copy of the block takes milliseconds."""
     if len(block.data) > LONG_BYTES:
-        await give_way()
+        await take_slot()
 
 
 def _failed_put(error: StoreError) -> BrokerError:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import PermissionDeniedError, SendBackError
-from rocketpy_broker.seldom import Seldom
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.log_throttle import Seldom
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics

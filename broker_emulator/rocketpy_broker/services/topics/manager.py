@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import (
     PermissionDeniedError,
@@ -24,10 +23,11 @@ from rocketpy_broker.errors import (
     TopicIllegalError,
     TopicNotExistError,
 )
+from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_object
-from rocketpy_broker.services.config_files.saving import Saver, save_now
+from rocketpy_broker.services.config_files.saver import Saver, save_now
 from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTable
 from rocketpy_broker.services.topics.changes import TopicChange, check_values
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
@@ -37,7 +37,7 @@ from rocketpy_broker.services.topics.epochs import (
     made,
     made_elsewhere,
 )
-from rocketpy_broker.services.topics.listing import SortedNames
+from rocketpy_broker.services.topics.sorted_names import SortedNames
 from rocketpy_broker.services.topics.system import (
     RESERVED,
     RESERVED_PREFIX,

@@ -16,14 +16,14 @@ from enum import Enum
 
 import numpy as np
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import RecordIllegalError
-from rocketpy_broker.services.delay.scheduling import Scheduling
-from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.services.delay.schedule import Scheduling
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, OP_TOPIC
-from rocketpy_broker.store.blocks import tags_and_keys
+from rocketpy_broker.store.append.batch_marks import origin_fields
+from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.numbered import origin_fields
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
 from rocketpy_broker.store.values import (
     AppendResult,

@@ -18,9 +18,10 @@ import numpy as np
 
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long
-from rocketpy_broker.services.config_files.saving import SavePlan, save_now
+from rocketpy_broker.services.config_files.saver import SavePlan, save_now
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
-from rocketpy_broker.services.sending.half import HALF_QUEUE
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
+from rocketpy_broker.services.transactions.check_report import Told, TransactionLines
 from rocketpy_broker.services.transactions.messages import (
     CHECK_MAX_TIME_QUEUE,
     OP_QUEUE,
@@ -30,7 +31,6 @@ from rocketpy_broker.services.transactions.messages import (
     TransactionMessages,
 )
 from rocketpy_broker.services.transactions.table import TransactionTable
-from rocketpy_broker.services.transactions.telling import Told, TransactionLines
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import decode_record

@@ -8,14 +8,14 @@ Holds no state but the table's. Source: spec/broker_behaviour.md section 7.2; ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.config import TransactionTimes
 from rocketpy_broker.errors import TopicNotExistError, TransactionEndError
 from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.flushing.group_commit import GroupCommit
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.listeners import Listeners
+from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.messages import (
     IMMUNITY_SECONDS,
@@ -65,7 +65,7 @@ class TransactionService:
         self._clock = clock
         self._times = times
         # Told of each decision, once.
-        self.on_ended: Callable[[HalfMessage, Operation], None] = lambda *_: None
+        self.ended = Listeners[[HalfMessage, Operation]]()
 
     async def end(self, command: EndTransaction) -> None:
         """Commit or roll back; durable on return, as far as the flush type promises.
@@ -154,4 +154,4 @@ class TransactionService:
             self._store.check_writable()
             self._progress.rolled_back(offset)
         self._table.finish(half.first_offset, decision)
-        self.on_ended(half, decision)
+        self.ended(half, decision)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rocketpy_broker.clock import stand_still
+from rocketpy_broker.runtime.clock import release_gil_briefly
 from rocketpy_broker.store.backup.pieces import (
     PIECE_BYTES,
     Piece,
@@ -29,7 +29,7 @@ from rocketpy_broker.store.backup.pieces import (
 from rocketpy_broker.store.check.read_only import is_segment_name
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.index.layout import IndexFormat
-from rocketpy_broker.store.recovery.opening import ManifestPlan
+from rocketpy_broker.store.recovery.store_opener import ManifestPlan
 from rocketpy_broker.store.values import FilePrefix
 
 MANIFEST = "rocketpy/manifest.json"
@@ -80,7 +80,7 @@ class StateFiles:
                 if not isinstance(error, FileNotFoundError):
                     raise
             state.close()
-            stand_still(LOOK_SECONDS)
+            release_gil_briefly(LOOK_SECONDS)
         raise FileNotFoundError(errno.ENOENT, "files are replaced all the time", str(folder))
 
     def _open(self) -> bool:

@@ -13,8 +13,8 @@ import shutil
 from pathlib import Path
 from types import TracebackType
 
-from rocketpy_broker.clock import SystemClock
 from rocketpy_broker.errors import StoreDirectoryError, StoreError, StoreLockedError
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.store.backup.pieces import Piece
 from rocketpy_broker.store.check.read_only import load_log
 from rocketpy_broker.store.files import durable, store_id

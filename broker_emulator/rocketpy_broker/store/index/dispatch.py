@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.clock import Clock
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.seldom import Seldom
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.log_throttle import Seldom
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.index.file import StoreTimeOf
 from rocketpy_broker.store.index.layout import IndexFormat

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.clock import Clock
+from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.index.file import IndexFile, StoreTimeOf
 from rocketpy_broker.store.index.layout import IndexFormat

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
-from rocketpy_broker.store.queues.runs import Run
+from rocketpy_broker.store.queues.slices import Run
 from rocketpy_broker.store.queues.units import UNIT, Units
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 
-from rocketpy_broker.clock import Clock
-from rocketpy_broker.seldom import Seldom
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.log_throttle import Seldom
 from rocketpy_broker.store.queues.errors import QueueGrowthError
-from rocketpy_broker.store.queues.runs import Run
+from rocketpy_broker.store.queues.slices import Run
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 

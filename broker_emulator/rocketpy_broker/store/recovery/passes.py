@@ -36,7 +36,7 @@ from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.queues.units import UNIT
-from rocketpy_broker.store.recovery.filling import known_record, pieces_of
+from rocketpy_broker.store.recovery.damage_fill import known_record, pieces_of
 from rocketpy_broker.store.recovery.foreign import StaleRecords, part, unchanged_end
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.times import TimesSeen

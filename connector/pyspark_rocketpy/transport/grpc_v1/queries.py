@@ -23,6 +23,7 @@ from pyspark_rocketpy.offsets import (
     QueueBounds,
     QueueRange,
 )
+from pyspark_rocketpy.transport.byte_shares import Measured, shares
 from pyspark_rocketpy.transport.grpc_v1 import answers
 from pyspark_rocketpy.transport.grpc_v1.client import (
     SQL92,
@@ -34,9 +35,8 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
     client_for,
 )
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
-from pyspark_rocketpy.transport.grpc_v1.resuming import Progress, ask_for_all
-from pyspark_rocketpy.transport.grpc_v1.retrying import retried
-from pyspark_rocketpy.transport.sharing import Measured, shares
+from pyspark_rocketpy.transport.grpc_v1.resumed_calls import Progress, ask_for_all
+from pyspark_rocketpy.transport.grpc_v1.retries import retried
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.call_limits import (
     ENTRIES_MAX,

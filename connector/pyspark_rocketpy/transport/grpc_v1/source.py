@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyspark_rocketpy.offsets import QueueRange
-    from pyspark_rocketpy.options.parsing import SourceOptions
-    from pyspark_rocketpy.transport.cutting import Piece
+    from pyspark_rocketpy.options.values import SourceOptions
     from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
+    from pyspark_rocketpy.transport.rebatching import Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +50,5 @@ class GrpcSource:
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
         """See SourceTransport."""
         with importing_much():
-            from pyspark_rocketpy.transport.grpc_v1.pulling import RangePuller
+            from pyspark_rocketpy.transport.grpc_v1.range_puller import RangePuller
         return RangePuller(self.client, self.retries, options, part).pieces()

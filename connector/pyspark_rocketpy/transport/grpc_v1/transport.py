@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark_rocketpy.options.parsing import SinkOptions
-from pyspark_rocketpy.options.retrying import RetryOptions
-from pyspark_rocketpy.transport.grpc_v1.batches import BatchCommitter, job_of, joined
+from pyspark_rocketpy.options.retry_options import RetryOptions
+from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
-from pyspark_rocketpy.transport.grpc_v1.retrying import retried
-from pyspark_rocketpy.transport.grpc_v1.sending_back import BackSender
+from pyspark_rocketpy.transport.grpc_v1.retries import retried
+from pyspark_rocketpy.transport.grpc_v1.send.batches import BatchCommitter, job_of, joined
+from pyspark_rocketpy.transport.grpc_v1.send.block_writer import GrpcBlockWriter, GrpcStagingWriter
+from pyspark_rocketpy.transport.grpc_v1.send_back import BackSender
 from pyspark_rocketpy.transport.grpc_v1.source import GrpcSource
-from pyspark_rocketpy.transport.grpc_v1.writing import GrpcBlockWriter, GrpcStagingWriter
 from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.values import BrokerLimits, RetryPolicy
-from pyspark_rocketpy.transport.writing_values import (
+from pyspark_rocketpy.transport.write_values import (
     Attempt,
     BatchJob,
     CommitPatience,

@@ -7,13 +7,14 @@
 Source and sink do not use it yet.
 """
 
-from pyspark_rocketpy.transport.remoting import reading, sending, topics
-from pyspark_rocketpy.transport.remoting.access import AccessKeys
-from pyspark_rocketpy.transport.remoting.calls import Call, ClusterConfig
-from pyspark_rocketpy.transport.remoting.cluster import Cluster, cluster_for
-from pyspark_rocketpy.transport.remoting.peers import Patience, Peer
-from pyspark_rocketpy.transport.remoting.routes import TopicRoute
-from pyspark_rocketpy.transport.remoting.streams import TlsConfig
+from pyspark_rocketpy.transport.remoting.cluster import queue_requests, topics
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster, cluster_for
+from pyspark_rocketpy.transport.remoting.cluster.routes import TopicRoute
+from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
+from pyspark_rocketpy.transport.remoting.net.calls import Call, ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
+from pyspark_rocketpy.transport.remoting.send import requests as send_requests
 
 __all__ = [
     "AccessKeys",
@@ -25,7 +26,7 @@ __all__ = [
     "TlsConfig",
     "TopicRoute",
     "cluster_for",
-    "reading",
-    "sending",
+    "queue_requests",
+    "send_requests",
     "topics",
 ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pyspark_rocketpy.options.clusters import ClusterOptions
-from pyspark_rocketpy.transport.remoting.access import AccessKeys
-from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.peers import Patience
-from pyspark_rocketpy.transport.remoting.streams import TlsConfig
+from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 
 
 def cluster_config(options: ClusterOptions, connect_timeout_ms: int) -> ClusterConfig:

@@ -13,23 +13,23 @@ from functools import partial
 import msgspec
 
 from pyspark_rocketpy.errors import BrokerBusyError
-from pyspark_rocketpy.options.parsing import SinkOptions
+from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.transport.interface import BlockWriter
-from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.cluster import cluster_for
-from pyspark_rocketpy.transport.remoting.markers import ControlQueue, Reach
+from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
 from pyspark_rocketpy.transport.remoting.options import cluster_config
-from pyspark_rocketpy.transport.remoting.peers import Patience
-from pyspark_rocketpy.transport.remoting.pulling import PullLimits
-from pyspark_rocketpy.transport.remoting.writing import RemotingBlockWriter
-from pyspark_rocketpy.transport.remoting.writing_once import (
+from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits
+from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
+from pyspark_rocketpy.transport.remoting.send.effectively_once_writer import (
     EffectivelyOnceWriter,
     Part,
     writer_name,
 )
-from pyspark_rocketpy.transport.retrying import retried
+from pyspark_rocketpy.transport.remoting.send.markers import ControlQueue, Reach
+from pyspark_rocketpy.transport.retries import retried
 from pyspark_rocketpy.transport.values import BrokerLimits, RetryPolicy
-from pyspark_rocketpy.transport.writing_values import (
+from pyspark_rocketpy.transport.write_values import (
     SIZE_BYTES,
     Attempt,
     BatchJob,

@@ -10,19 +10,19 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.cluster import cluster_for
+from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
 from pyspark_rocketpy.transport.remoting.options import cluster_config
-from pyspark_rocketpy.transport.remoting.peers import Patience
-from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
+from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyspark_rocketpy.offsets import QueueRange
-    from pyspark_rocketpy.options.parsing import SourceOptions
-    from pyspark_rocketpy.transport.cutting import Piece
+    from pyspark_rocketpy.options.values import SourceOptions
+    from pyspark_rocketpy.transport.rebatching import Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RemotingSource:
 
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
         """See SourceTransport."""
-        from pyspark_rocketpy.transport.remoting.pulling import PullLimits, RangePuller
+        from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits, RangePuller
 
         limits = PullLimits(
             self.pulls_in_flight_max,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.remoting.bodies import clients, configs, registration, routes, stats
-from rocketpy_proto.remoting.codes import RequestCode as Code
 from rocketpy_proto.remoting.fields import Body
 
 REQUEST_BODIES: Mapping[Code, type[Body]] = {

@@ -10,17 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rocketpy_proto.remoting.codes import RequestCode as Code
+from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.remoting.fields import Header, HeaderForm
-from rocketpy_proto.remoting.headers import (
-    clients,
-    cluster,
-    offsets,
-    pop,
-    reading,
-    sending,
-    topics,
-)
+from rocketpy_proto.remoting.headers import clients, cluster, offsets, pop, pulls, sends, topics
 
 
 class NoFields(Header, frozen=True):
@@ -40,23 +32,23 @@ def _exchange(request: type[Header] = NoFields, response: type[Header] = NoField
 
 
 _SEND_V2 = Exchange(
-    HeaderForm(sending.SendMessageRequest, sending.SEND_V2_NAMES),
-    HeaderForm(sending.SendMessageResponse),
+    HeaderForm(sends.SendMessageRequest, sends.SEND_V2_NAMES),
+    HeaderForm(sends.SendMessageResponse),
 )
-_PULL = _exchange(reading.PullMessageRequest, reading.PullMessageResponse)
+_PULL = _exchange(pulls.PullMessageRequest, pulls.PullMessageResponse)
 
 EXCHANGES: Mapping[Code, Exchange] = {
-    Code.SEND_MESSAGE: _exchange(sending.SendMessageRequest, sending.SendMessageResponse),
+    Code.SEND_MESSAGE: _exchange(sends.SendMessageRequest, sends.SendMessageResponse),
     Code.SEND_MESSAGE_V2: _SEND_V2,
     Code.SEND_BATCH_MESSAGE: _SEND_V2,
-    Code.CONSUMER_SEND_MSG_BACK: _exchange(sending.ConsumerSendMsgBackRequest),
-    Code.END_TRANSACTION: _exchange(sending.EndTransactionRequest),
-    Code.CHECK_TRANSACTION_STATE: _exchange(sending.CheckTransactionStateRequest),
-    Code.RECALL_MESSAGE: _exchange(sending.RecallMessageRequest, sending.RecallMessageResponse),
+    Code.CONSUMER_SEND_MSG_BACK: _exchange(sends.ConsumerSendMsgBackRequest),
+    Code.END_TRANSACTION: _exchange(sends.EndTransactionRequest),
+    Code.CHECK_TRANSACTION_STATE: _exchange(sends.CheckTransactionStateRequest),
+    Code.RECALL_MESSAGE: _exchange(sends.RecallMessageRequest, sends.RecallMessageResponse),
     Code.PULL_MESSAGE: _PULL,
     Code.LITE_PULL_MESSAGE: _PULL,
-    Code.QUERY_MESSAGE: _exchange(reading.QueryMessageRequest, reading.QueryMessageResponse),
-    Code.VIEW_MESSAGE_BY_ID: _exchange(reading.ViewMessageRequest),
+    Code.QUERY_MESSAGE: _exchange(pulls.QueryMessageRequest, pulls.QueryMessageResponse),
+    Code.VIEW_MESSAGE_BY_ID: _exchange(pulls.ViewMessageRequest),
     Code.GET_MAX_OFFSET: _exchange(offsets.GetMaxOffsetRequest, offsets.OffsetResponse),
     Code.GET_MIN_OFFSET: _exchange(offsets.QueueRequest, offsets.OffsetResponse),
     Code.GET_EARLIEST_MSG_STORETIME: _exchange(

@@ -9,7 +9,7 @@ import pytest
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.choices import Delivery
 from pyspark_rocketpy.options.clusters import ClusterOptions
-from pyspark_rocketpy.options.parsing import SinkOptions, SourceOptions
+from pyspark_rocketpy.options.values import SinkOptions, SourceOptions
 from pyspark_rocketpy.transport.remoting.options import cluster_config
 
 CLUSTER = {"nameServer": "ns1:9876;ns2:9876", "topic": "T"}

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.habits import (
+from pyspark_rocketpy.options.foreign_names import (
     SINK_COLUMN_HABITS,
     SINK_HABITS,
     SOURCE_COLUMN_HABITS,
     SOURCE_HABITS,
     column_hint,
 )
-from pyspark_rocketpy.options.parsing import (
+from pyspark_rocketpy.options.sink_specs import SINK_OPTIONS
+from pyspark_rocketpy.options.source_specs import SOURCE_OPTIONS
+from pyspark_rocketpy.options.values import (
     SinkOptions,
     SourceOptions,
 )
-from pyspark_rocketpy.options.sink_specs import SINK_OPTIONS
-from pyspark_rocketpy.options.source_specs import SOURCE_OPTIONS
 from pyspark_rocketpy.sink.columns import ACCEPTED
 from rocketpy_proto.record import COLUMN_TYPES
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.sink import blocks
 from pyspark_rocketpy.sink.blocks import BlockForm
-from pyspark_rocketpy.sink.routing import Routes
+from pyspark_rocketpy.sink.routes import Routes
 from pyspark_rocketpy.sink.rows import Rows
 from pyspark_rocketpy.transport.values import BrokerLimits
-from pyspark_rocketpy.transport.writing_values import SIZE_BYTES, BatchName, Block
+from pyspark_rocketpy.transport.write_values import SIZE_BYTES, BatchName, Block
 from rocketpy_proto.record import (
     BLANK_BYTES,
     COLUMN_TYPES,

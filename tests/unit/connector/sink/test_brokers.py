@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_rocketpy.errors import ColumnError
-from pyspark_rocketpy.sink.routing import KnownQueues, Spread, routes_of
+from pyspark_rocketpy.sink.routes import KnownQueues, Spread, routes_of
 from pyspark_rocketpy.sink.rows import Rows
-from pyspark_rocketpy.transport.writing_values import BatchName, Block, WriteQueues
+from pyspark_rocketpy.transport.write_values import BatchName, Block, WriteQueues
 
 QUEUES = {
     "T": WriteQueues({"broker-a": 2, "broker-b": 3}),

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
-from pyspark_rocketpy.transport.writing_values import BatchName, Block
+from pyspark_rocketpy.sink.task_writer import WriteConfig, write_batches
+from pyspark_rocketpy.transport.write_values import BatchName, Block
 from rocketpy_proto.record import RecordBlock, property_column
 from tests.unit.connector.transport.scripted import (
     MemoryBroker,

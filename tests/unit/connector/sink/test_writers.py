@@ -12,18 +12,18 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import CommitError, OptionError
-from pyspark_rocketpy.options.parsing import SinkOptions
+from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.sink.columns import SinkColumns
+from pyspark_rocketpy.sink.task_writer import draw_token
 from pyspark_rocketpy.sink.writers import (
     RocketpyStreamWriter,
     RocketpyWriter,
     RowsWritten,
     SinkPlan,
 )
-from pyspark_rocketpy.sink.writing import draw_token
-from pyspark_rocketpy.transport.grpc_v1.batches import WAIT_MS_MAX, part_of
+from pyspark_rocketpy.transport.grpc_v1.send.batches import WAIT_MS_MAX, part_of
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
-from pyspark_rocketpy.transport.writing_values import Attempt, BatchJob, BatchName
+from pyspark_rocketpy.transport.write_values import Attempt, BatchJob, BatchName
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.unit.connector.transport.grpc_v1.scripted_broker import REFUSE, ScriptedBroker
 

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketpy.offsets import Positions, QueueRange
-from pyspark_rocketpy.options.parsing import SourceOptions
-from pyspark_rocketpy.source.admission import (
+from pyspark_rocketpy.options.values import SourceOptions
+from pyspark_rocketpy.source.plan.admission import (
     HOLD_MS_MAX,
     TOO_FEW_PAUSE_MS,
     Admission,
     limit_positions,
 )
 from tests.queues import Q0, Q1, Q2, numbered
-from tests.unit.connector.source.test_planning import COUNTS
+from tests.unit.connector.source.test_task_plan import COUNTS
 
 
 class Clock:

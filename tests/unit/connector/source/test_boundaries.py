@@ -8,8 +8,9 @@ import pytest
 
 from pyspark_rocketpy.errors import OffsetError, OptionError, RocketpyError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
-from pyspark_rocketpy.options.parsing import SourceOptions
-from pyspark_rocketpy.source import boundaries, checks
+from pyspark_rocketpy.options.values import SourceOptions
+from pyspark_rocketpy.source import checks
+from pyspark_rocketpy.source.plan import boundaries
 from pyspark_rocketpy.transport.values import QueueTime
 from tests.queues import Q0, Q1
 

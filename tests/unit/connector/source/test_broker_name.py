@@ -11,9 +11,9 @@ import pytest
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.columns import BROKER_NAME, arrow_schema, source_schema
 from pyspark_rocketpy.source.message_filter import MessageFilter
-from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
-from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.interface import SourceTransport
+from pyspark_rocketpy.transport.rebatching import Piece
 from pyspark_rocketpy.transport.values import PullOptions
 from tests.unit.connector.transport.grpc_v1.scripted_pulls import stored
 

@@ -6,9 +6,9 @@ import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError, OffsetError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
-from pyspark_rocketpy.source import positions
 from pyspark_rocketpy.source.brokers import Absences, adopted
-from pyspark_rocketpy.source.reconcile import (
+from pyspark_rocketpy.source.plan import positions
+from pyspark_rocketpy.source.plan.reconcile import (
     Answer,
     Checkpoint,
     Standing,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.message_filter import MessageFilter
 from rocketpy_proto.record import RecordBlock, java_hash
 from tests.blocks import wire_block

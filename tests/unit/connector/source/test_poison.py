@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.columns import arrow_schema, source_schema
 from pyspark_rocketpy.source.message_filter import MessageFilter
-from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
-from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.interface import OffsetQueries
+from pyspark_rocketpy.transport.rebatching import Piece
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.record import Record, compression, encode_record
 from tests.hostile import HOSTILE_RECORDS, HostileRecord

@@ -6,8 +6,8 @@ import pytest
 
 from pyspark_rocketpy.errors import OffsetError, OptionError
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
-from pyspark_rocketpy.source import positions
-from pyspark_rocketpy.source.reconcile import Answer, Checkpoint, reconcile
+from pyspark_rocketpy.source.plan import positions
+from pyspark_rocketpy.source.plan.reconcile import Answer, Checkpoint, reconcile
 from pyspark_rocketpy.transport.values import Subscription
 from tests.queues import Q0, Q1, Q2
 

@@ -19,8 +19,8 @@ from pyspark_rocketpy.offsets import (
     next_offset,
     positions_of,
 )
-from pyspark_rocketpy.source import losses, reconcile
-from pyspark_rocketpy.source.reconcile import (
+from pyspark_rocketpy.source.plan import losses, reconcile
+from pyspark_rocketpy.source.plan.reconcile import (
     Answer,
     Checkpoint,
     Standing,

@@ -15,8 +15,8 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, OffsetError
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.message_filter import MessageFilter
-from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
-from pyspark_rocketpy.transport.grpc_v1.pulling import (
+from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
+from pyspark_rocketpy.transport.grpc_v1.range_puller import (
     PULL_NOT_FOUND,
     PULL_OFFSET_MOVED,
     PULL_RETRY_IMMEDIATELY,

@@ -14,7 +14,7 @@ from typing import Protocol
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.interface import SinkTransport, SourceTransport
 from pyspark_rocketpy.transport.values import PullOptions, Subscription
-from pyspark_rocketpy.transport.writing_values import (
+from pyspark_rocketpy.transport.write_values import (
     Attempt,
     BatchJob,
     BatchName,

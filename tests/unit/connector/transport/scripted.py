@@ -25,16 +25,16 @@ from pyspark_rocketpy.errors import (
     loss_advice,
 )
 from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueRange
-from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.transport.rebatching import Piece
 from pyspark_rocketpy.transport.values import BrokerLimits, PullOptions, QueueTime, Subscription
-from pyspark_rocketpy.transport.writing_values import (
+from pyspark_rocketpy.transport.write_values import (
     Attempt,
     BatchJob,
     Block,
     CommittedBatch,
     WriteQueues,
 )
-from rocketpy_broker.services.filters.parsing import ExpressionError, parse
+from rocketpy_broker.services.filters.parser import ExpressionError, parse
 from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import Host, RecordBlock, decode_record, java_hash

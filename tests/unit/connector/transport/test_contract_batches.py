@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from pyspark_rocketpy.errors import BrokerError, CommitError
-from pyspark_rocketpy.transport.writing_values import CommittedBatch
+from pyspark_rocketpy.transport.write_values import CommittedBatch
 from tests.unit.connector.transport.contract import Setup, attempt, block, job_for
 
 

@@ -24,7 +24,7 @@ from pyspark_rocketpy.transport.values import (
     RetryPolicy,
     Subscription,
 )
-from pyspark_rocketpy.transport.writing_values import (
+from pyspark_rocketpy.transport.write_values import (
     Attempt,
     BatchJob,
     BatchName,
@@ -35,12 +35,12 @@ from pyspark_rocketpy.transport.writing_values import (
     WriteQueues,
 )
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, common_pb2, retry_pb2
-from tests.answering import (
+from tests.blocks import bodies_of, wire_block
+from tests.queues import Q0
+from tests.scripted_answers import (
     METHODS,
     Right,
 )
-from tests.blocks import bodies_of, wire_block
-from tests.queues import Q0
 from tests.unit.connector.transport.grpc_v1.scripted_pulls import response, stored
 
 STORE_ID = "0badcafe"

@@ -27,8 +27,8 @@ from pyspark_rocketpy.errors import (
 )
 from pyspark_rocketpy.transport.grpc_v1.client import client_for, forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
-from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
-from tests.answering import (
+from pyspark_rocketpy.transport.retries import BACKOFF_MS_MAX
+from tests.scripted_answers import (
     GARBAGE,
     METHODS,
     SILENCE,

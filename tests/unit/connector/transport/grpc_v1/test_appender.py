@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
-from pyspark_rocketpy.transport.grpc_v1 import appender as appender_module
-from pyspark_rocketpy.transport.grpc_v1.appender import IN_FLIGHT_MAX, Appender, StreamForm
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
-from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
+from pyspark_rocketpy.transport.grpc_v1.send import appender as appender_module
+from pyspark_rocketpy.transport.grpc_v1.send.appender import IN_FLIGHT_MAX, Appender, StreamForm
+from pyspark_rocketpy.transport.retries import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.blocks import wire_block
@@ -91,7 +91,7 @@ def test_p01_a_block_without_an_acknowledgement_goes_again_with_all_behind_it(
 def test_retries_are_counted_in_a_row_and_wait_twice_as_long_each_time(
     waits_ms: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyspark_rocketpy.transport.grpc_v1.appender.IN_FLIGHT_MAX", 1)
+    monkeypatch.setattr("pyspark_rocketpy.transport.grpc_v1.send.appender.IN_FLIGHT_MAX", 1)
     with ScriptedBroker(*[BUSY] * 3, STORE, *[LOSE] * 3) as broker:
         assert len(send_all(broker.config, NAMES[:2])) == 2
     assert waits_ms[:3] == [100, 200, 400]

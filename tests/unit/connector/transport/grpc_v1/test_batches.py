@@ -13,7 +13,8 @@ from pyspark_rocketpy.errors import (
     CommitError,
     ConnectionFailedError,
 )
-from pyspark_rocketpy.transport.grpc_v1.batches import (
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.send.batches import (
     PROGRESS_MS,
     WAIT_MS_MAX,
     BatchCommitter,
@@ -21,9 +22,8 @@ from pyspark_rocketpy.transport.grpc_v1.batches import (
     joined,
     part_of,
 )
-from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import RetryPolicy
-from pyspark_rocketpy.transport.writing_values import (
+from pyspark_rocketpy.transport.write_values import (
     Attempt,
     BatchJob,
     BatchName,

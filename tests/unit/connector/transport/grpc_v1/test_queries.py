@@ -14,14 +14,14 @@ from pyspark_rocketpy.offsets import QueueBounds
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, client_for, forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import PAUSE_MS_MAX, GrpcOffsetQueries
-from pyspark_rocketpy.transport.retrying import BACKOFF_MS_MAX
+from pyspark_rocketpy.transport.retries import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 from rocketpy_proto.proxies import EXCEPTION_VARIABLES
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.answering import AnsweringServer, answering
 from tests.proxies import USER, recording_proxy
 from tests.queues import numbered
+from tests.scripted_answers import AnsweringServer, answering
 
 AWAY = grpc.StatusCode.UNAVAILABLE
 

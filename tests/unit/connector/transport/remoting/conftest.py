@@ -10,10 +10,10 @@ from contextlib import ExitStack
 import pytest
 
 from pyspark_rocketpy import clock
-from pyspark_rocketpy.transport.remoting.access import AccessKeys
-from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.cluster import Cluster
-from pyspark_rocketpy.transport.remoting.connections import Connections
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.connections import Connections
 from tests.unit.connector.transport.remoting.pull_setup import PullSetup, Waits
 from tests.unit.connector.transport.remoting.scripted_cluster import Knowledge
 from tests.unit.connector.transport.remoting.scripted_peer import (

@@ -15,8 +15,8 @@ from rocketpy_proto.remoting import (
     decode_batch,
 )
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
-from rocketpy_proto.remoting.headers.reading import PullMessageResponse
-from rocketpy_proto.remoting.headers.sending import SendMessageResponse
+from rocketpy_proto.remoting.headers.pulls import PullMessageResponse
+from rocketpy_proto.remoting.headers.sends import SendMessageResponse
 from tests.unit.connector.transport.remoting.scripted_peer import Visit, success
 from tests.unit.connector.transport.remoting.scripted_store import Fault, Refuse, Script
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.remoting.cluster import Cluster
-from pyspark_rocketpy.transport.remoting.pulling import PullLimits, RangePuller
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits, RangePuller
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.remoting import RemotingCommand, ResponseCode
 from tests.blocks import bodies_of

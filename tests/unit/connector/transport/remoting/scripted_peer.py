@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 
-from pyspark_rocketpy.transport.remoting.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
 from rocketpy_proto.remoting import (
     Body,
     FrameDecoder,

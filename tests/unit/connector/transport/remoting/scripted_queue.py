@@ -9,7 +9,7 @@ from rocketpy_proto.record.single import Record, encode_record
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers import EXCHANGES
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
-from rocketpy_proto.remoting.headers.reading import PullMessageResponse
+from rocketpy_proto.remoting.headers.pulls import PullMessageResponse
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC
 from tests.unit.connector.transport.remoting.scripted_peer import Script, Visit, success
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode, decode_batch
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
-from rocketpy_proto.remoting.headers.sending import SendMessageResponse
+from rocketpy_proto.remoting.headers.sends import SendMessageResponse
 from tests.unit.connector.transport.remoting.scripted_peer import Visit, success
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from pyspark_rocketpy.transport.remoting.writing_parcels import Parcel
-from pyspark_rocketpy.transport.writing_values import Block
+from pyspark_rocketpy.transport.remoting.send.batches import Parcel
+from pyspark_rocketpy.transport.write_values import Block
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block
 from rocketpy_proto.record.rewrite import rewritten
 from rocketpy_proto.remoting import BatchMessage, decode_batch

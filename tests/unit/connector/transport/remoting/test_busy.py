@@ -17,13 +17,13 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError
 from pyspark_rocketpy.offsets import BrokerQueue, QueueBounds
 from pyspark_rocketpy.transport import remoting
-from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.cluster import _clusters, cluster_for
-from pyspark_rocketpy.transport.remoting.connections import SHARED
-from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
+from pyspark_rocketpy.transport.remoting.cluster.client import _clusters, cluster_for
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.connections import SHARED
+from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
 from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy
-from pyspark_rocketpy.transport.writing_values import DELAY_TIMED, Attempt, BatchJob, BatchName
+from pyspark_rocketpy.transport.write_values import DELAY_TIMED, Attempt, BatchJob, BatchName
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
 from tests.unit.connector.transport.remoting.conftest import Peers

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from rich.pretty import pretty_repr
 
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.transport.remoting.calls import Call, Request
-from pyspark_rocketpy.transport.remoting.connection import (
+from pyspark_rocketpy.transport.remoting.net.calls import Call, Request
+from pyspark_rocketpy.transport.remoting.net.connection import (
     HEADER_BYTES_MAX,
     Connection,
     Pending,
     Question,
 )
-from pyspark_rocketpy.transport.remoting.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
 from rocketpy_proto.remoting import (
     FRAME_BYTES_MAX,
     RemotingCommand,

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyspark_rocketpy.transport.remoting.peers import Patience
-from pyspark_rocketpy.transport.remoting.streams import Stream
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.streams import Stream
 from tests.patience import PATIENCE_SECONDS
 from tests.unit.connector.transport.remoting.conftest import Peers, Time
 from tests.unit.connector.transport.remoting.scripted_peer import (

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.transport.remoting.connection import Connection
-from pyspark_rocketpy.transport.remoting.connections import IDLE_MS_MAX, Connections
-from pyspark_rocketpy.transport.remoting.peers import Peer
-from pyspark_rocketpy.transport.remoting.streams import TlsConfig
+from pyspark_rocketpy.transport.remoting.net.connection import Connection
+from pyspark_rocketpy.transport.remoting.net.connections import IDLE_MS_MAX, Connections
+from pyspark_rocketpy.transport.remoting.net.peers import Peer
+from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 from tests.patience import PATIENCE_SECONDS
 from tests.unit.connector.transport.remoting.conftest import Peers, Time
 from tests.unit.connector.transport.remoting.scripted_peer import (

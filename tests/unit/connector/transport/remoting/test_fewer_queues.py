@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_rocketpy.errors import DataLossError
 from pyspark_rocketpy.offsets import BrokerQueue, QueueBounds
-from pyspark_rocketpy.options.parsing import SourceOptions
+from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.columns import source_schema
 from pyspark_rocketpy.source.readers import RocketpyStreamReader
 from pyspark_rocketpy.transport.interface import SourceTransport

@@ -10,12 +10,12 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.offsets import Bounds
-from pyspark_rocketpy.transport.remoting import queries as queries_module
-from pyspark_rocketpy.transport.remoting import routes as routes_module
-from pyspark_rocketpy.transport.remoting.cluster import Cluster
-from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
-from pyspark_rocketpy.transport.remoting.routes import QUEUES_MAX, Routes
-from pyspark_rocketpy.transport.remoting.writing import RemotingBlockWriter
+from pyspark_rocketpy.transport.remoting.cluster import routes as routes_module
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.routes import QUEUES_MAX, Routes
+from pyspark_rocketpy.transport.remoting.pull import offset_queries as queries_module
+from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
+from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
 from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData

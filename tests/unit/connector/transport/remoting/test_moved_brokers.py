@@ -9,15 +9,15 @@ import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import BrokerQueue, QueueRange
-from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
-from pyspark_rocketpy.transport.remoting.reading import consumer_offset
-from pyspark_rocketpy.transport.remoting.sending import Message, send
-from pyspark_rocketpy.transport.remoting.topics import broker_version
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import consumer_offset
+from pyspark_rocketpy.transport.remoting.cluster.topics import broker_version
+from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
+from pyspark_rocketpy.transport.remoting.send.requests import Message, send
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode
 from rocketpy_proto.remoting.bodies.routes import TopicRouteData
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
-from rocketpy_proto.remoting.headers.sending import SendMessageResponse
+from rocketpy_proto.remoting.headers.sends import SendMessageResponse
 from tests.patience import PATIENCE_SECONDS
 from tests.unit.connector.transport.remoting.pull_setup import BROKER, PullSetup, Waits
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
-from pyspark_rocketpy.transport.remoting.calls import JSON_BODY_BYTES_MAX
+from pyspark_rocketpy.transport.remoting.net.calls import JSON_BODY_BYTES_MAX
 from rocketpy_proto.remoting import RemotingCommand, ResponseCode, encode_body
 from rocketpy_proto.remoting.bodies.routes import TopicList, TopicRouteData
 from tests.golden import GOLDEN

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from pyspark_rocketpy.offsets import BrokerQueue
-from pyspark_rocketpy.transport.remoting.calls import Call
-from pyspark_rocketpy.transport.remoting.cluster import Cluster
-from pyspark_rocketpy.transport.remoting.reading import update_consumer_offset
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import update_consumer_offset
+from pyspark_rocketpy.transport.remoting.net.calls import Call
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, route_with

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, DataLossError
-from pyspark_rocketpy.transport.remoting.peers import Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Peer
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers import EXCHANGES
-from rocketpy_proto.remoting.headers.reading import PullMessageResponse
+from rocketpy_proto.remoting.headers.pulls import PullMessageResponse
 from tests.unit.connector.transport.remoting.pull_setup import (
     OPTIONS,
     TOLERANT,

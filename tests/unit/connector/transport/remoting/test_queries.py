@@ -14,16 +14,16 @@ import pytest
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, OptionError
 from pyspark_rocketpy.offsets import BrokerQueue, QueueBounds, QueueRange
-from pyspark_rocketpy.options.parsing import SourceOptions
-from pyspark_rocketpy.transport.remoting.cluster import Cluster
-from pyspark_rocketpy.transport.remoting.peers import Patience
-from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
+from pyspark_rocketpy.options.values import SourceOptions
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
-from rocketpy_proto.remoting.headers.reading import PullMessageResponse
+from rocketpy_proto.remoting.headers.pulls import PullMessageResponse
 from tests.unit.connector.transport.remoting.conftest import Clusters, Peers
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge
 from tests.unit.connector.transport.remoting.scripted_peer import (

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.cluster import Cluster
-from pyspark_rocketpy.transport.remoting.connections import Connections
-from pyspark_rocketpy.transport.remoting.pulling import PullLimits, RangePuller
-from pyspark_rocketpy.transport.remoting.records import StrangeRecordsError, records_of
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.records import StrangeRecordsError, records_of
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.connections import Connections
+from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits, RangePuller
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.remoting import RemotingCommand
 from tests.blocks import bodies_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
-from pyspark_rocketpy.transport.remoting.peers import Peer
-from pyspark_rocketpy.transport.remoting.routes import (
+from pyspark_rocketpy.transport.remoting.cluster.routes import (
     QUEUES_MAX,
     ROUTE_MS_MAX,
     Routes,
     TopicRoute,
 )
+from pyspark_rocketpy.transport.remoting.net.peers import Peer
 from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData
 from tests.unit.connector.transport.remoting.conftest import Time
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, route_of
@@ -83,7 +83,7 @@ def test_a_topic_that_has_gone_has_no_route(time: Time) -> None:
 
 
 def test_routes_of_so_many_topics_are_kept(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_rocketpy.transport.remoting.routes._ROUTES_MAX", 2)
+    monkeypatch.setattr("pyspark_rocketpy.transport.remoting.cluster.routes._ROUTES_MAX", 2)
     look_up = LookUp(FIRST)
     routes = Routes(look_up)
     for topic in ("1", "2", "3", "3", "2", "1"):

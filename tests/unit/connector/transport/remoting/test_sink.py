@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError, TopicNotExistError
-from pyspark_rocketpy.options.parsing import SinkOptions
-from pyspark_rocketpy.transport.remoting.cluster import _clusters
-from pyspark_rocketpy.transport.remoting.connections import SHARED
+from pyspark_rocketpy.options.values import SinkOptions
+from pyspark_rocketpy.transport.remoting.cluster.client import _clusters
+from pyspark_rocketpy.transport.remoting.net.connections import SHARED
 from pyspark_rocketpy.transport.remoting.sink import BODY_BYTES_MAX, RemotingTransport
 from pyspark_rocketpy.transport.values import RetryPolicy
 from tests.unit.connector.transport.remoting.conftest import Peers

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.transport.remoting import Cluster, ClusterConfig, Patience, TlsConfig
-from pyspark_rocketpy.transport.remoting.connections import Connections
+from pyspark_rocketpy.transport.remoting.net.connections import Connections
 from rocketpy_broker import LocalBroker
 from tests.unit.connector.transport.remoting.scripted_peer import PATIENT
 

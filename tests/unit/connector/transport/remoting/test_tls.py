@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
-from pyspark_rocketpy.transport.remoting.connection import Connection
-from pyspark_rocketpy.transport.remoting.peers import Patience, Peer
-from pyspark_rocketpy.transport.remoting.streams import TlsConfig
+from pyspark_rocketpy.transport.remoting.net.connection import Connection
+from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 from tests.unit.connector.transport.remoting.conftest import Peers
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark_rocketpy.transport.remoting.windows import FULL_MAX, LATE_MS, PULLS_AT_FIRST, Window
+from pyspark_rocketpy.transport.remoting.pull.congestion_window import (
+    FULL_MAX,
+    LATE_MS,
+    PULLS_AT_FIRST,
+    Window,
+)
 
 SOON_MS = 1
 

@@ -10,14 +10,14 @@ import pytest
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ColumnError, RocketpyError
-from pyspark_rocketpy.sink.writing import WriteConfig, write_batches
-from pyspark_rocketpy.transport.remoting.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.cluster import _clusters
-from pyspark_rocketpy.transport.remoting.connections import SHARED
-from pyspark_rocketpy.transport.remoting.peers import Patience
+from pyspark_rocketpy.sink.task_writer import WriteConfig, write_batches
+from pyspark_rocketpy.transport.remoting.cluster.client import _clusters
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.connections import SHARED
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
 from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
 from pyspark_rocketpy.transport.values import RetryPolicy
-from pyspark_rocketpy.transport.writing_values import BatchName
+from pyspark_rocketpy.transport.write_values import BatchName
 from rocketpy_proto.remoting import ResponseCode
 from tests.unit.connector.transport.remoting.conftest import Peers
 from tests.unit.connector.transport.remoting.logged_store import LoggedStore

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketpy.transport.remoting.sending import BATCH_MESSAGES_MAX
-from pyspark_rocketpy.transport.remoting.writing_parcels import ADDED_BYTES_MAX, parcels
-from pyspark_rocketpy.transport.writing_values import DELAY_TIMED
+from pyspark_rocketpy.transport.remoting.send.batches import ADDED_BYTES_MAX, parcels
+from pyspark_rocketpy.transport.remoting.send.requests import BATCH_MESSAGES_MAX
+from pyspark_rocketpy.transport.write_values import DELAY_TIMED
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.remoting import BatchMessage, decode_batch, encode_batch
 from rocketpy_proto.remoting.batches import BATCH_BYTES_MAX

@@ -18,16 +18,16 @@ from pyspark_rocketpy.errors import (
 )
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.message_filter import MessageFilter
-from pyspark_rocketpy.source.reading import ReadConfig, read_ranges
-from pyspark_rocketpy.transport.cutting import Piece
+from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.interface import SourceTransport
-from pyspark_rocketpy.transport.remoting.markers import ControlQueue, Reach
-from pyspark_rocketpy.transport.remoting.queries import RemotingOffsetQueries
+from pyspark_rocketpy.transport.rebatching import Piece
+from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
+from pyspark_rocketpy.transport.remoting.send.markers import ControlQueue, Reach
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy
 from rocketpy_proto.record import COLUMN_TYPES, Record, encode_record
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
-from rocketpy_proto.remoting.headers.reading import PullMessageResponse
+from rocketpy_proto.remoting.headers.pulls import PullMessageResponse
 from tests.unit.connector.transport.remoting.pull_setup import (
     BROKER,
     LIMITS,

@@ -1,0 +1,1 @@
+"""Commands for a broker and for its directory."""

@@ -1,0 +1,158 @@
+"""`rocketpy store backup`: a consistent copy of a store, also of one that is served.
+
+Exit codes: 0 done; 1 refused, or the copy is complete and has faults; 2 for what is no store, is in
+use, or lies in the way. Holds no state; what is not finished is removed, or by the next backup.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker.store_commands import (
+    EXIT_FAULTS,
+    EXIT_NO_STORE,
+    directory_errors,
+    errors,
+    progress,
+    show_findings,
+)
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, asking
+from rocketpy_broker.client.brokers import backup_store, broker_status
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.errors import StoreLockedError
+from rocketpy_broker.runtime import process_tuning
+from rocketpy_broker.store.backup.offline import StoppedStore, check_apart
+from rocketpy_broker.store.backup.pieces import Piece
+from rocketpy_broker.store.backup.target import BackupTarget, BackupTargetError
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.check.whole_store import Fault, Finding, StoreCheck
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+PATHS_MAX = 2
+
+
+def backup(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[SOURCE] DEST",
+            help="New directory of the copy; before it, that of a store that no broker serves.",
+        ),
+    ],
+    endpoint: Annotated[
+        str,
+        typer.Option(help="host:port of the broker, without SOURCE.", envvar="ROCKETPY_ENDPOINT"),
+    ] = DEFAULT_ENDPOINT,
+    new_store_id: Annotated[
+        bool,
+        typer.Option(
+            "--new-store-id", help="Make it a store of its own, to serve beside the original."
+        ),
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Compare every file with the log.")
+    ] = True,
+    as_json: output.AsJson = False,
+) -> None:
+    """Copy the store of a running broker, or of none, while messages come and go."""
+    if len(paths) > PATHS_MAX:
+        raise typer.BadParameter("is [SOURCE] DEST", param_hint="paths")
+    process_tuning.raise_descriptor_limit()
+    finish = Finish(new_store_id=new_store_id, check=check)
+    target = BackupTarget(paths[-1])
+    if len(paths) == PATHS_MAX:
+        with errors(), target:
+            _copy_stopped(paths[0], target)
+            findings = finish.run(target)
+    else:
+        # An interrupt ends the command in `asking`; the target has been removed by then.
+        with errors(), asking(endpoint) as connection, directory_errors(), target:
+            _copy_served(connection, target)
+            findings = finish.run(target)
+    _tell(target, findings, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What is done with a copy before it gets its name."""
+
+    new_store_id: bool
+    check: bool
+
+    def run(self, target: BackupTarget) -> list[Finding]:
+        """Do it; return the faults that a check has found. Raises what the target does."""
+        if self.new_store_id:
+            target.draw_store_id()
+        findings = _checked(target) if self.check else []
+        target.finish()
+        return findings
+
+
+def _copy_stopped(source: Path, target: BackupTarget) -> None:
+    try:
+        check_apart(source, target.folder)
+        with StoppedStore(source) as store, progress("Copying", store.total_bytes) as advance:
+            store.copy(target, advance)
+    except StoreLockedError as error:
+        way = "to copy the store of a running broker, name its --endpoint in place of SOURCE"
+        typer.echo(f"rocketpy store: {error}; {way}", err=True)
+        raise typer.Exit(EXIT_NO_STORE) from error
+
+
+def _copy_served(connection: BrokerConnection, target: BackupTarget) -> None:
+    """Raises BackupTargetError, OSError; what the broker refuses ends the command."""
+    for each in broker_status(connection).directories:
+        if each.role == "store" and Path(each.path).is_dir():
+            check_apart(Path(each.path), target.folder)
+    responses = backup_store(connection)
+    start = next(responses, admin_pb2.BackupStoreResponse())
+    with progress("Copying", start.total_bytes) as advance:
+        for response in itertools.chain([start], responses):
+            if response.is_start:
+                start = response
+                target.begin(start.total_bytes)
+            for piece in response.pieces:
+                target.write(_piece(piece))
+                advance(len(piece.data))
+            if response.is_complete:
+                break
+        else:
+            raise BackupTargetError("the broker ended the backup too early; start it again")
+    target.leave_as_stopped(start.log_end, start.commit_log_segment_bytes)
+    target.note_end(start.log_end)
+
+
+def _piece(message: admin_pb2.BackupPiece) -> Piece:
+    path = os.fsdecode(message.path)
+    return Piece(path, message.offset, message.data, message.file_bytes, message.modified_ns)
+
+
+def _checked(target: BackupTarget) -> list[Finding]:
+    target.let_read()
+    checking = StoreCheck(target.unfinished, StoreSizes.of(target.unfinished))
+    with progress("Checking", checking.total_bytes) as advance:
+        return [found for found in checking.run(advance) if isinstance(found, Fault)]
+
+
+def _tell(target: BackupTarget, findings: list[Finding], *, as_json: bool) -> None:
+    if as_json:
+        faults = [{"path": str(one.path), "text": one.text} for one in findings]
+        folder, count = str(target.folder), target.copied_bytes
+        output.print_json({"folder": folder, "copiedBytes": count, "faults": faults})
+    else:
+        show_findings(findings)
+        typer.echo(f"copied {target.copied_bytes} bytes to {target.folder}")
+    if findings:
+        typer.echo(
+            f"rocketpy store: the copy has {len(findings)} faults, which its source has, too, or "
+            "its disk made; see `rocketpy store check`",
+            err=True,
+        )
+        raise typer.Exit(EXIT_FAULTS)

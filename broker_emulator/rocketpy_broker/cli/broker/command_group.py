@@ -1,0 +1,65 @@
+"""`rocketpy broker …`: start one, or ask a running one how it does. Holds no state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker.start_command import broker
+from rocketpy_broker.cli.broker.status_fields import status_fields
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
+from rocketpy_broker.client.brokers import broker_info, broker_status
+from rocketpy_broker.client.statistics import list_statistics, store_counters
+
+START, HELP = "start", "--help"
+# Of all topics, the broker's own among them.
+COUNTED = ("BROKER_PUT_NUMS", "BROKER_GET_NUMS")
+
+
+class StartByDefault(TyperGroup):
+    """Without the name of a command it is `start`, with its options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Options before any command are those of a start."""
+        is_named = bool(args) and (args[0] == HELP or not args[0].startswith("-"))
+        return super().parse_args(ctx, args if is_named else [START, *args])
+
+
+broker_app = typer.Typer(
+    cls=StartByDefault,
+    help="Start a broker, or show how one does. Without a command it starts one: the options "
+    "are those of `rocketpy broker start`.",
+    rich_markup_mode=None,
+)
+broker_app.command(START)(broker)
+
+
+@broker_app.command("status")
+def status(as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
+    """Show how a running broker does: store, disk, speeds, what waits, who is connected."""
+    with asking(endpoint) as connection:
+        fields: dict[str, Any] = status_fields(
+            broker_info(connection),
+            broker_status(connection),
+            store_counters(connection),
+            {each.name: each for each in list_statistics(connection, COUNTED)},
+        )
+        if as_json:
+            output.print_json(fields)
+            return
+        output.print_fields({name: _shown(fields[name]) for name in sorted(fields)})
+
+
+def _shown(value: object) -> output.Cell:
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return ", ".join(" ".join(str(part) for part in each.values() if part) for each in value)
+    if isinstance(value, list):
+        return " ".join(f"{each:.2f}" for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return value if isinstance(value, int) else str(value)

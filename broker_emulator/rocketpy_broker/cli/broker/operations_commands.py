@@ -1,0 +1,68 @@
+"""`rocketpy clean`: a running broker's store is cleaned.
+
+Holds no state.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker.status_fields import waiting_fields, waiting_line
+from rocketpy_broker.cli.broker_client import (
+    DEFAULT_ENDPOINT,
+    Endpoint,
+    asking,
+    check,
+)
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+CLEAN_SECONDS = 600.0
+
+
+def clean(
+    unused_topics: Annotated[
+        bool,
+        typer.Option("--unused-topics", help="Remove the messages of topics not configured."),
+    ] = False,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Remove expired log segments now, whatever the hour."""
+    with asking(endpoint) as connection:
+        if unused_topics:
+            _clean_unused_topics(connection, as_json=as_json)
+            return
+        response = connection.admin.CleanExpiredFiles(
+            admin_pb2.CleanExpiredFilesRequest(), timeout=CLEAN_SECONDS
+        )
+    check(response.status)
+    if as_json:
+        removed, begin = response.removed_file_count, response.log_begin_offset
+        waiting = [waiting_fields(each) for each in response.waiting_segments]
+        output.print_json(
+            {"removedSegments": removed, "logBeginOffset": begin, "waitingSegments": waiting}
+        )
+        return
+    typer.echo(
+        f"removed {response.removed_file_count} log segments; "
+        f"the log begins at {response.log_begin_offset}"
+    )
+    for each in response.waiting_segments:
+        typer.echo(waiting_line(each))
+    if not response.waiting_segments:
+        typer.echo("no other segment waits; the newest one always stays")
+
+
+def _clean_unused_topics(connection: BrokerConnection, *, as_json: bool) -> None:
+    response = connection.admin.CleanUnusedTopics(
+        admin_pb2.CleanUnusedTopicsRequest(), timeout=CLEAN_SECONDS
+    )
+    check(response.status)
+    if as_json:
+        output.print_json({"removedTopics": list(response.topics)})
+        return
+    typer.echo(f"removed the messages of {len(response.topics)} topics")

@@ -1,0 +1,392 @@
+"""`rocketpy broker start`: one broker in the foreground, until a signal stops it.
+
+State is below --data; see the store for what a crash does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.broker import Broker, Ready
+from rocketpy_broker.cli import output
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.embedded.temporary_store import PREFIX, TemporaryStore
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.runtime import event_loop, process_tuning
+from rocketpy_broker.runtime.process_tuning import READY_PREFIX
+from rocketpy_broker.store.check.read_only import (
+    DEFAULT_QUEUE_FILE_BYTES,
+    DEFAULT_SEGMENT_BYTES,
+    StoreSizes,
+)
+from rocketpy_broker.store.cleaner import HOUR_MS, CleanPolicy
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
+from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
+
+INPUT_BYTES = 4096
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+PAGE_BYTES = 4096
+MINUTE_MS = 60_000
+# RocketMQ's diskSpaceCleanForciblyRatio is as far below its diskSpaceWarningLevelRatio.
+FORCIBLE_BELOW_FULL = 0.05
+
+
+class LogLevelName(str, Enum):
+    """Levels of the broker's log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Directory of the store. Without it: a temporary one, gone at the end."),
+]
+Host = Annotated[
+    str, typer.Option(help="Address to listen on. Any but loopback takes --insecure, too.")
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Listen where others reach it: whoever does can read, write and delete everything.",
+    ),
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]
+HttpPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port for /metrics and /healthz over HTTP, as RocketMQ's 5557; 0 = any free one. "
+        "Without it: no HTTP.",
+    ),
+]
+Flush = Annotated[
+    FlushDiskType | None,
+    typer.Option(
+        help="What an acknowledgement means: SYNC_FLUSH = on disk (default with --data), "
+        "ASYNC_FLUSH = in the page cache (default without)."
+    ),
+]
+Cluster = Annotated[str, typer.Option(help="brokerClusterName.")]
+Name = Annotated[str, typer.Option(help="brokerName.")]
+SegmentBytes = Annotated[
+    int | None,
+    typer.Option(
+        min=4096,
+        help="mappedFileSizeCommitLog; allocated at once. Default: as the store was made with, "
+        f"{DEFAULT_SEGMENT_BYTES} for a new one.",
+    ),
+]
+StopAtEof = Annotated[
+    bool,
+    typer.Option("--stop-at-eof", help="Stop when standard input ends, as when a parent dies."),
+]
+QueueFileBytes = Annotated[
+    int | None,
+    typer.Option(
+        min=20,
+        help="mappedFileSizeConsumeQueue. Default: as the store was made with, "
+        f"{DEFAULT_QUEUE_FILE_BYTES} for a new one.",
+    ),
+]
+FlushIntervalMs = Annotated[
+    int, typer.Option(min=1, help="flushIntervalCommitLog, with ASYNC_FLUSH.")
+]
+FlushLeastPages = Annotated[
+    int,
+    typer.Option(
+        min=0, help="flushCommitLogLeastPages: less waits for up to 10 s; RocketMQ has 4."
+    ),
+]
+SyncFlushTimeoutMs = Annotated[
+    int, typer.Option(min=1, help="syncFlushTimeout: then a send is answered FLUSH_DISK_TIMEOUT.")
+]
+FileReservedHours = Annotated[
+    float, typer.Option(min=0, help="fileReservedTime: log segments older than that are removed.")
+]
+DeleteWhen = Annotated[
+    list[int] | None, typer.Option(min=0, max=23, help="Local hour of that; default 4.")
+]
+DiskFullRatio = Annotated[
+    float,
+    typer.Option(
+        min=0.35,
+        max=1.0,
+        envvar="ROCKETPY_DISK_FULL_RATIO",
+        help="diskSpaceWarningLevelRatio: sends are refused while more of the disk is used.",
+    ),
+]
+StagingBytesMax = Annotated[
+    int,
+    typer.Option(min=1, help="Disk space of batches that are staged and not committed yet."),
+]
+StagingIdleMinutes = Annotated[
+    float,
+    typer.Option(min=1, help="A batch whose job is silent for so long is removed; see the docs."),
+]
+MessageDelayLevel = Annotated[
+    str, typer.Option(help="messageDelayLevel: how long messages of level 1, 2, ... wait.")
+]
+TimerPendingMax = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Messages that may wait for a delivery time, 50 bytes of memory each."
+    ),
+]
+TimerDelayMaxHours = Annotated[
+    float,
+    typer.Option(min=0, help="timerMaxDelaySec: how far ahead a delivery time may lie."),
+]
+CleanForcibly = Annotated[
+    bool,
+    typer.Option(
+        "--clean-forcibly",
+        help="cleanFileForciblyEnable: remove old segments before their time when the disk is "
+        "used to 5 % less than that.",
+    ),
+]
+EnableMixed = Annotated[
+    bool,
+    typer.Option(
+        "--enable-mixed-message-type",
+        help="enableMixedMessageType: a topic may have the message type MIXED.",
+    ),
+]
+CheckTypes = Annotated[
+    bool,
+    typer.Option(
+        "--topic-message-type-check/--no-topic-message-type-check",
+        help="enableTopicMessageTypeCheck: refuse messages of another type than their topic has.",
+    ),
+]
+LongPolling = Annotated[
+    bool,
+    typer.Option(
+        "--long-polling/--short-polling",
+        help="longPollingEnable: a held pull is answered by the message that comes, or, with "
+        "short polling, after a fixed time.",
+    ),
+]
+ShortPollingTimeMs = Annotated[
+    int, typer.Option(min=1, help="shortPollingTimeMills, with --short-polling.")
+]
+LogLevel = Annotated[
+    LogLevelName,
+    typer.Option(envvar="ROCKETPY_LOG_LEVEL", help="The least level that goes to standard error."),
+]
+# The token of a LocalBroker's temporary store; see there.
+Temporary = Annotated[str | None, typer.Option(hidden=True)]
+# A broker for tests, whose clock can be moved; LocalBroker starts such.
+ClockAheadMs = Annotated[int | None, typer.Option(hidden=True, min=0)]
+# The size of a LocalBroker's segments, which is smaller, where it makes the store.
+NewSegmentBytes = Annotated[int, typer.Option(hidden=True, min=4096)]
+
+
+def broker(
+    data: Data = None,
+    host: Host = "127.0.0.1",
+    insecure: Insecure = False,
+    port: Port = 8081,
+    http_port: HttpPort = None,
+    flush: Flush = None,
+    cluster_name: Cluster = "DefaultCluster",
+    broker_name: Name = "broker-a",
+    commit_log_segment_bytes: SegmentBytes = None,
+    consume_queue_file_bytes: QueueFileBytes = None,
+    flush_interval_ms: FlushIntervalMs = 500,
+    flush_least_pages: FlushLeastPages = 0,
+    sync_flush_timeout_ms: SyncFlushTimeoutMs = 5_000,
+    file_reserved_hours: FileReservedHours = 72,
+    delete_when: DeleteWhen = None,
+    disk_full_ratio: DiskFullRatio = 0.90,
+    clean_forcibly: CleanForcibly = False,
+    staging_bytes_max: StagingBytesMax = 32 << 30,
+    staging_idle_minutes: StagingIdleMinutes = 60,
+    message_delay_level: MessageDelayLevel = DEFAULT_LEVELS,
+    timer_pending_max: TimerPendingMax = 2_000_000,
+    timer_delay_max_hours: TimerDelayMaxHours = 72,
+    enable_mixed_message_type: EnableMixed = False,
+    topic_message_type_check: CheckTypes = True,
+    long_polling: LongPolling = True,
+    short_polling_time_ms: ShortPollingTimeMs = 1_000,
+    stop_at_eof: StopAtEof = False,
+    log_level: LogLevel = LogLevelName.WARNING,
+    temporary: Temporary = None,
+    clock_ahead_ms: ClockAheadMs = None,
+    new_segment_bytes: NewSegmentBytes = DEFAULT_SEGMENT_BYTES,
+) -> None:
+    """Run a broker until SIGTERM or SIGINT."""
+    logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
+    _check_queue_file_bytes(consume_queue_file_bytes)
+    delay_levels = _delay_levels(message_delay_level)
+    process_tuning.tune()
+    try:
+        with _store_directory(data, temporary) as folder:
+            sizes = StoreSizes.of(
+                folder, commit_log_segment_bytes, consume_queue_file_bytes, new_segment_bytes
+            )
+            config = BrokerConfig(
+                data=folder,
+                host=host,
+                insecure=insecure,
+                port=port,
+                http_port=http_port,
+                cluster_name=cluster_name,
+                broker_name=broker_name,
+                flush_disk_type=flush or _default_flush(data),
+                commit_log_segment_bytes=sizes.segment_bytes,
+                consume_queue_file_bytes=sizes.queue_file_bytes,
+                staging_bytes_max=staging_bytes_max,
+                staging_idle_ms_max=int(staging_idle_minutes * MINUTE_MS),
+                delay_levels=delay_levels,
+                timer_pending_max=timer_pending_max,
+                timer_delay_ms_max=int(timer_delay_max_hours * HOUR_MS),
+                enable_mixed_message_type=enable_mixed_message_type,
+                enable_topic_message_type_check=topic_message_type_check,
+                long_polling_enable=long_polling,
+                short_polling_time_ms=short_polling_time_ms,
+                clock_ahead_ms=clock_ahead_ms,
+                flush_times=_flush_times(
+                    flush_interval_ms, flush_least_pages, sync_flush_timeout_ms
+                ),
+                clean_policy=_clean_policy(
+                    file_reserved_hours, delete_when, disk_full_ratio, is_forcible=clean_forcibly
+                ),
+            )
+            event_loop.run(_run(config, stop_at_eof=stop_at_eof))
+    except (BrokerError, OSError) as error:
+        sys.exit(f"rocketpy broker: {error}")
+
+
+def _check_queue_file_bytes(size: int | None) -> None:
+    if size is not None and size % 20:
+        raise typer.BadParameter("must be a multiple of 20, the size of a unit")
+
+
+def _default_flush(data: Path | None) -> FlushDiskType:
+    return FlushDiskType.SYNC_FLUSH if data else FlushDiskType.ASYNC_FLUSH
+
+
+def _flush_times(interval_ms: int, least_pages: int, sync_timeout_ms: int) -> FlushTimes:
+    return FlushTimes(
+        flush_interval_ms=interval_ms,
+        least_bytes=max(least_pages * PAGE_BYTES, 1),
+        sync_flush_timeout_ms=sync_timeout_ms,
+    )
+
+
+def _clean_policy(
+    reserved_hours: float,
+    delete_when: list[int] | None,
+    disk_full_ratio: float,
+    *,
+    is_forcible: bool,
+) -> CleanPolicy:
+    return CleanPolicy(
+        reserved_ms=int(reserved_hours * HOUR_MS),
+        delete_when_hours=frozenset(delete_when or [4]),
+        clean_file_forcibly_enable=is_forcible,
+        clean_forcibly_ratio=disk_full_ratio - FORCIBLE_BELOW_FULL,
+        warning_level_ratio=disk_full_ratio,
+    )
+
+
+def _delay_levels(text: str) -> DelayLevels:
+    try:
+        return DelayLevels.parse(text)
+    except ParameterIllegalError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+@contextmanager
+def _store_directory(data: Path | None, token: str | None) -> Iterator[Path]:
+    """The directory; a temporary one is removed, a LocalBroker's only if that has died."""
+    if data is None:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+            yield Path(folder)
+        return
+    temporary = None if token is None else TemporaryStore(data, token)
+    try:
+        yield data
+    finally:
+        if temporary is not None and _input_has_ended():
+            temporary.remove()
+
+
+def _input_has_ended() -> bool:
+    readable, _, _ = select.select([sys.stdin], [], [], 0)
+    return bool(readable) and not os.read(sys.stdin.fileno(), INPUT_BYTES)
+
+
+async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    if stop_at_eof:
+        _watch_input(loop, stopped)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    ready: asyncio.Future[Ready] = loop.create_future()
+    ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
+    ready.add_done_callback(lambda done: _say_ready(config, done.result()))
+    await Broker(config).serve_until(stopped, ready)
+    _say("rocketpy broker stopped")
+
+
+def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    try:
+        loop.add_reader(sys.stdin, lambda: _stop_at_end_of_input(loop, stopped))
+    except PermissionError:
+        # It is a file, or /dev/null: nothing is waited for, and its end is there.
+        stopped.set()
+
+
+def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), INPUT_BYTES):
+        loop.remove_reader(sys.stdin)
+        stopped.set()
+
+
+def _say_ready(config: BrokerConfig, ready: Ready) -> None:
+    recovery = ready.recovery
+    how = "after a crash" if recovery.abnormal else "after a clean stop"
+    if recovery.abnormal or recovery.bytes_dropped:
+        logging.getLogger(__name__).warning(
+            "recovered %s: %d records checked, %d bytes of a torn tail dropped",
+            how,
+            recovery.records_scanned,
+            recovery.bytes_dropped,
+        )
+    _say(
+        f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "
+        f"flush={config.flush_disk_type.value}" + _http_text(ready)
+    )
+    sys.stdout.flush()
+
+
+def _http_text(ready: Ready) -> str:
+    return "" if ready.http_port is None else f" http={ready.host}:{ready.http_port}"
+
+
+def _say(line: str) -> None:
+    """Print a line. A broker serves on where nobody reads it."""
+    try:
+        typer.echo(line)
+    except BrokenPipeError:
+        output.drop()

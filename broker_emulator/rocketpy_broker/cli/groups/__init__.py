@@ -1,0 +1,1 @@
+"""Commands for consumer groups, their clients, lag and dead letters."""

@@ -1,0 +1,167 @@
+"""`rocketpy dlq …`: the dead letters of consumer groups. Holds no state.
+
+A crash of `resend` leaves what it has sent; dead letters stay where they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TextColumn
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
+from rocketpy_broker.cli.messages.commands import Queues
+from rocketpy_broker.cli.messages.views import (
+    json_of,
+    json_of_resent,
+    line_of,
+    line_of_resent,
+)
+from rocketpy_broker.cli.times import time_option
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.messages.resend import resend_dead_letters
+from rocketpy_broker.client.messages.retries import dead_letter_counts, dead_letters, origin_topic
+
+dlq_app = typer.Typer(
+    help="Show dead letters of groups, and send them again.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+GroupToResend = Annotated[str, typer.Option(help="The consumer group that gave the messages up.")]
+GroupToList = Annotated[
+    str | None,
+    typer.Option(help="The consumer group that gave them up; without it, all groups are counted."),
+]
+Keys = Annotated[
+    list[str] | None,
+    typer.Option("--key", help="Only those with this key or unique id; may be given again."),
+]
+Offsets = Annotated[
+    list[int] | None,
+    typer.Option("--offset", min=0, help="Only the one at this offset; may be given again."),
+]
+
+Begin = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Only those given up since then, as 2026-05-01T08:00:00Z.",
+    ),
+]
+
+
+@dlq_app.command("list")
+def list_of_group(
+    group: GroupToList = None,
+    key: Keys = None,
+    offset: Offsets = None,
+    queue: Queues = None,
+    begin: Begin = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Show long bodies, tags and keys to their ends.")
+    ] = False,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show a group's dead letters, oldest first, or how many each group has.
+
+    A line has the topic that the message was first sent to, store time, queue, offset, tags, keys
+    and body.
+    """
+    if group is None and (key or offset or queue or begin or whole):
+        raise typer.BadParameter(
+            "--key, --offset, --queue, --from and --whole are about the letters of a --group"
+        )
+    since = None if begin is None else time_option(begin, "--from")
+    with asking(endpoint) as connection:
+        if group is None:
+            _count(connection, as_json=as_json)
+            return
+        is_empty = True
+        for letter in dead_letters(connection, group, key or (), offset or (), queue or (), since):
+            is_empty = False
+            if as_json:
+                output.print_json(json_of(letter))
+            else:
+                line = line_of(letter, is_whole=whole)
+                output.print_columns([origin_topic(letter) or output.ABSENT, *line])
+        if is_empty and not as_json:
+            is_chosen = bool(key or offset or queue or begin)
+            typer.echo(f"rocketpy: {_none_text(group, is_chosen=is_chosen)}", err=True)
+
+
+def _none_text(group: str, *, is_chosen: bool) -> str:
+    those = "of this choice; `rocketpy dlq list --group` shows all" if is_chosen else ""
+    return f"consumer group {group!r} has no dead letters {those}".rstrip()
+
+
+def _count(connection: BrokerConnection, *, as_json: bool) -> None:
+    counts = dead_letter_counts(connection)
+    if as_json:
+        for group, count in counts.items():
+            output.print_json({"consumerGroup": group, "deadLetters": count})
+        return
+    output.print_table(("consumer group", "dead letters"), list(counts.items()))
+    if not counts:
+        typer.echo("rocketpy: no consumer group has dead letters", err=True)
+
+
+@dlq_app.command("resend")
+def resend_of_group(
+    group: GroupToResend,
+    key: Keys = None,
+    offset: Offsets = None,
+    queue: Queues = None,
+    begin: Begin = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All of them, as without a choice.")
+    ] = False,
+    to: Annotated[
+        str | None, typer.Option(help="Topic to send them to; else each to its first topic.")
+    ] = None,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Send dead letters again, each to the topic that it was first sent to.
+
+    Every group of that topic reads them. They are sent as the topic's message type asks; a topic
+    of delayed messages has them at once. They stay among the dead letters, so that a second
+    command sends them a second time.
+    """
+    is_chosen = bool(key or offset or queue or begin)
+    if everything and is_chosen:
+        raise typer.BadParameter("--all sends all of them; leave it out, or the choice")
+    since = None if begin is None else time_option(begin, "--from")
+    count = 0
+    with asking(endpoint) as connection, _counting() as counted:
+        letters = dead_letters(connection, group, key or (), offset or (), queue or (), since)
+        for resent in resend_dead_letters(connection, group, letters, to):
+            count += 1
+            place = resent.message.queue_offset
+            if as_json:
+                output.print_json({"deadLetterOffset": place, **json_of_resent(resent)})
+            else:
+                typer.echo(line_of_resent(f"dead letter {place}", resent))
+            counted(count)
+        if not count:
+            refuse(_none_text(group, is_chosen=is_chosen))
+    if not as_json:
+        typer.echo(f"sent {count} dead {'letter' if count == 1 else 'letters'} again")
+
+
+@contextmanager
+def _counting() -> Iterator[Callable[[int], None]]:
+    """A count on standard error, where that is a terminal and the lines go elsewhere."""
+    console = Console(stderr=True)
+    is_shown = console.is_terminal and not sys.stdout.isatty()
+    column = TextColumn("{task.completed} dead letters sent")
+    with Progress(column, console=console, transient=True, disable=not is_shown) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda count: bar.update(task, completed=count)

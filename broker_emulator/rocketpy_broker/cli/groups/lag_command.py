@@ -1,0 +1,151 @@
+"""`rocketpy lag`: how far consumer groups are behind. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
+from rocketpy_broker.cli.watch import SECONDS_DEFAULT, Frame, Interval, Watch, show, watch
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.group_admin import group_topics
+from rocketpy_broker.client.offsets import GroupLag, query_lag, topic_groups
+
+NOT_COMMITTED = "none"
+
+
+def lag(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics.")
+    ] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            help="Consumer group; may be given again. Without it all with progress in the topic; "
+            "without a topic all that the group is about.",
+        ),
+    ] = None,
+    is_watching: Watch = False,
+    interval: Interval = SECONDS_DEFAULT,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show how far consumer groups are behind in topics.
+
+    Of one group and one topic, queue by queue. A group that the broker has never heard of is called
+    unknown; all messages are ahead of it.
+    """
+    names, of_groups = list(dict.fromkeys(topics or ())), list(dict.fromkeys(groups or ()))
+    if not (names or of_groups):
+        raise typer.BadParameter("name a topic, or a group with --group; `group list` has all")
+    with asking(endpoint) as connection:
+
+        def look() -> Frame:
+            return _frame(connection, names, of_groups)
+
+        if is_watching:
+            watch(look, interval, as_json=as_json)
+        show(look(), as_json=as_json)
+
+
+def _frame(connection: BrokerConnection, topics: Sequence[str], groups: Sequence[str]) -> Frame:
+    if not topics:
+        return _of_groups(connection, groups)
+    if not groups:
+        return _of_topics(connection, topics)
+    lags = [query_lag(connection, topic, group) for topic in topics for group in groups]
+    if len(lags) == 1:
+        return _of_queues(lags[0])
+    return Frame(
+        ("topic", "consumer group", "lag"),
+        [(each.topic, each.consumer_group, each.total) for each in lags],
+        [_lag_json(each) for each in lags],
+        _unknown(lags),
+    )
+
+
+def _of_groups(connection: BrokerConnection, groups: Sequence[str]) -> Frame:
+    """Each group's topics."""
+    rows: list[list[output.Cell]] = []
+    objects: list[dict[str, object]] = []
+    for group in groups:
+        found = list(group_topics(connection, group))
+        total = sum(each.lag for each in found)
+        rows += [[group, each.topic, each.queue_count, each.lag] for each in found]
+        rows.append([group, "total", sum(each.queue_count for each in found), total])
+        topics = [
+            {
+                "topic": each.topic,
+                "isSubscribed": each.is_subscribed,
+                "queues": each.queue_count,
+                "committedQueues": each.committed_queue_count,
+                "lag": each.lag,
+            }
+            for each in found
+        ]
+        objects.append({"consumerGroup": group, "lag": total, "topics": topics})
+    return Frame(("consumer group", "topic", "queues", "lag"), rows, objects)
+
+
+def _of_topics(connection: BrokerConnection, topics: Sequence[str]) -> Frame:
+    """Each topic's groups."""
+    rows: list[list[output.Cell]] = []
+    objects: list[dict[str, object]] = []
+    notes: list[str] = []
+    for topic in topics:
+        lags = [
+            query_lag(connection, topic, group) for group in list(topic_groups(connection, topic))
+        ]
+        rows += [[topic, each.consumer_group, each.total] for each in lags]
+        listed = [{"consumerGroup": each.consumer_group, "lag": each.total} for each in lags]
+        objects.append({"topic": topic, "groups": listed})
+        if not lags:
+            notes.append(f"no consumer group has progress in topic {topic!r} yet")
+    columns = ["topic", "consumer group", "lag"]
+    if len(topics) == 1:
+        columns, rows = columns[1:], [row[1:] for row in rows]
+    return Frame(columns, rows, objects, notes)
+
+
+def _of_queues(found: GroupLag) -> Frame:
+    rows: list[list[output.Cell]] = [
+        [
+            str(queue.queue_id),
+            queue.min_offset,
+            queue.max_offset,
+            NOT_COMMITTED if queue.committed_offset is None else queue.committed_offset,
+            queue.lag,
+        ]
+        for queue in found.queues
+    ]
+    rows.append(["total", output.ABSENT, output.ABSENT, output.ABSENT, found.total])
+    columns = ("queue", "minimum", "maximum", "committed", "lag")
+    return Frame(columns, rows, [_lag_json(found)], _unknown([found]))
+
+
+def _unknown(lags: Sequence[GroupLag]) -> list[str]:
+    names = dict.fromkeys(each.consumer_group for each in lags if not each.is_known)
+    return [f"consumer group {name!r} is unknown to this broker" for name in names]
+
+
+def _lag_json(found: GroupLag) -> dict[str, object]:
+    return {
+        "topic": found.topic,
+        "consumerGroup": found.consumer_group,
+        "isKnown": found.is_known,
+        "lag": found.total,
+        "queues": [
+            {
+                "queueId": queue.queue_id,
+                "minOffset": queue.min_offset,
+                "maxOffset": queue.max_offset,
+                "committedOffset": queue.committed_offset,
+                "lag": queue.lag,
+            }
+            for queue in found.queues
+        ],
+    }

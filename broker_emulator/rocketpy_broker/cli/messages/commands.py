@@ -1,0 +1,315 @@
+"""`rocketpy message …`: send and follow messages of a running broker.
+
+A crash of `send` leaves what it has sent; all lines of a file are checked before the first.
+Holds no state.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker_client import (
+    DEFAULT_ENDPOINT,
+    Endpoint,
+    asking,
+    leave_pipe,
+    refuse,
+)
+from rocketpy_broker.cli.key_value_options import named_values
+from rocketpy_broker.cli.messages.lines import (
+    STANDARD_INPUT,
+    MessageLineError,
+    open_lines,
+    standard_input,
+)
+from rocketpy_broker.cli.messages.views import json_of, json_of_sent, line_of, place_of_sent
+from rocketpy_broker.cli.times import time_option
+from rocketpy_broker.client.errors import MessageIllegalError
+from rocketpy_broker.client.messages.group_reader import GroupReader
+from rocketpy_broker.client.messages.model import Message, OutgoingMessage, SentMessage
+from rocketpy_broker.client.messages.retries import DEAD_LETTER_PREFIX, SentBackTo, send_back
+from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
+from rocketpy_broker.client.messages.topic_reader import TopicReader
+from rocketpy_broker.client.topics import RETRY_PREFIX
+from rocketpy_proto.record.properties import DELAY, TRAN_MSG, WAITING_NAMES
+
+TAIL_COUNT_DEFAULT = 10
+COUNT_MAX = (1 << 31) - 1
+_IN_PLACE_OF = {DELAY: "--delay-level", TRAN_MSG: "`rocketpy transaction send`"}
+# Held calls are this short so that a pipe that nobody reads any more is noticed.
+FOLLOW_WAIT_MS = 1_000
+# After an answer without messages, for a broker that holds no call.
+FOLLOW_PAUSE_MS = 20
+message_app = typer.Typer(
+    help="Send, follow and look up messages.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
+Queues = Annotated[
+    list[int] | None,
+    typer.Option("--queue", min=0, max=COUNT_MAX, help="Only this queue; may be given again."),
+]
+
+
+EARLIEST, LATEST = "earliest", "latest"
+
+
+@message_app.command("send")
+def send(
+    topic: Topic,
+    body: Annotated[
+        str | None, typer.Option(help="Content of the message; - reads it from standard input.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key; may be given again.")] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="A property; may be given again."),
+    ] = None,
+    queue_id: Annotated[
+        int | None, typer.Option(min=0, help="Queue; without it the broker chooses.")
+    ] = None,
+    delay_level: Annotated[
+        int, typer.Option(min=0, help="Let it come later: level 1 is 1 s, 18 is 2 h.")
+    ] = 0,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Let it come at this time, like 2026-05-01T08:00:00Z."),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of all these: a file with one JSON object a line, or - for standard "
+            "input. Fields: body or bodyBase64, tags, keys (a list), properties (an object), "
+            "queueId, delayLevel, deliverAt."
+        ),
+    ] = None,
+    lines: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --body: a file with one body a line, or - for standard input, which "
+            "is also read if it is a pipe and no body is given. Empty lines are left out."
+        ),
+    ] = None,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Send one message, or those of a file or a pipe. All are checked before the first is sent."""
+    sources = [body, file, lines]
+    is_piped = sources == [None] * 3 and not sys.stdin.isatty()
+    if sources.count(None) != 2 and not is_piped:
+        raise typer.BadParameter("give one of --body, --lines and --file")
+    if file is not None:
+        if (
+            tag is not None
+            or key
+            or properties
+            or queue_id is not None
+            or delay_level
+            or deliver_at
+        ):
+            raise typer.BadParameter("with --file, each line has its tags, keys and so on")
+        _send_lines(topic, file, endpoint, as_json=as_json)
+        return
+    if delay_level and deliver_at is not None:
+        raise typer.BadParameter("give either --delay-level or --deliver-at")
+    # The body's bytes are the shell's, whatever they are.
+    message = OutgoingMessage(
+        os.fsencode(body or ""),
+        tag,
+        tuple(key or ()),
+        _sent_properties(properties),
+        queue_id,
+        delay_level,
+        delivery_time(deliver_at),
+    )
+    if body is None:
+        _send_lines(topic, lines, endpoint, template=message, as_json=as_json)
+        return
+    with asking(endpoint) as connection:
+        if body == STANDARD_INPUT:
+            message = replace(message, body=standard_input(connection.limits.body_bytes_max))
+        try:
+            (sent,) = MessageSender(connection, topic, turn=ANY_QUEUE).send([message])
+        except MessageIllegalError as error:
+            refuse(error.reason)
+        _tell_sent(topic, 1, sent, as_json=as_json)
+
+
+def _sent_properties(texts: list[str] | None) -> dict[str, str]:
+    """Refuses those by which a message waits: they are left out, so that it would come now."""
+    properties = named_values(texts, "--property")
+    for name in WAITING_NAMES.intersection(properties):
+        instead = _IN_PLACE_OF.get(name, "--deliver-at")
+        reason = f"{name!r} is not sent as a property; use {instead}"
+        raise typer.BadParameter(reason, param_hint="--property")
+    return properties
+
+
+def delivery_time(text: str | None) -> datetime | None:
+    """The value of --deliver-at. Raises typer.BadParameter."""
+    return None if text is None else time_option(text, "--deliver-at")
+
+
+def _send_lines(
+    topic: str,
+    path: str | None,
+    endpoint: str,
+    *,
+    as_json: bool,
+    template: OutgoingMessage | None = None,
+) -> None:
+    """Sends the messages of a file, or of a pipe that no option names; see `open_lines`."""
+    with asking(endpoint) as connection:
+        sender = MessageSender(connection, topic)
+        with open_lines(path or STANDARD_INPUT, template) as lines:
+            if not lines.check(sender.checker.fault) and path is None:
+                raise typer.BadParameter("give one of --body, --lines and --file, or pipe lines in")
+            try:
+                last = deque(sender.send(lines.messages()), maxlen=1)
+            except MessageLineError as error:
+                refuse(f"{error.remark}; {sender.sent_count} messages were sent")
+        _tell_sent(topic, sender.sent_count, last[0] if last else None, as_json=as_json)
+
+
+def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: bool) -> None:
+    """How many were sent; of a single one, where it lies."""
+    single = last if count == 1 else None
+    if as_json:
+        place = json_of_sent(single) if single else {}
+        output.print_json({"topic": topic, "sent": count, **place})
+        return
+    place_text = ""
+    if single is not None:
+        place_text = f": {place_of_sent(single)}"
+    typer.echo(f"sent {count} {'message' if count == 1 else 'messages'} to {topic}{place_text}")
+
+
+Whole = Annotated[
+    bool, typer.Option("--whole", help="Show long bodies, tags and keys to their ends.")
+]
+
+
+@message_app.command("tail")
+def tail(
+    topic: Topic,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new messages until interrupted.")
+    ] = False,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", "-n", min=0, max=COUNT_MAX, help="So many; 10 of the last, else all."
+        ),
+    ] = None,
+    beginning: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="latest|earliest|TIME",
+            help="latest: the last messages; earliest: from the first on; a time like "
+            "2026-05-01T08:00:00Z: from the first that was stored then or later.",
+        ),
+    ] = LATEST,
+    queue: Queues = None,
+    whole: Whole = False,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show messages of a topic, in the order in which they were stored.
+
+    A line has store time, queue, offset, tags, keys and body. A body that is no printable text is
+    shown in base64. What is longer than 200 characters is cut, unless --whole or --json is given.
+    """
+    if follow and beginning != LATEST and count is not None:
+        raise typer.BadParameter("-n would end what --follow goes on with; leave one of them out")
+    since = None if beginning in {EARLIEST, LATEST} else time_option(beginning, "--from")
+    with asking(endpoint) as connection:
+        reader = TopicReader(connection, topic, queue or ())
+        if beginning == LATEST:
+            shown = reader.last(TAIL_COUNT_DEFAULT if count is None else count)
+        else:
+            shown = reader.first(count, since=since)
+        _print_messages(shown, is_whole=whole, as_json=as_json)
+        printed = 0
+        while follow:
+            output.flush()
+            if output.is_abandoned(0 if printed else FOLLOW_PAUSE_MS):
+                leave_pipe()
+            new = reader.next_messages(FOLLOW_WAIT_MS)
+            printed = _print_messages(new, is_whole=whole, as_json=as_json)
+
+
+@message_app.command("pull")
+def pull(
+    topic: Topic,
+    group: Annotated[str, typer.Option(help="The consumer group.")],
+    count: Annotated[
+        int | None,
+        typer.Option("--count", "-n", min=0, max=COUNT_MAX, help="At most so many; else all."),
+    ] = None,
+    commit: Annotated[
+        bool, typer.Option("--commit/--no-commit", help="Let the group go on behind them.")
+    ] = True,
+    whole: Whole = False,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show what a consumer group has not consumed yet, and commit its progress.
+
+    Queue by queue, lines as of `message tail`, cut as there. What was shown when the command is
+    interrupted may be shown again.
+    """
+    with asking(endpoint) as connection:
+        reader = GroupReader(connection, topic, group, is_committing=commit)
+        _print_messages(reader.messages(count), is_whole=whole, as_json=as_json)
+
+
+def _print_messages(messages: Iterable[Message], *, is_whole: bool, as_json: bool) -> int:
+    """Prints the messages, and returns how many they are."""
+    count = 0
+    for message in messages:
+        count += 1
+        if as_json:
+            output.print_json(json_of(message))
+        else:
+            output.print_columns(line_of(message, is_whole=is_whole))
+    return count
+
+
+@message_app.command("send-back")
+def send_back_to_group(
+    offset_msg_id: Annotated[str, typer.Argument(help="The offset message id.")],
+    group: Annotated[str, typer.Option(help="The consumer group that is to have it again.")],
+    delay_level: Annotated[
+        int,
+        typer.Option(
+            min=-1, max=18, help="0: by its failures; 1 is 1 s, 18 is 2 h; -1: a dead letter."
+        ),
+    ] = 0,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Let a consumer group have a message once more, or give it up."""
+    with asking(endpoint) as connection:
+        to = send_back(connection, group, offset_msg_id, delay_level)
+        if as_json:
+            output.print_json(
+                {"offsetMsgId": offset_msg_id, "group": group, "sentBackTo": to.value}
+            )
+            return
+        told = {
+            SentBackTo.RETRY: f"comes again in {RETRY_PREFIX}{group}",
+            SentBackTo.DEAD_LETTER: f"is a dead letter in {DEAD_LETTER_PREFIX}{group}",
+            SentBackTo.DROPPED: f"is dropped: group {group} has no retry queues",
+        }
+        typer.echo(f"{offset_msg_id} {told[to]}")

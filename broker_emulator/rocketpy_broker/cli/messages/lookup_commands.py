@@ -1,0 +1,196 @@
+"""`rocketpy message query`, `view`, `resend` and `recall`: single messages of a running broker.
+
+`resend` finds all messages before it sends the first; a crash leaves what it has sent. Holds no
+state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
+from rocketpy_broker.cli.messages.commands import COUNT_MAX, delivery_time
+from rocketpy_broker.cli.messages.views import (
+    fields_of,
+    json_of,
+    json_of_resent,
+    line_of_resent,
+)
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.messages.lookup import message_at, query_messages, view_message
+from rocketpy_broker.client.messages.model import Message, delivery_ms
+from rocketpy_broker.client.messages.recall import recall_handle, recall_message
+from rocketpy_broker.client.messages.resend import resend_messages
+
+OFFSET_MAX = (1 << 63) - 1
+
+Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Offset message ids; with --topic, also unique ids."),
+]
+OfTopic = Annotated[str | None, typer.Option("--topic", help="Topic of the messages.")]
+OfQueue = Annotated[
+    int | None,
+    typer.Option("--queue", min=0, max=COUNT_MAX, help="In place of ids: the queue of --offset."),
+]
+AtOffsets = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--offset", min=0, max=OFFSET_MAX, help="An offset in --queue; may be given again."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Messages as a command line names them: by ids, or by offsets of a queue of a topic."""
+
+    ids: Sequence[str]
+    topic: str | None
+    queue_id: int | None
+    offsets: Sequence[int]
+
+    @classmethod
+    def of(
+        cls,
+        ids: Sequence[str] | None,
+        topic: str | None,
+        queue_id: int | None,
+        offsets: Sequence[int] | None,
+    ) -> Chosen:
+        """Raises typer.BadParameter for what names none, or in two ways."""
+        if bool(ids) == bool(offsets):
+            raise typer.BadParameter("give ids, or --topic, --queue and --offset")
+        if offsets and (topic is None or queue_id is None):
+            raise typer.BadParameter("--offset needs --topic and --queue")
+        if queue_id is not None and not offsets:
+            raise typer.BadParameter("--queue needs --offset")
+        return cls(ids or (), topic, queue_id, offsets or ())
+
+    def find(self, connection: BrokerConnection) -> list[Message]:
+        """All of them, or the end with what was not found."""
+        found = [self._by_id(connection, each) for each in self.ids]
+        return found + [self._at(connection, each) for each in self.offsets]
+
+    def _by_id(self, connection: BrokerConnection, msg_id: str) -> Message:
+        if self.topic is not None:
+            for message in query_messages(connection, self.topic, msg_id, 0):
+                if message.msg_id == msg_id:
+                    return message
+        message = view_message(connection, msg_id)
+        if self.topic not in {None, message.topic}:
+            refuse(f"message {msg_id} is in topic {message.topic}")
+        return message
+
+    def _at(self, connection: BrokerConnection, offset: int) -> Message:
+        topic, queue_id = self.topic or "", self.queue_id or 0
+        message = message_at(connection, topic, queue_id, offset)
+        if message is None:
+            refuse(f"no message is at offset {offset} of queue {queue_id} of topic {topic}")
+        return message
+
+
+def query(
+    topic: Topic,
+    key: Annotated[
+        str | None, typer.Argument(help="One of the KEYS, or the UNIQ_KEY.", show_default=False)
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="In place of a key: the tag.")] = None,
+    count: Annotated[int, typer.Option(min=1, max=64, help="Show at most so many.")] = 32,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show the newest messages of a topic that have a key, or a tag."""
+    if (key is None) == (tag is None):
+        raise typer.BadParameter("give either a key or --tag")
+    with asking(endpoint) as connection:
+        found = query_messages(connection, topic, key or "", count, tag=tag or "")
+        if not found:
+            refuse(f"no message has this {'key' if tag is None else 'tag'}")
+        _show(found, as_json=as_json)
+
+
+def view(
+    ids: Ids = None,
+    topic: OfTopic = None,
+    queue: OfQueue = None,
+    offset: AtOffsets = None,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show messages by their ids, or by their offsets in a queue."""
+    chosen = Chosen.of(ids, topic, queue, offset)
+    with asking(endpoint) as connection:
+        _show(chosen.find(connection), as_json=as_json)
+
+
+def resend(
+    ids: Ids = None,
+    topic: OfTopic = None,
+    queue: OfQueue = None,
+    offset: AtOffsets = None,
+    to: Annotated[
+        str | None, typer.Option(help="Topic to send them to; else each to its own.")
+    ] = None,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Send messages again, as new ones with the same body, tags, keys and properties.
+
+    All of them are found before the first is sent. They get unique ids of their own. They are sent
+    as the topic's message type asks; a topic of delayed messages has them at once.
+    """
+    chosen = Chosen.of(ids, topic, queue, offset)
+    with asking(endpoint) as connection:
+        for resent in resend_messages(connection, chosen.find(connection), to):
+            offset_msg_id = resent.message.offset_msg_id
+            if as_json:
+                output.print_json({"offsetMsgId": offset_msg_id, **json_of_resent(resent)})
+            else:
+                typer.echo(line_of_resent(f"message {offset_msg_id}", resent))
+
+
+def recall(
+    topic: Topic,
+    msg_id: Annotated[str, typer.Argument(help="The unique id, as `message send` told it.")],
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Its delivery time, as `message send` had it."),
+    ] = None,
+    deliver_ms: Annotated[
+        int | None,
+        typer.Option(min=1, help="The same in ms since 1970, as its TIMER_DELIVER_MS has it."),
+    ] = None,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Take back a message that waits for its delivery time.
+
+    The broker does not say whether the message still waited.
+    """
+    if (deliver_at is None) == (deliver_ms is None):
+        raise typer.BadParameter("give either --deliver-at or --deliver-ms")
+    due_ms = deliver_ms or delivery_ms(delivery_time(deliver_at)) or 0
+    with asking(endpoint) as connection:
+        handle = recall_handle(connection, topic, due_ms, msg_id)
+        recalled = recall_message(connection, topic, handle)
+        if as_json:
+            output.print_json({"topic": topic, "msgId": recalled, "recalled": True})
+            return
+        typer.echo(f"recalled {recalled}, if it still waited")
+
+
+def _show(messages: Sequence[Message], *, as_json: bool) -> None:
+    for index, message in enumerate(messages):
+        if as_json:
+            output.print_json(json_of(message))
+            continue
+        if index:
+            typer.echo()
+        output.print_table(("field", "value"), fields_of(message))

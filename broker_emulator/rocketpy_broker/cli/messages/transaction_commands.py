@@ -1,0 +1,126 @@
+"""`rocketpy transaction …`: send a message in a transaction, and end transactions.
+
+A crash of a command leaves a transaction as it is: open, and asked after by the broker. Holds no
+state.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
+from rocketpy_broker.client.errors import MessageIllegalError
+from rocketpy_broker.client.messages import transactions
+from rocketpy_broker.client.messages.model import OutgoingMessage
+from rocketpy_broker.runtime.time_format import time_text
+
+transaction_app = typer.Typer(
+    help="Send messages in transactions, and end them.", no_args_is_help=True, rich_markup_mode=None
+)
+Group = Annotated[str, typer.Option(help="The producer group.")]
+TransactionId = Annotated[str, typer.Argument(help="The message's unique id.")]
+
+
+@transaction_app.command("send")
+def send(
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    body: Annotated[str, typer.Option(help="Content of the message.")],
+    group: Group,
+    tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key; may be given again.")] = None,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Send a half message, which nobody reads before its transaction is committed."""
+    message = OutgoingMessage(os.fsencode(body), tag, tuple(key or ()))
+    with asking(endpoint) as connection:
+        try:
+            sent = transactions.prepare(connection, topic, group, message)
+        except MessageIllegalError as error:
+            refuse(error.reason)
+    if as_json:
+        output.print_json({"topic": topic, "transactionId": sent.transaction_id})
+        return
+    typer.echo(f"prepared a message for {topic}: transaction {sent.transaction_id}")
+
+
+@transaction_app.command("list")
+def list_open(
+    group: Annotated[str, typer.Option(help="Of this producer group only.")] = "",
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Show transactions that are open, the oldest first, 1,000 at most."""
+    with asking(endpoint) as connection:
+        found = transactions.list_open(connection, group)
+    if as_json:
+        for one in found:
+            output.print_json(
+                {
+                    "transactionId": one.transaction.transaction_id,
+                    "producerGroup": one.transaction.producer_group,
+                    "topic": one.topic,
+                    "queueId": one.queue_id,
+                    "bornTimestamp": time_text(one.born_timestamp),
+                    "checkTimes": one.check_times,
+                }
+            )
+        return
+    output.print_table(
+        ["transaction", "group", "topic", "queue", "born", "checks"],
+        [
+            [
+                one.transaction.transaction_id,
+                one.transaction.producer_group,
+                one.topic,
+                one.queue_id,
+                time_text(one.born_timestamp),
+                one.check_times,
+            ]
+            for one in found
+        ],
+    )
+    if not found:
+        of_group = f" of producer group {group!r}" if group else ""
+        typer.echo(f"rocketpy: no transaction{of_group} is open", err=True)
+
+
+@transaction_app.command("commit")
+def commit(
+    transaction_id: TransactionId,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Let readers have the message."""
+    _end(transaction_id, endpoint, commit=True)
+    _tell(transaction_id, "committed", as_json=as_json)
+
+
+@transaction_app.command("rollback")
+def rollback(
+    transaction_id: TransactionId,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Drop the message."""
+    _end(transaction_id, endpoint, commit=False)
+    _tell(transaction_id, "rolled back", as_json=as_json)
+
+
+def _tell(transaction_id: str, done: str, *, as_json: bool) -> None:
+    if as_json:
+        output.print_json({"transactionId": transaction_id, "outcome": done})
+        return
+    typer.echo(output.printable(f"{done} transaction {transaction_id}"))
+
+
+def _end(transaction_id: str, endpoint: str, *, commit: bool) -> None:
+    with asking(endpoint) as connection:
+        found = transactions.list_open(connection, transaction_id=transaction_id)
+        if not found:
+            refuse(f"no transaction {transaction_id!r} is open; see `rocketpy transaction list`")
+        transactions.end(connection, found[0].transaction, commit=commit, from_check=True)

@@ -1,0 +1,145 @@
+"""A message as one JSON object, as one line, and as a table of fields; and one that was sent.
+
+Holds no state.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from rocketpy_broker.cli.output import (
+    ABSENT,
+    LINE_CHARACTERS_MAX,
+    Cell,
+    printable,
+    shortened,
+)
+from rocketpy_broker.client.messages.model import Message, SentMessage
+from rocketpy_broker.client.messages.resend import ResentMessage
+from rocketpy_broker.runtime.time_format import time_text
+
+BASE64_MARK = "base64:"
+# Of each text in a line of many messages.
+TAIL_CHARACTERS_MAX = 200
+# They are characters of a text, though nothing that is printed.
+_SPACES = str.maketrans("", "", "\n\r\t")
+
+
+def json_of(message: Message) -> dict[str, object]:
+    """Of a message's own fields, those that `message send --file` takes have its names."""
+    content = message.body
+    text = _text(content)
+    body = {"body": text}
+    if text is None:
+        body = {"bodyBase64": base64.b64encode(content).decode()}
+    error = message.body_error
+    if error is not None:
+        body["bodyError"] = error
+    return {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "msgId": message.msg_id,
+        "offsetMsgId": message.offset_msg_id,
+        "bornTimestamp": time_text(message.born_timestamp),
+        "storeTimestamp": time_text(message.store_timestamp),
+        "reconsumeTimes": message.reconsume_times,
+        "tags": message.tags,
+        "keys": list(message.keys),
+        "properties": dict(message.properties),
+        **body,
+    }
+
+
+def line_of(message: Message, *, is_whole: bool = False) -> list[Cell]:
+    """Store time, queue, offset, tags, keys and body; texts are cut unless `is_whole`.
+
+    A body that could not be inflated is told as such behind its bytes.
+    """
+    tags, keys = message.tags or ABSENT, ",".join(message.keys) or ABSENT
+    return [
+        time_text(message.store_timestamp),
+        message.queue_id,
+        message.queue_offset,
+        tags if is_whole else shortened(tags, TAIL_CHARACTERS_MAX),
+        keys if is_whole else shortened(keys, TAIL_CHARACTERS_MAX),
+        _shown_body(message, None if is_whole else TAIL_CHARACTERS_MAX),
+    ]
+
+
+def fields_of(message: Message) -> list[list[Cell]]:
+    """All that is known, by name."""
+    fields: list[list[Cell]] = [
+        ["topic", message.topic],
+        ["queue", f"{message.queue_id}, offset {message.queue_offset}"],
+        ["log offset", message.commit_log_offset],
+        ["msgId", message.msg_id],
+        ["offsetMsgId", message.offset_msg_id],
+        ["born", f"{time_text(message.born_timestamp)} at {message.born_host}"],
+        ["stored", f"{time_text(message.store_timestamp)} at {message.store_host}"],
+        ["reconsumeTimes", message.reconsume_times],
+        ["tags", message.tags or ABSENT],
+        ["keys", " ".join(message.keys) or ABSENT],
+    ]
+    fields += [[f"property {name}", value] for name, value in sorted(message.properties.items())]
+    fields.append(["body", _shown_body(message, LINE_CHARACTERS_MAX)])
+    return fields
+
+
+def json_of_resent(resent: ResentMessage) -> dict[str, object]:
+    """Returns the topic and the place of a message that was sent again."""
+    error = resent.message.body_error
+    fault = {} if error is None else {"bodyError": error}
+    return {"topic": resent.topic, **json_of_sent(resent.sent), **fault}
+
+
+def line_of_resent(name: str, resent: ResentMessage) -> str:
+    """Returns the line for a message that was sent again; `name` names the message."""
+    error = resent.message.body_error
+    as_stored = "" if error is None else f" (its body as stored: it {error})"
+    return printable(f"sent {name} to {resent.topic}: {place_of_sent(resent.sent)}{as_stored}")
+
+
+def place_of_sent(sent: SentMessage) -> str:
+    """Returns queue, offset and id of a message that was sent, as a text."""
+    offset_text = "comes later" if sent.queue_offset is None else f"offset {sent.queue_offset}"
+    return f"queue {sent.queue_id}, {offset_text}, id {sent.msg_id}"
+
+
+def json_of_sent(sent: SentMessage) -> dict[str, object]:
+    """Where a message went."""
+    return {
+        "queueId": sent.queue_id,
+        "queueOffset": sent.queue_offset,
+        "msgId": sent.msg_id,
+    }
+
+
+def _text(body: bytes) -> str | None:
+    """The body as text, if it is one."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.translate(_SPACES).isprintable() else None
+
+
+def _shown_body(message: Message, characters_max: int | None) -> str:
+    """On one line; a body that is cut tells how many bytes it has, a damaged one what is wrong."""
+    shown = _on_one_line(message.body, characters_max)
+    error = message.body_error
+    return shown if error is None else f"{shown} (as stored: it {error})"
+
+
+def _on_one_line(body: bytes, characters_max: int | None) -> str:
+    text = _text(body)
+    if text is not None:
+        shown = printable(text)
+    elif characters_max is None:
+        shown = BASE64_MARK + base64.b64encode(body).decode()
+    else:
+        # More than is shown, so that what was cut shows.
+        shown = BASE64_MARK + base64.b64encode(body[:characters_max]).decode()
+    if characters_max is None or len(shown) <= characters_max:
+        return shown
+    return f"{shown[:characters_max]}… ({len(body)} bytes)"

@@ -1,0 +1,1 @@
+"""Aliases for commands and options of RocketMQ's mqadmin."""

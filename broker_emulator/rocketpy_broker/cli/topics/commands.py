@@ -1,0 +1,223 @@
+"""`rocketpy topic …`: queries and orders to a running broker. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
+from rocketpy_broker.cli.confirm import Yes, confirm
+from rocketpy_broker.cli.key_value_options import named_values
+from rocketpy_broker.cli.topics.views import (
+    Description,
+    description_json,
+    show_description,
+    topic_json,
+)
+from rocketpy_broker.client import topics
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.offsets import topic_groups
+from rocketpy_broker.client.statistics import list_statistics
+
+PUT_NUMS = "TOPIC_PUT_NUMS"
+# What the protocol's numbers hold; the broker's own limit is lower.
+INT_MAX = (1 << 31) - 1
+topic_app = typer.Typer(
+    help="Create, change, list and delete topics.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
+Perm = Annotated[
+    int | None,
+    typer.Option(max=INT_MAX, help="6: read and write, 4: read, 2: write; 1 more: a template."),
+]
+Order = Annotated[bool | None, typer.Option(help="Whether clients consume it in order.")]
+Attributes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attribute",
+        metavar="NAME=VALUE",
+        help="Such as message.type=FIFO; may be given again.",
+    ),
+]
+
+
+@topic_app.command()
+def create(
+    topic: Topic,
+    queues: Annotated[
+        int, typer.Option(max=INT_MAX, help="Number of queues to read and to write.")
+    ] = topics.QUEUES_DEFAULT,
+    perm: Perm = None,
+    order: Order = None,
+    attributes: Attributes = None,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Create a topic; refuses one that exists."""
+    settings = topics.TopicSettings(
+        perm=perm, order=order, attributes=named_values(attributes, "--attribute")
+    )
+    with asking(endpoint) as connection:
+        topics.create_topic(connection, topic, queues, settings)
+        if as_json:
+            output.print_json(topic_json(topics.get_topic(connection, topic)))
+            return
+    typer.echo(f"created topic {topic} with {queues} queues")
+
+
+@topic_app.command()
+def update(
+    topic: Topic,
+    queues: Annotated[
+        int | None,
+        typer.Option(max=INT_MAX, help="Number of queues to read and to write; fewer hide some."),
+    ] = None,
+    read_queues: Annotated[
+        int | None, typer.Option(max=INT_MAX, help="Number of queues to read.")
+    ] = None,
+    write_queues: Annotated[
+        int | None, typer.Option(max=INT_MAX, help="Number of queues to write.")
+    ] = None,
+    perm: Perm = None,
+    order: Order = None,
+    attributes: Attributes = None,
+    removed: Annotated[
+        list[str] | None,
+        typer.Option("--remove-attribute", metavar="NAME", help="May be given again."),
+    ] = None,
+    make: Annotated[
+        bool, typer.Option("--create", help="Create it where it does not exist.")
+    ] = False,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Change a topic; what no option names stays as it is.
+
+    With fewer queues to read, the messages of the queues above stay in the store and no client
+    reads them; the command says how many they are.
+    """
+    settings = topics.TopicSettings(
+        queues if read_queues is None else read_queues,
+        queues if write_queues is None else write_queues,
+        perm,
+        order,
+        named_values(attributes, "--attribute"),
+        tuple(removed or ()),
+    )
+    if settings == topics.TopicSettings() and not make:
+        raise typer.BadParameter("say what to change: --queues, --perm, --attribute and so on")
+    with asking(endpoint) as connection:
+        hidden = _hidden_by(connection, topic, settings.read_queue_nums)
+        change = topics.set_topic if make else topics.update_topic
+        changed = change(connection, topic, settings)
+    if as_json:
+        hidden_count = {"hiddenMessages": hidden.message_count} if hidden else {}
+        output.print_json({**topic_json(changed), **hidden_count})
+        return
+    typer.echo(
+        f"topic {topic} has {changed.read_queue_nums} queues to read and "
+        f"{changed.write_queue_nums} to write"
+    )
+    if hidden:
+        typer.echo(f"rocketpy: {hidden.text(topic)}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _HiddenQueues:
+    """Queues that an update hides from readers: how many there were, and their messages."""
+
+    queue_count: int
+    message_count: int
+
+    def text(self, topic: str) -> str:
+        """Returns the warning."""
+        return (
+            f"{self.message_count} messages of queues that topic {topic} has no longer are hidden, "
+            "not deleted: no client reads them before the topic has those queues again "
+            f"(`rocketpy topic update {topic} --read-queues {self.queue_count}`)"
+        )
+
+
+def _hidden_by(
+    connection: BrokerConnection, topic: str, queue_nums: int | None
+) -> _HiddenQueues | None:
+    """Returns the messages that fewer queues to read would hide; None where there are none."""
+    if queue_nums is None or not topics.topic_exists(connection, topic):
+        return None
+    queues = topics.topic_queues(connection, topic)
+    count = sum(queue.message_count for queue in queues if queue.queue_id >= queue_nums)
+    return _HiddenQueues(len(queues), count) if count else None
+
+
+@topic_app.command()
+def describe(
+    topic: Topic, as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
+) -> None:
+    """Show a topic: settings, queues with their messages, and the groups with progress in it."""
+    with asking(endpoint) as connection:
+        put = list_statistics(connection, [PUT_NUMS], topic=topic)
+        found = Description(
+            topics.get_topic(connection, topic),
+            topics.topic_queues(connection, topic),
+            list(topic_groups(connection, topic)),
+            put[0].minute.tps if put else 0.0,
+        )
+        if as_json:
+            output.print_json(description_json(found))
+        else:
+            show_description(found)
+
+
+topic_app.command("show", hidden=True)(describe)
+
+
+@topic_app.command()
+def delete(
+    topic: Topic,
+    yes: Yes = False,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Delete a topic with all its messages, and all progress in it."""
+    with asking(endpoint) as connection:
+        topics.get_topic(connection, topic)
+        confirm(f"Delete topic {topic} with all its messages?", yes=yes)
+        topics.delete_topic(connection, topic)
+    if as_json:
+        output.print_json({"topic": topic, "deleted": True})
+        return
+    typer.echo(f"deleted topic {topic}")
+
+
+@topic_app.command("list")
+def list_topics(
+    system: Annotated[
+        bool, typer.Option("--system", help="The broker's own topics and retry topics, too.")
+    ] = False,
+    as_json: output.AsJsonLines = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """List the topics."""
+    with asking(endpoint) as connection:
+        found = topics.each_topic(connection, include_system=system)
+        if as_json:
+            for topic in found:
+                output.print_json(topic_json(topic))
+            return
+        output.print_table(
+            ("topic", "read queues", "write queues", "perm", "message type"),
+            (
+                (
+                    topic.topic,
+                    topic.read_queue_nums,
+                    topic.write_queue_nums,
+                    topic.perm,
+                    topic.message_type or output.ABSENT,
+                )
+                for topic in found
+            ),
+        )

@@ -1,0 +1,83 @@
+"""Showing the same once, or again and again until somebody has seen enough. Holds no state.
+
+A terminal sees a table that changes in place. A pipe gets a block for each look, or JSON lines with
+the time; it ends quietly when nobody reads it any more.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker_client import leave_pipe
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.runtime.time_format import time_of_ms
+
+SECONDS_DEFAULT, SECONDS_MIN, SECONDS_MAX = 2.0, 0.1, 86_400.0
+
+Watch = Annotated[
+    bool, typer.Option("--watch", "-w", help="Go on and show it again until interrupted.")
+]
+Interval = Annotated[
+    float,
+    typer.Option(min=SECONDS_MIN, max=SECONDS_MAX, help="Seconds between two looks of --watch."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What one look has found: a table, the same as JSON objects, and lines for people."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[output.Cell]]
+    objects: Sequence[Mapping[str, object]]
+    notes: Sequence[str] = ()
+
+
+def show(frame: Frame, *, as_json: bool) -> None:
+    """Print it once."""
+    if as_json:
+        for each in frame.objects:
+            output.print_json(each)
+        return
+    output.print_table(frame.columns, frame.rows)
+    for note in frame.notes:
+        typer.echo(f"rocketpy: {note}", err=True)
+
+
+def watch(look: Callable[[], Frame], seconds: float, *, as_json: bool) -> None:
+    """Look and show for ever. Ends with the errors of `look`, and with KeyboardInterrupt."""
+    if sys.stdout.isatty() and not as_json:
+        _watch_in_place(look, seconds)
+    while True:
+        frame = look()
+        time = time_of_ms(SystemClock().now_ms())
+        if as_json:
+            for each in frame.objects:
+                output.print_json({"time": time, **each})
+        else:
+            output.print_columns(["time", time])
+            output.print_table(frame.columns, frame.rows)
+            typer.echo()
+        output.flush()
+        if output.is_abandoned(seconds * 1000):
+            leave_pipe()
+
+
+def _watch_in_place(look: Callable[[], Frame], seconds: float) -> None:
+    with Live(console=Console(), auto_refresh=False) as live:
+        while True:
+            frame = look()
+            table = output.table_of(frame.columns, frame.rows)
+            time = time_of_ms(SystemClock().now_ms())
+            table.caption = " · ".join([time, *map(output.printable, frame.notes)])
+            live.update(table, refresh=True)
+            if output.is_abandoned(seconds * 1000):
+                leave_pipe()

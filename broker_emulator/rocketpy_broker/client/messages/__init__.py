@@ -1,0 +1,1 @@
+"""Calls of the client that send, read and look up messages."""

@@ -1,0 +1,57 @@
+"""Answers to pulls that let read on, and their messages. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketpy_broker.client.connection import check
+from rocketpy_broker.client.errors import UnreadableError
+from rocketpy_broker.client.messages.model import Message, messages_of
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.pull_wire import PullResponseParts
+from rocketpy_proto.record import (
+    QueueSpan,
+    RecordBlock,
+    RecordError,
+    UnexpectedRecordsError,
+    decode_sizes,
+)
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+
+# By these the broker says that messages are gone, or not there yet.
+_WITHOUT_MESSAGES = frozenset(
+    {
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+def pulled_messages(
+    request: broker_pb2.PullRequest, offset: int, response: PullResponseParts
+) -> tuple[Iterator[Message], int]:
+    """Returns the messages of an answer from `offset` on, and the offset after them.
+
+    They are all of these offsets: the request has no filter. Messages that are gone are passed
+    over. Raises RefusedError, UnreadableError.
+    """
+    head = response.head
+    is_unmatched = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE
+    if head.status.code not in _WITHOUT_MESSAGES:
+        check(head.status)
+    elif not is_unmatched:
+        return iter(()), max(offset, head.next_offset)
+    end = head.next_offset
+    try:
+        if is_unmatched or not offset < end <= request.offset_end:
+            raise UnexpectedRecordsError(f"{end} as the next offset")
+        block = RecordBlock.parse(response.records[0], decode_sizes(head.record_sizes))
+        span = QueueSpan(request.topic, request.queue_id, offset, end)
+        block.verify_span(span, is_gapless=True)
+    except RecordError as error:
+        raise UnreadableError(
+            f"offsets [{offset}, {request.offset_end}) of queue {request.queue_id} of topic "
+            f"{request.topic!r}: the broker sent other messages than asked for: {error}"
+        ) from error
+    return messages_of(block), end

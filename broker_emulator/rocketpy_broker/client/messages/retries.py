@@ -1,0 +1,107 @@
+"""Sending messages back to be consumed again, and dead letters. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check, only
+from rocketpy_broker.client.errors import RefusedError, UnreadableError
+from rocketpy_broker.client.messages.model import Message
+from rocketpy_broker.client.messages.topic_reader import TopicReader
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_proto.record import decode_offset_message_id
+from rocketpy_proto.record.properties import RETRY_TOPIC
+from rocketpy_proto.rocketpy.v1 import broker_pb2, retry_pb2
+
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+
+class SentBackTo(str, Enum):
+    """What has become of a message that was sent back."""
+
+    RETRY = "retry"
+    DEAD_LETTER = "deadLetter"
+    DROPPED = "dropped"
+
+
+_SENT_BACK_TO: Mapping[int, SentBackTo] = {
+    retry_pb2.RETRY: SentBackTo.RETRY,
+    retry_pb2.DEAD_LETTER: SentBackTo.DEAD_LETTER,
+    retry_pb2.DROPPED: SentBackTo.DROPPED,
+}
+
+
+def send_back(
+    connection: BrokerConnection, group: str, offset_msg_id: str, delay_level: int = 0
+) -> SentBackTo:
+    """Let the group have a message once more, after a delay level or by its failures (0).
+
+    Below 0 it is given up. Raises ParameterIllegalError for an id that is none, UnreachableError,
+    RefusedError, UnreadableError.
+    """
+    try:
+        _, offset = decode_offset_message_id(offset_msg_id)
+    except ValueError as error:
+        accepted = "the offsetMsgId of a message"
+        raise ParameterIllegalError("offset_msg_id", offset_msg_id, accepted) from error
+    message = retry_pb2.MessageToSendBack(
+        commit_log_offset=offset, delay_level=delay_level, origin_msg_id=offset_msg_id.upper()
+    )
+    request = retry_pb2.SendBackRequest(consumer_group=group, messages=[message])
+    response: retry_pb2.SendBackResponse = connection.ask(
+        lambda: connection.retry.SendBack(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    answer = only(response.messages, offset_msg_id)
+    check(answer.status)
+    if answer.to not in _SENT_BACK_TO:
+        raise UnreadableError(f"the broker sent {offset_msg_id!r} to {answer.to}, which is nothing")
+    return _SENT_BACK_TO[answer.to]
+
+
+def dead_letters(
+    connection: BrokerConnection,
+    group: str,
+    keys: Sequence[str] = (),
+    offsets: Sequence[int] = (),
+    queue_ids: Collection[int] = (),
+    since: datetime | None = None,
+) -> Iterator[Message]:
+    """The group's dead letters, oldest first: all, or those with a key or at a queue offset.
+
+    `queue_ids` names the queues, and `since` the first store time. A group that gave nothing up has
+    no dead letters, and no topic for them. Raises UnreachableError, RefusedError, UnreadableError,
+    ParameterIllegalError for a queue that does not exist.
+    """
+    wanted_keys, wanted_offsets = frozenset(keys), frozenset(offsets)
+    try:
+        letters = TopicReader(connection, DEAD_LETTER_PREFIX + group, queue_ids).first(since=since)
+    except RefusedError as error:
+        if error.is_missing_topic:
+            return
+        raise
+    for message in letters:
+        has_key = not wanted_keys.isdisjoint((*message.keys, message.msg_id))
+        if not (keys or offsets) or has_key or message.queue_offset in wanted_offsets:
+            yield message
+
+
+def dead_letter_counts(connection: BrokerConnection) -> dict[str, int]:
+    """How many dead letters each group has, by name. Raises UnreachableError, RefusedError."""
+    request = broker_pb2.QueryOffsetsRequest(topic_pattern=f"{DEAD_LETTER_PREFIX}.+")
+    response: broker_pb2.QueryOffsetsResponse = connection.ask(
+        lambda: connection.broker.QueryOffsets(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    counts = {
+        answer.topic.removeprefix(DEAD_LETTER_PREFIX): sum(
+            queue.max_offset - queue.min_offset for queue in answer.queues
+        )
+        for answer in response.topics
+    }
+    return {group: count for group, count in counts.items() if count}
+
+
+def origin_topic(letter: Message) -> str | None:
+    """The topic that a dead letter was first sent to; None where it does not say."""
+    return letter.properties.get(RETRY_TOPIC)

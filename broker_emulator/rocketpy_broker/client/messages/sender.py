@@ -1,0 +1,314 @@
+"""Sending: messages are checked, spread over queues, and go as one block for each queue.
+
+A batch is sent when it is full, so a sender holds BATCH_BYTES and one message at most. A crash
+loses what was not acknowledged. State: whose turn it is, and how many messages were acknowledged.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketpy_broker.client.connection import BrokerConnection, Limits, check
+from rocketpy_broker.client.errors import (
+    ClientError,
+    MessageIllegalError,
+    SendError,
+    UnreachableError,
+    UnreadableError,
+)
+from rocketpy_broker.client.messages.model import OutgoingMessage, SentMessage, joined_keys
+from rocketpy_broker.client.topics import get_topic
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_proto.model.unique_keys import born_host, unique_keys
+from rocketpy_proto.record import (
+    BLANK_BYTES,
+    BlockColumns,
+    EncodedBlock,
+    UnencodableRecordError,
+    encode_block,
+)
+from rocketpy_proto.record.properties import (
+    DELAY,
+    KEY_SEPARATOR,
+    KEYS,
+    NOT_COPIED_NAMES,
+    TAGS,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    encode_properties,
+)
+from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
+
+BATCH_MESSAGES_MAX = 5_000
+BATCH_BYTES_MAX = 4 << 20
+BATCH_SECONDS_MAX = 30.0
+# Beside its body and properties a record has about so many bytes: header, topic, unique id.
+RECORD_OVERHEAD_BYTES = 512
+ANY_QUEUE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _QueueBlock:
+    """Messages of one queue that are delayed alike, and their numbers in the batch."""
+
+    queue_id: int
+    numbers: list[int]
+    msg_ids: list[str]
+    block: EncodedBlock
+
+
+class MessageChecker:
+    """Says what is wrong with a message before anything is sent."""
+
+    def __init__(self, connection: BrokerConnection, topic: str) -> None:
+        """Raises UnreachableError, RefusedError for a topic that is not there."""
+        config = get_topic(connection, topic)
+        self.topic = topic
+        self.write_queue_nums = config.write_queue_nums
+        self.message_type = config.message_type
+        self._limits = connection.limits
+
+    def check(self, messages: Sequence[OutgoingMessage], first: int = 0) -> None:
+        """Raises MessageIllegalError for one that cannot be sent; `first` is the first's number."""
+        for number, message in enumerate(messages, first):
+            fault = self.fault(message)
+            if fault is not None:
+                raise MessageIllegalError(number, fault)
+
+    def fault(self, message: OutgoingMessage) -> str | None:
+        """What is wrong, in a sentence; None: nothing."""
+        limit = self._limits.body_bytes_max
+        if len(message.body) > limit:
+            return f"the body has {len(message.body)} bytes, the broker takes {limit}"
+        nums = self.write_queue_nums
+        if message.queue_id is not None and not 0 <= message.queue_id < nums:
+            return (
+                f"queue id {message.queue_id} of topic {self.topic!r} is not in 0..{nums - 1}; "
+                "name an existing queue, or none"
+            )
+        if message.properties.get(UNIQ_KEY) == "":
+            return f"property {UNIQ_KEY} is empty; leave it out to have one made"
+        parted = next((key for key in message.keys if KEY_SEPARATOR in key), None)
+        if parted is not None:
+            return f"key {parted!r} has a blank, which parts keys; send it as several"
+        # The values may be empty, the names may not.
+        named = {
+            name: value or "-"
+            for name, value in message.properties.items()
+            if name not in NOT_COPIED_NAMES
+        }
+        apart = {TAGS: message.tags or "", KEYS: joined_keys(message.keys), UNIQ_KEY: "0" * 32}
+        try:
+            encode_properties(named | {name: apart[name] or named.get(name, "") for name in apart})
+        except UnencodableRecordError as error:
+            return str(error)
+        return _fault_of_waiting(message) or self._fault_of_size(message)
+
+    def _fault_of_size(self, message: OutgoingMessage) -> str | None:
+        """Refuses a record that fits no segment. The broker checks what waiting adds to one."""
+        limit = _room_bytes(self._limits)
+        if limit is None or _size_about(message) <= limit:
+            return None
+        columns, _ = block_columns(self.topic, [message], SystemClock().now_ms())
+        size = int(encode_block(columns).sizes[0])
+        if size <= limit:
+            return None
+        return (
+            f"its record has {size} bytes, limit {limit} (a segment of the log); "
+            "send less in a message"
+        )
+
+
+class MessageSender:
+    """Sends messages to one topic. `sent_count` of them are acknowledged."""
+
+    def __init__(self, connection: BrokerConnection, topic: str, turn: int = 0) -> None:
+        """`turn` is the queue to begin spreading with; ANY_QUEUE leaves it to the broker.
+
+        Raises UnreachableError, RefusedError for a topic that is not there.
+        """
+        self._connection = connection
+        self._clock = SystemClock()
+        limits = connection.limits
+        room_bytes = _room_bytes(limits) or BATCH_BYTES_MAX
+        self._batch_bytes_max = min(BATCH_BYTES_MAX, limits.request_bytes_max // 2, room_bytes)
+        self.checker = MessageChecker(connection, topic)
+        self.turn = turn
+        self.sent_count = 0
+
+    def send(self, messages: Iterable[OutgoingMessage]) -> Iterator[SentMessage]:
+        """Send in order, yield what is acknowledged in the same order.
+
+        Raises MessageIllegalError, SendError; what was yielded before stays sent.
+        """
+        given_count = 0
+        for batch in self._batches(messages):
+            self.checker.check(batch, given_count)
+            given_count += len(batch)
+            sent = self._send_batch(batch)
+            self.sent_count += len(sent)
+            yield from sent
+
+    def _batches(self, messages: Iterable[OutgoingMessage]) -> Iterator[list[OutgoingMessage]]:
+        batch: list[OutgoingMessage] = []
+        size = 0
+        for message in messages:
+            message_bytes = _size_about(message)
+            is_full = len(batch) == BATCH_MESSAGES_MAX
+            if batch and (is_full or size + message_bytes > self._batch_bytes_max):
+                yield batch
+                batch, size = [], 0
+            batch.append(message)
+            size += message_bytes
+        if batch:
+            yield batch
+
+    def _send_batch(self, batch: list[OutgoingMessage]) -> list[SentMessage]:
+        sent: dict[int, SentMessage] = {}
+        try:
+            for answer in self._append(self._blocks(batch), sent):
+                check(answer)
+        except ClientError as error:
+            raise SendError(error, self.sent_count + len(sent)) from error
+        return [sent[number] for number in range(len(batch))]
+
+    def _append(
+        self, blocks: Iterator[_QueueBlock], sent: dict[int, SentMessage]
+    ) -> list[common_pb2.Status]:
+        """Send the blocks, and add what is acknowledged to `sent`; the other answers come back.
+
+        A block is encoded when the one before it is on its way: none waits for all to be encoded.
+        """
+        refusals = []
+        given: list[_QueueBlock] = []
+
+        def requests() -> Iterator[broker_pb2.AppendRequest]:
+            for block in blocks:
+                given.append(block)
+                yield self._request(block)
+
+        with self._connection.faults():
+            call = self._connection.broker.Append(requests(), timeout=BATCH_SECONDS_MAX)
+            answered = 0
+            for response, block in zip(call, given, strict=False):
+                answered += 1
+                if response.status.code:
+                    refusals.append(response.status)
+                elif response.record_count != len(block.numbers):
+                    raise UnreadableError(
+                        f"the broker acknowledges {response.record_count} messages of a block, "
+                        f"which has {len(block.numbers)}"
+                    )
+                else:
+                    sent |= _places(block, response)
+        if answered < len(given):
+            raise UnreachableError(self._connection.endpoint, "it ended the stream of blocks")
+        return refusals
+
+    def _blocks(self, batch: list[OutgoingMessage]) -> Iterator[_QueueBlock]:
+        """One for each queue and delay; its messages keep their order."""
+        numbers_by_place: dict[tuple[int, int, bool], list[int]] = {}
+        queues = self._next_queues(sum(message.queue_id is None for message in batch))
+        for number, message in enumerate(batch):
+            queue_id = next(queues) if message.queue_id is None else message.queue_id
+            place = queue_id, message.delay_level, message.deliver_at is not None
+            numbers_by_place.setdefault(place, []).append(number)
+        for (queue_id, _, _), numbers in numbers_by_place.items():
+            yield self._encode(queue_id, numbers, [batch[number] for number in numbers])
+
+    def _next_queues(self, count: int) -> Iterator[int]:
+        """Queues for `count` messages: a run for each, so that the log keeps their order."""
+        if self.turn == ANY_QUEUE:
+            return itertools.repeat(ANY_QUEUE, count)
+        nums = self.checker.write_queue_nums
+        begin, used = self.turn, min(nums, count)
+        self.turn = (begin + used) % nums
+        return ((begin + number * used // count) % nums for number in range(count))
+
+    def _encode(
+        self, queue_id: int, numbers: list[int], messages: list[OutgoingMessage]
+    ) -> _QueueBlock:
+        now_ms, topic = self._clock.now_ms(), self.checker.topic
+        columns, msg_ids = block_columns(topic, messages, now_ms, max(queue_id, 0))
+        return _QueueBlock(queue_id, numbers, msg_ids, encode_block(columns))
+
+    def _request(self, block: _QueueBlock) -> broker_pb2.AppendRequest:
+        return broker_pb2.AppendRequest(
+            topic=self.checker.topic,
+            queue_id=block.queue_id,
+            record_sizes=block.block.sizes.astype(np.dtype(">i4")).tobytes(),
+            records=block.block.data.to_pybytes(),
+        )
+
+
+def block_columns(
+    topic: str, messages: Sequence[OutgoingMessage], now_ms: int, queue_id: int = 0
+) -> tuple[BlockColumns, list[str]]:
+    """The messages of one block, and their unique ids."""
+    # A sender that names its own ids keeps them.
+    given = pa.array([message.properties.get(UNIQ_KEY) for message in messages], pa.string())
+    msg_ids = pc.coalesce(given, unique_keys().take(len(messages), now_ms))
+    properties = [list(message.properties.items()) for message in messages]
+    columns = BlockColumns(
+        body=pa.array([message.body for message in messages], pa.binary()),
+        topic=topic,
+        queue_id=queue_id,
+        tags=pa.array([message.tags for message in messages], pa.string()),
+        keys=pa.array([joined_keys(message.keys) for message in messages], pa.string()),
+        properties=pa.array(properties, pa.map_(pa.string(), pa.string())),
+        extra={UNIQ_KEY: msg_ids, **_waiting_properties(messages)},
+        left_out=NOT_COPIED_NAMES,
+        born_timestamp_ms=now_ms,
+        born_host=born_host(),
+    )
+    return columns, msg_ids.to_pylist()
+
+
+def _fault_of_waiting(message: OutgoingMessage) -> str | None:
+    if message.delay_level < 0:
+        return f"delay level {message.delay_level} is negative; 1 is the first, 0 stands for none"
+    if message.deliver_at is None:
+        return None
+    if message.delay_level:
+        return "it has a delay level and a delivery time; give one of them"
+    if message.deliver_at.tzinfo is None:
+        return f"delivery time {message.deliver_at.isoformat()} has no time zone; give one"
+    return None
+
+
+def _waiting_properties(messages: Sequence[OutgoingMessage]) -> dict[str, pa.StringArray]:
+    """The properties by which the broker lets messages wait."""
+    levels = [str(message.delay_level or "") for message in messages]
+    times = [message.deliver_ms for message in messages]
+    return {
+        DELAY: pa.array(levels),
+        TIMER_DELIVER_MS: pa.array(times, pa.int64()).cast(pa.string()),
+    }
+
+
+def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int, SentMessage]:
+    offsets: Iterable[int | None] = itertools.count(response.queue_offset)
+    if response.is_delayed:
+        offsets = itertools.repeat(None)
+    numbered = zip(block.numbers, block.msg_ids, offsets, strict=False)
+    return {
+        number: SentMessage(msg_id, response.queue_id, offset)
+        for number, msg_id, offset in numbered
+    }
+
+
+def _room_bytes(limits: Limits) -> int | None:
+    """Bytes of records that a segment of the log has room for; None where it is not known."""
+    return limits.segment_bytes - BLANK_BYTES if limits.segment_bytes else None
+
+
+def _size_about(message: OutgoingMessage) -> int:
+    """Bytes of a message's record, or a little more, also of one that waits."""
+    texts = [message.tags or "", *message.keys, *message.properties, *message.properties.values()]
+    return len(message.body) + 4 * sum(map(len, texts)) + RECORD_OVERHEAD_BYTES

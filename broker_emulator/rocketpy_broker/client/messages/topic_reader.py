@@ -1,0 +1,157 @@
+"""Reading a topic: all its queues as one stream, in the order of the commit log.
+
+Queues are pulled side by side and merged, so a reader holds a response or two of each queue,
+however long the queues are. The last messages are found queue by queue. Messages that are gone
+meanwhile are passed over. Following asks for the queues' bounds and lets the broker hold the
+answer until a message is there. State: where to go on.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+import grpc
+
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.messages.model import Message
+from rocketpy_broker.client.messages.pull_answers import pulled_messages
+from rocketpy_broker.client.offsets import QueueBounds, offsets_at, query_bounds
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_proto.pull_wire import PullResponseParts
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+
+PULL_SECONDS_MAX = 30.0
+# Of each queue; a reader has all queues of a topic open, which share what it holds.
+RESPONSE_BYTES_MIN, RESPONSE_BYTES_MAX = 4 << 10, 256 << 10
+READER_BYTES_MAX = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """Messages [begin, end) of a queue."""
+
+    queue_id: int
+    begin: int
+    end: int
+
+
+class TopicReader:
+    """Reads one topic. What `next_messages` finds begins where the reading before ended."""
+
+    def __init__(
+        self, connection: BrokerConnection, topic: str, queue_ids: Collection[int] = ()
+    ) -> None:
+        """Reads these queues; without `queue_ids` all queues."""
+        self._connection = connection
+        self.topic = topic
+        self._queue_ids = frozenset(queue_ids)
+        self._positions: dict[int, int] = {}
+
+    def first(
+        self, count: int | None = None, *, since: datetime | None = None
+    ) -> Iterator[Message]:
+        """The first messages that are there now, or all; with `since` those stored then or later.
+
+        Raises ClientError, ParameterIllegalError for a queue that does not exist.
+        """
+        bounds = self._bounds_now()
+        begins = {queue.queue_id: queue.min_offset for queue in bounds}
+        if since is not None:
+            begins = offsets_at(self._connection, self.topic, [*begins], since)
+        ranges = [
+            QueueRange(queue.queue_id, begins[queue.queue_id], queue.max_offset) for queue in bounds
+        ]
+        return islice(self._read(ranges), count)
+
+    def last(self, count: int) -> Iterator[Message]:
+        """The last `count` messages that are there now, queue by queue. Raises ClientError."""
+        newest: list[tuple[int, int, int, Message]] = []
+        for queue in self._bounds_now() if count else ():
+            begin = max(queue.min_offset, queue.max_offset - count)
+            part = QueueRange(queue.queue_id, begin, queue.max_offset)
+            for message in self._read_queue(part, RESPONSE_BYTES_MAX):
+                place = (message.commit_log_offset, message.queue_id, message.queue_offset)
+                entry = (*place, message)
+                if len(newest) < count:
+                    heapq.heappush(newest, entry)
+                else:
+                    heapq.heappushpop(newest, entry)
+        return (message for *_, message in sorted(newest))
+
+    def next_messages(self, wait_ms_max: int) -> Iterator[Message]:
+        """What has come since; none if nothing comes within `wait_ms_max`. Raises ClientError.
+
+        A queue that has become shorter is another one of the same name, and is read from its
+        beginning.
+        """
+        bounds = query_bounds(
+            self._connection, self.topic, known=self._positions, wait_ms_max=wait_ms_max
+        )
+        ranges = [_news(queue, self._positions) for queue in self._wanted(bounds)]
+        self._positions = _ends(bounds)
+        return self._read(ranges)
+
+    def _bounds_now(self) -> list[QueueBounds]:
+        bounds = query_bounds(self._connection, self.topic)
+        self._positions = _ends(bounds)
+        missing = self._queue_ids - self._positions.keys()
+        if missing:
+            accepted = f"the id of a queue to read of topic {self.topic!r}, which has {len(bounds)}"
+            raise ParameterIllegalError("queue_id", min(missing), accepted)
+        return self._wanted(bounds)
+
+    def _wanted(self, bounds: list[QueueBounds]) -> list[QueueBounds]:
+        if not self._queue_ids:
+            return bounds
+        return [queue for queue in bounds if queue.queue_id in self._queue_ids]
+
+    def _read(self, ranges: Sequence[QueueRange]) -> Iterator[Message]:
+        """The messages of all ranges, in the order in which the broker stored them."""
+        filled = [part for part in ranges if part.begin < part.end]
+        share = READER_BYTES_MAX // max(len(filled), 1)
+        bytes_max = min(RESPONSE_BYTES_MAX, max(RESPONSE_BYTES_MIN, share))
+        queues = [self._read_queue(part, bytes_max) for part in filled]
+        return heapq.merge(*queues, key=lambda message: message.commit_log_offset)
+
+    def _read_queue(self, part: QueueRange, bytes_max: int) -> Iterator[Message]:
+        offset = part.begin
+        while offset < part.end:
+            before = offset
+            request = broker_pb2.PullRequest(
+                topic=self.topic,
+                queue_id=part.queue_id,
+                offset=offset,
+                offset_end=part.end,
+                response_bytes_max=bytes_max,
+            )
+            for response in self._responses(request):
+                messages, offset = pulled_messages(request, offset, response)
+                yield from messages
+            if offset == before:
+                return
+
+    def _responses(self, request: broker_pb2.PullRequest) -> Iterator[PullResponseParts]:
+        """One call's responses. A reader that is slow outlives its call; that is no fault."""
+        count = 0
+        with self._connection.faults():
+            try:
+                for response in self._connection.pull(request, PULL_SECONDS_MAX):
+                    yield response
+                    count += 1
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or not count:
+                    raise
+
+
+def _ends(bounds: Sequence[QueueBounds]) -> dict[int, int]:
+    return {queue.queue_id: queue.max_offset for queue in bounds}
+
+
+def _news(queue: QueueBounds, positions: Mapping[int, int]) -> QueueRange:
+    known = positions.get(queue.queue_id, 0)
+    begin = known if known <= queue.max_offset else queue.min_offset
+    return QueueRange(queue.queue_id, max(begin, queue.min_offset), queue.max_offset)

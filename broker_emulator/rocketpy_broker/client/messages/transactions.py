@@ -1,0 +1,130 @@
+"""Transactions of one message: prepared, then committed or rolled back. Holds no state.
+
+A half message that was acknowledged is asked after by the broker until it ends: `groups.listening`
+gives the questions to a producer that has sent a heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check, only
+from rocketpy_broker.client.errors import MessageIllegalError, UnreadableError
+from rocketpy_broker.client.messages.model import OutgoingMessage
+from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageChecker, block_columns
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.runtime.time_format import EPOCH
+from rocketpy_proto.record import encode_block
+from rocketpy_proto.record.properties import PRODUCER_GROUP, TRAN_MSG
+from rocketpy_proto.rocketpy.v1 import broker_pb2, transactions_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """An open transaction: whose it is, and where its half message lies."""
+
+    transaction_id: str
+    producer_group: str
+    commit_log_offset: int
+    queue_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that has not ended, and where its message goes. Times have a time zone, UTC."""
+
+    transaction: Transaction
+    topic: str
+    queue_id: int
+    born_timestamp: datetime
+    check_times: int
+
+
+def prepare(
+    connection: BrokerConnection,
+    topic: str,
+    producer_group: str,
+    message: OutgoingMessage,
+    born_ms: int | None = None,
+) -> Transaction:
+    """Send a half message; nobody reads it before it is committed.
+
+    Its age counts from `born_ms`, ms since 1970; without that from now.
+    Raises MessageIllegalError, UnreachableError, RefusedError.
+    """
+    fault = MessageChecker(connection, topic).fault(message)
+    if fault is None and not producer_group:
+        fault = "a transaction needs a producer group"
+    if fault is not None:
+        raise MessageIllegalError(0, fault)
+    columns, msg_ids = block_columns(topic, [message], born_ms or SystemClock().now_ms())
+    marks: Mapping[str, str] = {TRAN_MSG: "true", PRODUCER_GROUP: producer_group}
+    block = encode_block(replace(columns, extra={**columns.extra, **marks}))
+    request = broker_pb2.AppendRequest(
+        topic=topic,
+        queue_id=ANY_QUEUE if message.queue_id is None else message.queue_id,
+        record_sizes=block.sizes.astype(np.dtype(">i4")).tobytes(),
+        records=block.data.to_pybytes(),
+    )
+    with connection.faults():
+        call = connection.broker.Append(iter([request]), timeout=REQUEST_SECONDS_MAX)
+        answer: broker_pb2.AppendResponse = only(list(call), topic)
+    check(answer.status)
+    if answer.record_count != 1:
+        raise UnreadableError(f"the broker acknowledges {answer.record_count} half messages of 1")
+    return Transaction(msg_ids[0], producer_group, answer.physical_offset, answer.queue_offset)
+
+
+def end(
+    connection: BrokerConnection,
+    transaction: Transaction,
+    *,
+    commit: bool,
+    from_check: bool = False,
+) -> None:
+    """Commit or roll back; may be called again when the answer got lost.
+
+    Raises UnreachableError, and RefusedError where it has ended otherwise, or is not the group's.
+    """
+    request = transactions_pb2.EndTransactionRequest(
+        producer_group=transaction.producer_group,
+        transaction_id=transaction.transaction_id,
+        commit_log_offset=transaction.commit_log_offset,
+        queue_offset=transaction.queue_offset,
+        resolution=transactions_pb2.COMMIT if commit else transactions_pb2.ROLLBACK,
+        from_transaction_check=from_check,
+    )
+    connection.ask(
+        lambda: connection.transactions.EndTransaction(request, timeout=REQUEST_SECONDS_MAX)
+    )
+
+
+def list_open(
+    connection: BrokerConnection, producer_group: str = "", transaction_id: str = ""
+) -> list[OpenTransaction]:
+    """The oldest transactions that are open, 1,000 at most.
+
+    Raises UnreachableError, RefusedError.
+    """
+    request = transactions_pb2.ListTransactionsRequest(
+        producer_group=producer_group, transaction_id=transaction_id
+    )
+    response: transactions_pb2.ListTransactionsResponse = connection.ask(
+        lambda: connection.transactions.ListTransactions(request, timeout=REQUEST_SECONDS_MAX)
+    )
+    return [
+        OpenTransaction(
+            Transaction(
+                one.transaction_id, one.producer_group, one.commit_log_offset, one.queue_offset
+            ),
+            one.topic,
+            one.queue_id,
+            EPOCH + timedelta(milliseconds=one.born_timestamp_ms),
+            one.check_times,
+        )
+        for one in response.transactions
+    ]

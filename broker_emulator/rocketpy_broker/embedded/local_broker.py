@@ -1,0 +1,386 @@
+"""LocalBroker: a real broker in a process of its own, for tests, notebooks and demos.
+
+The store lies in the given directory, or in a temporary one that goes with the broker. `kill`
+leaves the directory as a crash does; `restart` recovers it. A program that dies, however, takes
+broker and temporary store with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.client.messages import retries
+from rocketpy_broker.client.messages.group_reader import GroupReader
+from rocketpy_broker.client.messages.model import Message, OutgoingMessage, SentMessage
+from rocketpy_broker.client.messages.sender import MessageSender
+from rocketpy_broker.client.messages.topic_reader import TopicReader
+from rocketpy_broker.embedded.calls import call
+from rocketpy_broker.embedded.clock_calls import ClockCalls
+from rocketpy_broker.embedded.group_calls import GroupCalls
+from rocketpy_broker.embedded.messages import BYTES, Body, check_delay, outgoing
+from rocketpy_broker.embedded.process import (
+    START_SECONDS_MAX,
+    BrokerProcess,
+    LocalBrokerError,
+    StartTimes,
+    broker_command,
+)
+from rocketpy_broker.embedded.query_calls import QueryCalls
+from rocketpy_broker.embedded.temporary_store import TemporaryStore
+from rocketpy_broker.embedded.topic_calls import TopicCalls
+from rocketpy_broker.embedded.transaction_calls import TransactionCalls
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.delay_levels import DelayLevels
+from rocketpy_broker.store.files.durable import FOLDER_MODE
+
+__all__ = ["LocalBroker", "LocalBrokerError"]
+TEST_SEGMENT_BYTES = 64 << 20
+LOG_NAME = "broker.log"
+
+
+class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCalls):
+    """A broker in a process of its own, on a free port of 127.0.0.1.
+
+        with LocalBroker() as broker:
+            broker.create_topic("orders", queues=4)
+            broker.send("orders", "a first order", tags="new", keys="order-1")
+            assert [message.text for message in broker.messages("orders")] == ["a first order"]
+            spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
+
+    - `data`: the directory of its store, which stays. Without it the store is temporary. A relative
+      one is below the program's directory of now, also when that changes later.
+    - `port`: 0 takes a free one.
+    - `flush`: what an acknowledgement means. `SYNC_FLUSH`, on disk, is the default with `data`,
+      `ASYNC_FLUSH`, in the page cache, the one without.
+    - `commit_log_segment_bytes`: size of the log's files; as the store was made with, and 64 MiB
+      of a new one.
+    - `start_seconds_max`: how long a start may take on an idle machine, as after a crash; 60 s.
+    - `http_port`: serves `/metrics` and `/healthz` at `http_endpoint`; 0 takes a free port, and
+      without it there is no HTTP.
+    - `message_delay_level`: RocketMQ's messageDelayLevel, such as `1s 5s 1m`: how long messages of
+      level 1, 2, ... wait. Without it they are RocketMQ's 18.
+
+    `advance_clock` moves the broker's clock, so that tests of what waits do not wait.
+
+    All methods raise LocalBrokerError, with the broker's words. A process that is forked from the
+    program, or gets the broker pickled, can call it too; it neither starts nor stops it.
+    """
+
+    def __init__(
+        self,
+        data: Path | str | None = None,
+        *,
+        port: int = 0,
+        flush: FlushDiskType | str | None = None,
+        commit_log_segment_bytes: int | None = None,
+        start_seconds_max: float = START_SECONDS_MAX,
+        http_port: int | None = None,
+        message_delay_level: str | None = None,
+    ) -> None:
+        """An unknown `flush` or `message_delay_level` raises ParameterIllegalError."""
+        if message_delay_level is not None:
+            DelayLevels.parse(message_delay_level)
+        self._message_delay_level = message_delay_level
+        self._given_data = None if data is None else _absolute(data)
+        self._temporary: TemporaryStore | None = None
+        default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
+        self._flush = default if flush is None else _flush_disk_type(flush)
+        self._port = port
+        self._http_port = http_port
+        self._commit_log_segment_bytes = commit_log_segment_bytes
+        self._start_times = StartTimes(start_seconds_max)
+        self._process: BrokerProcess | None = None
+        self._has_served = False
+        self._pid = 0
+        # Another process may have a copy: of a fork, or unpickled. It does not end the broker.
+        self._owner_pid = os.getpid()
+        self._is_handle = False
+        self._turn = 0
+
+    @property
+    def data(self) -> Path:
+        """Directory of the store; a temporary one is made by `start`."""
+        if self._given_data is not None:
+            return self._given_data
+        if self._temporary is None:
+            raise LocalBrokerError(f"the broker has no store yet; {_START_FIRST}")
+        return self._temporary.path
+
+    @property
+    def endpoint(self) -> str:
+        """The address for clients, host:port; it stays the same over restarts."""
+        if not self._has_served:
+            raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def http_endpoint(self) -> str:
+        """host:port of HTTP, where it was asked for; stays the same over restarts."""
+        if self._http_port is None:
+            raise LocalBrokerError("the broker has no HTTP; give LocalBroker an http_port")
+        if not self._has_served:
+            raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
+        return f"127.0.0.1:{self._http_port}"
+
+    @property
+    def pid(self) -> int:
+        """The id of the broker's process."""
+        self._check_running()
+        return self._pid
+
+    def log_text(self) -> str:
+        """What the broker has logged so far."""
+        try:
+            return (self.data / LOG_NAME).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError as error:
+            raise LocalBrokerError(f"the broker has logged nothing; {_START_FIRST}") from error
+
+    def _check_running(self) -> None:
+        """Raises LocalBrokerError if the broker does not run. Only its owner knows."""
+        process = self._process
+        if self._has_served and not self._is_owner:
+            return
+        if process is None:
+            raise LocalBrokerError(f"the broker is not running; {_START_FIRST}")
+        if process.exit_code is not None:
+            raise LocalBrokerError(
+                f"the broker has ended with exit code {process.exit_code}; its last words: "
+                f"{process.last_words()}"
+            )
+
+    @property
+    def _is_owner(self) -> bool:
+        return not self._is_handle and self._owner_pid == os.getpid()
+
+    def _check_owner(self) -> None:
+        """Raises LocalBrokerError in a process that got a copy of a broker that runs."""
+        if self._has_served and not self._is_owner:
+            raise LocalBrokerError(
+                f"the broker belongs to process {self._owner_pid}, which alone starts and stops "
+                "it. Call its other methods here, or make a LocalBroker of this process's own"
+            )
+
+    def __getstate__(self) -> dict[str, object]:
+        """What a copy has: a handle on the broker that runs, or a broker to be started."""
+        state = self.__dict__ | {"_process": None, "_temporary": None, "_helper": None}
+        if self._has_served:
+            state["_is_handle"] = True
+            if self._temporary is not None:
+                state["_given_data"] = self._temporary.path
+        return state
+
+    # --- The process ---
+
+    def start(self) -> LocalBroker:
+        """Start the process and wait until it serves; a `with` statement does it, too."""
+        self._check_owner()
+        if self._process is not None:
+            if self._process.exit_code is None:
+                raise LocalBrokerError(
+                    f"the broker is running already at {self.endpoint}; use it, or call restart()"
+                )
+            self.kill()
+        try:
+            if self._given_data is None and self._temporary is None:
+                self._temporary = TemporaryStore.make()
+            self.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            where = self._given_data or "a temporary directory"
+            raise LocalBrokerError(f"the store cannot be made in {where}: {error}") from error
+        self._owner_pid = os.getpid()
+        atexit.register(self._end)
+        try:
+            self._process = BrokerProcess(self._command(), self.data / LOG_NAME, self._start_times)
+        except BaseException:
+            # A store that has served before may be started again.
+            if not self._has_served:
+                self._end()
+            raise
+        self._pid = self._process.pid
+        self._port, self._http_port = self._process.port, self._process.http_port
+        self._has_served = True
+        return self
+
+    def _command(self) -> list[str]:
+        options = ["--data", str(self.data), "--port", str(self._port)]
+        options += ["--flush", self._flush.value]
+        options += ["--new-segment-bytes", str(TEST_SEGMENT_BYTES)]
+        if self._commit_log_segment_bytes is not None:
+            options += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
+        # Tests and notebooks run on machines whose disks are none of this broker's business.
+        options += ["--disk-full-ratio", "1"]
+        options += ["--clock-ahead-ms", str(self._clock_ahead_ms)]
+        if self._message_delay_level is not None:
+            options += ["--message-delay-level", self._message_delay_level]
+        if self._http_port is not None:
+            options += ["--http-port", str(self._http_port)]
+        if self._temporary is not None:
+            options += ["--temporary", self._temporary.token]
+        return broker_command(*options)
+
+    def stop(self) -> None:
+        """Stop cleanly, as SIGTERM does, within 15 s; `start` goes on with the store."""
+        self._check_owner()
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop()
+
+    def kill(self) -> None:
+        """End the process at once, as a crash does."""
+        self._check_owner()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+
+    def restart(self) -> None:
+        """Stop if running, and start again on the same port and directory."""
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> LocalBroker:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._is_owner:
+            return
+        try:
+            self.stop()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Leave nothing: no process, no temporary store.
+
+        A forked process has inherited this, and leaves both to the program that started them.
+        """
+        if not self._is_owner:
+            return
+        self.kill()
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.remove()
+        atexit.unregister(self._end)
+
+    # --- Messages ---
+
+    def send(
+        self,
+        topic: str,
+        body: Body | Iterable[Body],
+        *,
+        tags: str | None = None,
+        keys: str | Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+        delay_level: int = 0,
+        deliver_at: datetime | None = None,
+    ) -> list[SentMessage]:
+        """Send a message, or one for each body; return ids and places, in order.
+
+        Texts are sent in UTF-8. Without `queue_id` messages are spread over the queues in turn,
+        beginning with queue 0. They come when `delay_level` is over (1 is 1 s, 18 is 2 h), or at
+        `deliver_at`, which has a time zone; no property lets them wait. All bodies are checked
+        before the first is sent.
+        """
+        check_delay(delay_level, deliver_at)
+        # A mapping's items are its keys, which nobody means.
+        is_single = isinstance(body, str | BYTES | Mapping) or not isinstance(body, Iterable)
+        bodies = [body] if is_single else body
+        messages = [
+            replace(message, delay_level=delay_level, deliver_at=deliver_at)
+            for message in outgoing(bodies, tags, keys, properties or {}, queue_id)
+        ]
+        return self._send(topic, messages)
+
+    @call
+    def _send(self, topic: str, messages: Sequence[OutgoingMessage]) -> list[SentMessage]:
+        with self._connection() as connection:
+            sender = MessageSender(connection, topic, self._turn)
+            sender.checker.check(messages)
+            sent = list(sender.send(messages))
+            self._turn = sender.turn
+            return sent
+
+    @call
+    def send_back(self, message: Message | str, group: str, *, delay_level: int = 0) -> str:
+        """Let `group` have a message once more; return `retry`, `deadLetter` or `dropped`.
+
+        `message` is one that was read, or its `offset_msg_id`. Level 0 waits by its failures, 1 is
+        1 s, 18 is 2 h; below 0 the message becomes a dead letter, in `%DLQ%` + group.
+        """
+        offset_msg_id = message if isinstance(message, str) else message.offset_msg_id
+        with self._connection() as connection:
+            return retries.send_back(connection, group, offset_msg_id, delay_level).value
+
+    @call
+    def messages(self, topic: str, *, since: datetime | None = None) -> list[Message]:
+        """All messages of `topic`, in the order in which they were stored.
+
+        With `since`, a time with a time zone, those that were stored then or later.
+        """
+        if since is not None and since.tzinfo is None:
+            raise LocalBrokerError(f"the time {since.isoformat()} has no time zone; give one")
+        with self._connection() as connection:
+            return list(TopicReader(connection, topic).first(since=since))
+
+    @call
+    def pull(
+        self, topic: str, group: str, count: int | None = None, *, commit: bool = True
+    ) -> list[Message]:
+        """What `group` has not consumed of `topic`, at most `count` messages, queue by queue.
+
+        Its progress is committed, and the next call goes on there; with `commit` False it stays.
+        """
+        with self._connection() as connection:
+            reader = GroupReader(connection, topic, group, is_committing=commit)
+            return list(reader.messages(count))
+
+    @contextmanager
+    def _connection(self) -> Iterator[BrokerConnection]:
+        """To the running broker. Raises LocalBrokerError for what the client meets, too."""
+        self._check_running()
+        with BrokerConnection(self.endpoint) as connection:
+            try:
+                yield connection
+            except LocalBrokerError:
+                raise
+            except BrokerError as error:
+                raise LocalBrokerError(error.remark) from error
+            except (TypeError, ValueError) as error:
+                raise LocalBrokerError(f"a value cannot be sent to the broker: {error}") from error
+
+
+_START_FIRST = "call start(), or use it in a with statement"
+
+
+def _absolute(data: Path | str) -> Path:
+    """The same directory, also when the program has gone to another one."""
+    try:
+        return Path(data).absolute()
+    except OSError as error:
+        raise LocalBrokerError(
+            f"the store's directory is relative: {data}. The program's own directory cannot be "
+            f"read ({error}); give an absolute path"
+        ) from error
+
+
+def _flush_disk_type(flush: str) -> FlushDiskType:
+    try:
+        return FlushDiskType(flush)
+    except ValueError as error:
+        accepted = " or ".join(each.value for each in FlushDiskType)
+        raise ParameterIllegalError("flush", flush, accepted) from error

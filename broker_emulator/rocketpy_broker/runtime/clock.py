@@ -1,0 +1,122 @@
+"""The one clock of the broker: wall time for stamps, monotonic time for waits. Holds no state.
+
+Nothing else in the broker asks the system for the time. Tests put a `ManualClock` here and
+move time by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """A callback that is due later."""
+
+    def cancel(self) -> None:
+        """Make sure that the callback is never called."""
+
+
+class Clock(Protocol):
+    """What the broker needs to know of time."""
+
+    def now_ms(self) -> int:
+        """Wall time, milliseconds since 1970; may jump."""
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since some moment; never jumps, never falls."""
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` once in the running loop, `delay_ms` of monotonic time from now."""
+
+
+def resolve(future: asyncio.Future[None]) -> None:
+    """Let whoever waits for `future` go on, if nobody has yet."""
+    if not future.done():
+        future.set_result(None)
+
+
+async def sleep(clock: Clock, delay_ms: float) -> None:
+    """Wait `delay_ms` by `clock`."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(delay_ms, lambda: resolve(done))
+    try:
+        await done
+    finally:
+        timer.cancel()
+
+
+def release_gil_briefly(seconds: float) -> None:
+    """Blocks the loop for a moment, so that another thread gets the interpreter lock."""
+    time.sleep(seconds)
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def now_ms(self) -> int:
+        """Wall time, milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since the machine was started."""
+        return time.monotonic_ns() / 1_000_000
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` from the running event loop, which counts monotonic time."""
+        return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
+
+
+class ManualTimer:
+    """A timer of `ManualClock`."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Forget the callback."""
+        self._callback = None
+
+    def fire(self) -> None:
+        """Call the callback, unless cancelled."""
+        if self._callback is not None:
+            self._callback()
+
+
+class ManualClock:
+    """A clock that stands still until a test moves it. It never moves by itself."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = 0.0
+        self._timers: list[tuple[float, int, ManualTimer]] = []
+        self._numbers = itertools.count()
+
+    def now_ms(self) -> int:
+        """The time that was set."""
+        return self._now_ms
+
+    def monotonic_ms(self) -> float:
+        """What `advance` has added up to."""
+        return self._monotonic_ms
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> ManualTimer:
+        """Call `callback` from inside the `advance` that reaches its time."""
+        timer = ManualTimer(callback)
+        heapq.heappush(self._timers, (self._monotonic_ms + delay_ms, next(self._numbers), timer))
+        return timer
+
+    def advance(self, delta_ms: int) -> None:
+        """Move time forward and call what has become due, in order of time."""
+        self._now_ms += delta_ms
+        self._monotonic_ms += delta_ms
+        while self._timers and self._timers[0][0] <= self._monotonic_ms:
+            heapq.heappop(self._timers)[2].fire()
+
+    def jump(self, delta_ms: int) -> None:
+        """Set the wall clock, forward or back, as an administrator would; waits do not notice."""
+        self._now_ms += delta_ms

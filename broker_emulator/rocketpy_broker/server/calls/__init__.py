@@ -1,0 +1,1 @@
+"""Limits and guards of calls that every protocol shares."""

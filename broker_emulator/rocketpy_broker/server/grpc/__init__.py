@@ -1,0 +1,1 @@
+"""The gRPC server, and the answer to clients of other protocols."""

@@ -1,0 +1,117 @@
+"""Clients of protocols that the port does not serve: one answer, one log line a peer and minute.
+
+gRPC owns the socket. It closes a connection at its first byte that is no HTTP/2, and reports it
+nowhere. So this module looks at the connections that this side closed first and that never made a
+call: Linux lists them for a minute. Their bytes are gone, so the log line names what sends such
+bytes. Lives in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import grpc
+
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.server.calls.failure_log import PeerLines, host_of
+from rocketpy_broker.server.calls.guard import Guard, GuardedMethod
+
+logger = logging.getLogger(__name__)
+LOOK_INTERVAL_MS = 5_000
+METHOD_CHARACTERS_MAX = 200
+ROCKETMQ_SDK_PACKAGE = "apache.rocketmq."
+_OTHER_CLIENTS = (
+    "Use rocketpy's own clients, or name an Apache RocketMQ broker or proxy to the other client"
+)
+
+
+class UnservedCalls(grpc.GenericRpcHandler):
+    """The last handler of a server: it refuses each method that no other handler knows."""
+
+    def __init__(self, clock: Clock, guard: Guard, names: Sequence[str]) -> None:
+        """`names` are the services of the server."""
+        self.lines = PeerLines(clock)
+        self._guard = guard
+        self._names = names
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
+        """Returns a handler for a method with or without streams.
+
+        It takes the first request: a `grpc.aio` client that still sends would see INTERNAL.
+        """
+        method = str(details.method)[:METHOD_CHARACTERS_MAX].strip("/")
+        refusing: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
+            partial(self._refuse, method)
+        )
+        return GuardedMethod(method, refusing, self._guard).handler()
+
+    async def _refuse(self, method: str, _requests: Any, context: Any) -> NoReturn:
+        """Raises grpc.aio's own error, after one log line."""
+        reason = self._reason(method)
+        withheld = self.lines.due(context.peer())
+        if withheld is not None:
+            host = host_of(context.peer())
+            logger.warning("refused a call of %s: %s%s", host, reason, more(withheld))
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, reason)
+        raise AssertionError
+
+    def _reason(self, method: str) -> str:
+        if method.startswith(ROCKETMQ_SDK_PACKAGE):
+            return (
+                f"{method} is not served: this broker does not speak the gRPC protocol of "
+                f"RocketMQ's SDKs yet, but rocketpy.v1. {_OTHER_CLIENTS}"
+            )
+        if method.rpartition("/")[0] in self._names:
+            return (
+                f"{method} is not served: client and broker are of different versions. Install "
+                "the same version of rocketpy at both"
+            )
+        return f"{method} is not served: this broker serves {', '.join(self._names)}"
+
+
+class UnservedConnections:
+    """Looks for connections that gRPC closed at their first bytes."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        lines: PeerLines,
+        closed: Callable[[], Awaitable[set[str]]],
+        has_called: Callable[[str], bool],
+    ) -> None:
+        """`closed` returns peers that this side closed first, `has_called` knows peers of calls."""
+        self._clock = clock
+        self._lines = lines
+        self._closed = closed
+        self._has_called = has_called
+        self._seen: set[str] = set()
+
+    async def run(self) -> None:
+        """Looks until it is cancelled."""
+        while True:
+            await sleep(self._clock, LOOK_INTERVAL_MS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Logs the connections that were closed since the last look, a line for each host."""
+        closed = await self._closed()
+        for peer in sorted(closed - self._seen):
+            withheld = None if self._has_called(peer) else self._lines.due(peer)
+            if withheld is not None:
+                logger.warning(
+                    "closed a connection of %s: it sent no gRPC. This port serves gRPC without "
+                    "TLS, and neither classic RocketMQ clients (remoting), nor HTTP/1, nor TLS. "
+                    "%s%s",
+                    host_of(peer),
+                    _OTHER_CLIENTS,
+                    more(withheld),
+                )
+        self._seen = closed
+
+
+def more(withheld: int) -> str:
+    """Returns the end of a log line: the number of lines that were withheld."""
+    return f"; {withheld} more since the last such line"

@@ -1,0 +1,184 @@
+"""HTTP beside gRPC: `/metrics` for Prometheus, `/healthz` for whoever looks after the process.
+
+It only tells, and takes no orders. What a client may cost is bounded: see `connections`. Lives in
+memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.bind_address import PortInUseError
+from rocketpy_broker.server.calls.failure_log import TEXT_MAX, FailureLog, PeerLines
+from rocketpy_broker.server.http.connections import HttpConnections
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    # Python 3.10's has no type of its own.
+    _Adapter = logging.LoggerAdapter
+
+logger = logging.getLogger(__name__)
+
+# Of a request's line, and of all its headers.
+LINE_BYTES_MAX = 8_190
+# Handed to the system at a time: what a client does not read is not copied.
+CHUNK_BYTES = 65_536
+# For requests that are under way, and once more for their ends.
+STOP_SECONDS = 0.5
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PATHS = "this broker answers GET /metrics and GET /healthz\n"
+
+
+class HttpDoor:
+    """Serves HTTP from the running event loop.
+
+    `metrics` gives the text of all metrics, in pieces. `refusal` says why the store takes no
+    messages, and is empty while it does.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        metrics: Callable[[], Awaitable[Sequence[bytes]]],
+        refusal: Callable[[], str],
+        clock: Clock,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._metrics = metrics
+        self._refusal = refusal
+        self._clock = clock
+        self._failures = FailureLog(clock)
+        self._is_stopping = False
+        self.connections = HttpConnections(self._new_protocol, clock)
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_get("/metrics", self._get_metrics)
+        app.router.add_get("/healthz", self._get_health)
+        self._runner = web.AppRunner(
+            app,
+            handle_signals=False,
+            access_log=None,
+            logger=_Malformed(clock),
+            max_line_size=LINE_BYTES_MAX,
+            max_field_size=LINE_BYTES_MAX,
+            shutdown_timeout=STOP_SECONDS,
+        )
+        self._server: asyncio.Server | None = None
+
+    async def start(self, scope: TaskScope) -> int:
+        """Listen; return the port. Raises PortInUseError."""
+        await self._runner.setup()
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                self.connections.new, self._host.strip("[]"), self._port
+            )
+        except OSError as error:
+            await self._runner.cleanup()
+            raise PortInUseError(self._host, self._port, "--http-port", error) from error
+        scope.start(self._close_old())
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def stopping(self) -> None:
+        """Tell whoever asks that the broker stops, until `stop`."""
+        self._is_stopping = True
+
+    async def stop(self) -> None:
+        """Take no more requests, and close all connections: at once, or when their time is over."""
+        self._is_stopping = True
+        if self._server is not None:
+            self._server.close()
+        await self._runner.cleanup()
+        self.connections.abort_all()
+
+    @property
+    def connection_count(self) -> int:
+        """How many are open."""
+        return len(self.connections)
+
+    def _new_protocol(self) -> web.RequestHandler:
+        assert self._runner.server is not None
+        return self._runner.server()
+
+    async def _close_old(self) -> None:
+        while True:
+            await sleep(self._clock, 1_000)
+            self.connections.abort_old()
+
+    # --- Requests ---
+
+    @web.middleware
+    async def _guard(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        self.connections.begins(request.protocol)
+        try:
+            return await handler(request)
+        except web.HTTPNotFound:
+            return web.Response(status=404, text=PATHS)
+        except web.HTTPException:
+            raise
+        except Exception as error:
+            self._failures.tell(request.remote or "", request.path, error)
+            raise web.HTTPInternalServerError(
+                text="the broker failed in a way that it does not know, and has logged it\n"
+            ) from error
+        finally:
+            self.connections.ends(request.protocol)
+
+    async def _get_metrics(self, request: web.Request) -> web.StreamResponse:
+        page = await self._metrics()
+        self.connections.replies(request.protocol)
+        response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE})
+        response.content_length = sum(map(len, page))
+        # The client may have gone; nobody is to be told of that.
+        with contextlib.suppress(ConnectionError):
+            await response.prepare(request)
+            for piece in page if request.method == "GET" else ():
+                for begin in range(0, len(piece), CHUNK_BYTES):
+                    await take_slot("http")
+                    await response.write(memoryview(piece)[begin : begin + CHUNK_BYTES])
+        return response
+
+    async def _get_health(self, _request: web.Request) -> web.Response:
+        refusal = self._refusal()
+        found = {
+            "status": "stopping" if self._is_stopping else "serving",
+            "writable": not refusal,
+            "refusal": refusal,
+        }
+        return web.Response(
+            text=json.dumps(found) + "\n",
+            status=503 if self._is_stopping else 200,
+            content_type="application/json",
+        )
+
+
+class _Malformed(_Adapter):
+    """What the library tells of requests that are none: one line a peer and minute, no traces."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(logger, {})
+        self._peers = PeerLines(clock)
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **_kwargs: Any) -> None:
+        """A connection had to be ended."""
+        text = str(msg) % args
+        withheld = self._peers.due(text)
+        if withheld is not None:
+            told = " ".join(f"{text}: {exc_info}"[:TEXT_MAX].split())
+            logger.warning("HTTP: %s; %d more since the last such line", told, withheld)

@@ -1,0 +1,381 @@
+"""rocketpy.v1.Broker: translate, check, call a service, map the result. Holds no state."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import grpc
+
+from rocketpy_broker.errors import (
+    BrokerError,
+    OffsetNotFoundError,
+)
+from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.append_answers import AppendAnswers
+from rocketpy_broker.server.rocketpy_v1.handlers import (
+    all_bounded,
+    bounded,
+    decoder,
+    decoder_of_large,
+)
+from rocketpy_broker.server.rocketpy_v1.offset_messages import (
+    OffsetsAnswer,
+    known_offsets,
+    queue_offsets,
+)
+from rocketpy_broker.server.rocketpy_v1.servicers.batch_servicer import BatchServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.range_servicer import RangeServicer
+from rocketpy_broker.services.batches.service import BatchService
+from rocketpy_broker.services.batches.staging_service import StagingService
+from rocketpy_broker.services.delay.recall import RecallService
+from rocketpy_broker.services.filters.service import FilterService, FilterText
+from rocketpy_broker.services.offsets.queries import OffsetQueryService
+from rocketpy_broker.services.offsets.service import (
+    CommittedOffset,
+    OffsetService,
+    QueueTime,
+)
+from rocketpy_broker.services.pull.checks import PullRequest
+from rocketpy_broker.services.pull.consume_service import ConsumeService, PullAnswer
+from rocketpy_broker.services.pull.key_lookup import KeyLookupService
+from rocketpy_broker.services.pull.range_limits import RangeLimitService
+from rocketpy_broker.services.retry.send_service import SendService
+from rocketpy_broker.services.send.append_service import Stored
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.call_limits import OFFSET_QUERY_BYTES_MAX
+from rocketpy_proto.pull_wire import PullResponseParts, serialize
+from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
+
+SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
+# Of an offset query, before others have a turn.
+TOPICS_A_TURN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerServices:
+    """What the data path calls."""
+
+    sends: SendService
+    staging: StagingService
+    batches: BatchService
+    filters: FilterService
+    consuming: ConsumeService
+    offsets: OffsetService
+    offset_queries: OffsetQueryService
+    range_limits: RangeLimitService
+    key_lookup: KeyLookupService
+    recall: RecallService
+    # The store's id; and what raises OtherStoreError for any other.
+    store_id: Callable[[], str]
+    check_store: Callable[[str], None]
+    appends_in_flight_max: int
+    # Of a request with many parts.
+    request_bytes_max: int
+    clock: Clock
+    # Told of each block that was answered: the code, and how many ms that took.
+    on_appended: Callable[[int, float], None] | None = None
+
+
+class BrokerServicer:
+    """The data path."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._to = services
+        self._batches = BatchServicer(
+            services.staging,
+            services.batches,
+            services.check_store,
+            services.request_bytes_max,
+        )
+        self._ranges = RangeServicer(
+            services.range_limits,
+            services.key_lookup,
+            services.check_store,
+            services.request_bytes_max,
+        )
+
+    async def append(
+        self,
+        requests: AsyncIterator[broker_pb2.AppendRequest | BrokerError],
+        context: status.Context,
+    ) -> None:
+        """Write each block as it comes; answer in order, as flushes complete."""
+        scheduler.connection.set(context.peer())
+        now_ms, on_appended = self._to.clock.monotonic_ms, self._to.on_appended
+
+        def answered(code: int, begin_ms: float) -> None:
+            if on_appended is not None:
+                on_appended(code, now_ms() - begin_ms)
+
+        limit = self._to.appends_in_flight_max
+        answers = AppendAnswers(self._to.sends, context, limit, answered)
+        async with TaskScope() as scope:
+            scope.start(answers.run())
+            async for request in requests:
+                begin_ms = 0.0 if on_appended is None else now_ms()
+                await answers.add(await self._appended(request), begin_ms)
+            await answers.written()
+
+    async def _appended(
+        self, request: broker_pb2.AppendRequest | BrokerError
+    ) -> Stored | BrokerError:
+        try:
+            if isinstance(request, BrokerError):
+                return request
+            self._to.check_store(request.store_id)
+            if request.default_topic:
+                await self._create_topic(request)
+            return await self._to.sends.append(
+                request.topic,
+                request.queue_id,
+                request.records,
+                request.record_sizes,
+            )
+        except BrokerError as error:
+            return error
+
+    async def _create_topic(self, request: broker_pb2.AppendRequest) -> None:
+        """For a topic that is not there; where that cannot be saved, the send is refused."""
+        with contextlib.suppress(OSError):
+            await self._to.sends.create_topic(
+                request.topic, request.default_topic, request.default_topic_queue_nums
+            )
+
+    async def pull(
+        self,
+        request: broker_pb2.PullRequest | BrokerError,
+        context: status.Context,
+    ) -> AsyncIterator[PullResponseParts]:
+        """Stream what is there; hold the call where nothing is."""
+        scheduler.connection.set(context.peer())
+        try:
+            if isinstance(request, BrokerError):
+                raise request
+            self._to.check_store(request.store_id)
+            async for answer in self._to.consuming.pull(_pull_request(request)):
+                yield _pull_response(answer)
+        except BrokerError as error:
+            yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
+
+    async def check_filter(
+        self, request: broker_pb2.CheckFilterRequest, _context: status.Context
+    ) -> broker_pb2.CheckFilterResponse:
+        """Nothing is read."""
+        try:
+            self._to.filters.filter_of(FilterText(request.expression_type, request.expression))
+        except BrokerError as error:
+            return broker_pb2.CheckFilterResponse(status=status.failure(error))
+        return broker_pb2.CheckFilterResponse(status=status.success())
+
+    async def query_offsets(
+        self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.QueryOffsetsResponse | OffsetsAnswer:
+        """Each topic by itself: a missing one does not hide the others."""
+        try:
+            known = await known_offsets(request)
+            self._to.check_store(request.store_id)
+            query = self._to.offset_queries.query(
+                list(request.topics),
+                request.topic_pattern,
+                known,
+                request.wait_ms_max,
+                request.recovery_id,
+            )
+        except BrokerError as error:
+            return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
+        group = request.consumer_group
+        # It is large, and the query may be held.
+        del request
+        topics = await self._to.offset_queries.topics_when_new(query)
+        response = OffsetsAnswer(
+            broker_pb2.QueryOffsetsResponse(
+                status=status.success(),
+                store_id=self._to.store_id(),
+                recovery_id=self._to.offset_queries.recovery_id,
+            )
+        )
+        topics_a_turn = TOPICS_A_TURN if query.log_end is None else 1
+        for number, topic in enumerate(topics, 1):
+            part = broker_pb2.QueryOffsetsResponse()
+            answer = part.topics.add(topic=topic)
+            await self._add_offsets(answer, group, query.log_end, known.hidden.get(topic, ()))
+            try:
+                response.add(part)
+            except BrokerError as error:
+                return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
+            if number % topics_a_turn == 0:
+                await take_slot("offsets")
+        if group:
+            exists = self._to.offsets.group_exists(group)
+            response.add(broker_pb2.QueryOffsetsResponse(consumer_group_exists=exists))
+        return response
+
+    async def _add_offsets(
+        self,
+        answer: broker_pb2.TopicOffsets,
+        group: str,
+        log_end: int | None,
+        hidden: Sequence[int],
+    ) -> None:
+        offsets, topic = self._to.offsets, answer.topic
+        try:
+            answer.topic_epoch = offsets.epoch_of(topic)
+            async for queues in offsets.query(topic, group, log_end):
+                answer.queues.extend(map(queue_offsets, queues))
+            async for queues in offsets.query_hidden(topic, hidden, group, log_end):
+                answer.hidden_queues.extend(map(queue_offsets, queues))
+            answer.status.CopyFrom(status.success())
+        except BrokerError as error:
+            answer.status.CopyFrom(status.failure(error))
+
+    async def search_offsets(
+        self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.SearchOffsetsResponse:
+        """The first queues or an error."""
+        try:
+            self._to.check_store(request.store_id)
+            times = [
+                QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
+                for entry in request.queues
+            ]
+            found = await self._to.offsets.search(times)
+        except BrokerError as error:
+            return broker_pb2.SearchOffsetsResponse(status=status.failure(error))
+        return broker_pb2.SearchOffsetsResponse(
+            status=status.success(),
+            offsets=[
+                broker_pb2.FoundOffset(
+                    found=each.found,
+                    offset=each.offset,
+                    store_timestamp_ms=each.store_timestamp_ms,
+                )
+                for each in found
+            ],
+        )
+
+    async def query_consumer_offsets(
+        self, request: broker_pb2.QueryConsumerOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.QueryConsumerOffsetsResponse:
+        """Each queue by itself: one without progress does not hide the others."""
+        group = request.consumer_group
+        try:
+            queues = [QueueKey(entry.topic, entry.queue_id) for entry in request.queues]
+            found = await self._to.offsets.consumer_offsets(
+                group, queues, set_zero_if_not_found=request.set_zero_if_not_found
+            )
+        except BrokerError as error:
+            return broker_pb2.QueryConsumerOffsetsResponse(status=status.failure(error))
+        return broker_pb2.QueryConsumerOffsetsResponse(
+            status=status.success(),
+            offsets=[
+                broker_pb2.ConsumerOffset(status=status.success(), offset=offset)
+                if offset is not None
+                else broker_pb2.ConsumerOffset(
+                    status=status.failure(OffsetNotFoundError(group, *queue)), offset=-1
+                )
+                for queue, offset in zip(queues, found, strict=True)
+            ],
+        )
+
+    async def commit_offsets(
+        self, request: broker_pb2.CommitOffsetsRequest, _context: status.Context
+    ) -> broker_pb2.CommitOffsetsResponse:
+        """All or nothing."""
+        try:
+            self._to.check_store(request.store_id)
+            wanted = [
+                CommittedOffset(
+                    QueueKey(entry.topic, entry.queue_id), entry.offset, entry.topic_epoch
+                )
+                for entry in request.offsets
+            ]
+            await self._to.offsets.commit(request.consumer_group, wanted)
+        except BrokerError as error:
+            return broker_pb2.CommitOffsetsResponse(status=status.failure(error))
+        return broker_pb2.CommitOffsetsResponse(status=status.success())
+
+    async def recall_message(
+        self, request: broker_pb2.RecallMessageRequest, _context: status.Context
+    ) -> broker_pb2.RecallMessageResponse:
+        """Order a message that waits to be cancelled."""
+        try:
+            msg_id = await self._to.recall.recall(request.topic, request.recall_handle)
+        except BrokerError as error:
+            return broker_pb2.RecallMessageResponse(status=status.failure(error))
+        return broker_pb2.RecallMessageResponse(status=status.success(), msg_id=msg_id)
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The methods with their codecs. Written out, because Pull has a serializer of its own."""
+        bytes_max = self._to.request_bytes_max
+        return {
+            "Append": grpc.stream_stream_rpc_method_handler(
+                self.append,
+                request_deserializer=decoder_of_large(broker_pb2.AppendRequest, bytes_max),
+                response_serializer=broker_pb2.AppendResponse.SerializeToString,
+            ),
+            "Pull": grpc.unary_stream_rpc_method_handler(
+                self.pull,
+                request_deserializer=decoder(broker_pb2.PullRequest, bytes_max),
+                response_serializer=serialize,
+            ),
+            **self._batches.handlers(),
+            **self._small_handlers(),
+            **self._ranges.handlers(),
+        }
+
+    def _small_handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        methods: dict[str, Callable[..., Any]] = {
+            "CheckFilter": self.check_filter,
+            "RecallMessage": self.recall_message,
+            "SearchOffsets": self.search_offsets,
+            "QueryConsumerOffsets": self.query_consumer_offsets,
+            "CommitOffsets": self.commit_offsets,
+        }
+        return {
+            "QueryOffsets": bounded(
+                self.query_offsets,
+                broker_pb2.QueryOffsetsRequest,
+                broker_pb2.QueryOffsetsResponse,
+                OFFSET_QUERY_BYTES_MAX,
+            ),
+            **all_bounded(broker_pb2, methods, self._to.request_bytes_max),
+        }
+
+
+def _pull_request(request: broker_pb2.PullRequest) -> PullRequest:
+    return PullRequest(
+        QueueKey(request.topic, request.queue_id),
+        request.offset,
+        request.offset_end,
+        request.response_bytes_max,
+        request.wait_ms_max,
+        FilterText(request.expression_type, request.expression, request.tags_codes),
+        request.consumer_group,
+        request.commit_offset if request.HasField("commit_offset") else None,
+        request.registered_subscription,
+        request.sub_version,
+        request.class_filter,
+        request.topic_epoch,
+        request.recovery_id,
+    )
+
+
+def _pull_response(answer: PullAnswer) -> PullResponseParts:
+    result = answer.result
+    head = broker_pb2.PullResponse(
+        status=common_pb2.Status(code=answer.code),
+        pull_status=cast("broker_pb2.PullStatus", int(result.status)),
+        next_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        suggested_broker_id=answer.suggested_broker_id,
+        record_sizes=result.sizes.astype(">i4").tobytes(),
+    )
+    return PullResponseParts(head, result.parts)

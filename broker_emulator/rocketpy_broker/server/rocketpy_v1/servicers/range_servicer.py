@@ -1,0 +1,113 @@
+"""The part of rocketpy.v1.Broker that is about ranges of queues: translate, call, map the result.
+
+Holds no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
+from rocketpy_broker.services.pull.key_lookup import KeyLookupService
+from rocketpy_broker.services.pull.range_limits import OffsetRange, RangeLimitService
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+
+_PARTS_A_TURN = 1_000
+
+
+class RangeServicer:
+    """Keys, bytes and ends of ranges. Each answer is about the first ranges, or an error."""
+
+    def __init__(
+        self,
+        limits: RangeLimitService,
+        key_lookup: KeyLookupService,
+        check_store: Callable[[str], None],
+        request_bytes_max: int,
+    ) -> None:
+        self._limits = limits
+        self._key_lookup = key_lookup
+        self._check_store = check_store
+        self._request_bytes_max = request_bytes_max
+
+    async def find_keys(
+        self, request: broker_pb2.FindKeysRequest, _context: status.Context
+    ) -> broker_pb2.FindKeysResponse:
+        """There may be many parts of a range."""
+        try:
+            self._check_store(request.store_id)
+            found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
+        except BrokerError as error:
+            return broker_pb2.FindKeysResponse(status=status.failure(error))
+        response = broker_pb2.FindKeysResponse(
+            status=status.success(), range_count=found.range_count
+        )
+        for first in range(0, len(found.parts), _PARTS_A_TURN):
+            for part in found.parts[first : first + _PARTS_A_TURN]:
+                topic, queue_id = part.queue
+                response.ranges.add(topic=topic, queue_id=queue_id, begin=part.begin, end=part.end)
+            await take_slot()
+        return response
+
+    async def measure_ranges(
+        self, request: broker_pb2.MeasureRangesRequest, _context: status.Context
+    ) -> broker_pb2.MeasureRangesResponse:
+        """Bytes of ranges, together up to a maximum."""
+        try:
+            self._check_store(request.store_id)
+            measures = await self._limits.measure(_ranges(request.ranges), request.bytes_max)
+        except BrokerError as error:
+            return broker_pb2.MeasureRangesResponse(status=status.failure(error))
+        return broker_pb2.MeasureRangesResponse(
+            status=status.success(),
+            ranges=[
+                broker_pb2.MeasuredRange(
+                    end=measure.end,
+                    bytes=measure.bytes,
+                    offset_count=measure.count,
+                    offset_count_left=measure.count_left,
+                    first_bytes=measure.first_bytes,
+                    first_physical_offset=measure.first_physical_offset,
+                )
+                for measure in measures
+            ],
+            goes_on=any(measure.goes_on for measure in measures),
+        )
+
+    async def limit_ranges(
+        self, request: broker_pb2.LimitRangesRequest, _context: status.Context
+    ) -> broker_pb2.LimitRangesResponse:
+        """Ends of ranges, each with its own maximum."""
+        try:
+            self._check_store(request.store_id)
+            reached = await self._limits.limit(_ranges(request.ranges), request.bytes_max)
+        except BrokerError as error:
+            return broker_pb2.LimitRangesResponse(status=status.failure(error))
+        return broker_pb2.LimitRangesResponse(
+            status=status.success(),
+            ends=[reach.end for reach in reached],
+            bytes=[reach.bytes for reach in reached],
+            goes_on=any(reach.goes_on for reach in reached),
+        )
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The methods with their codecs."""
+        methods: dict[str, Callable[..., Any]] = {
+            "FindKeys": self.find_keys,
+            "MeasureRanges": self.measure_ranges,
+            "LimitRanges": self.limit_ranges,
+        }
+        return all_bounded(broker_pb2, methods, self._request_bytes_max)
+
+
+def _ranges(wanted: Sequence[broker_pb2.OffsetRange]) -> list[OffsetRange]:
+    return [
+        OffsetRange(QueueKey(part.topic, part.queue_id), part.begin, part.end) for part in wanted
+    ]

@@ -1,0 +1,1 @@
+"""Messages of a store as CSV and JSON files: export and import."""

@@ -1,0 +1,122 @@
+"""What a commit names, held against what is staged.
+
+Every attempt must be there, ended, on disk as it was written, and as large as the commit says; and
+its topics must still be those that it was staged for. Files that were written before the start, or
+by somebody else since, are read whole. Holds no state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rocketpy_broker.errors import StagedIllegalError
+from rocketpy_broker.services.batches.jobs import Attempt, Job
+from rocketpy_broker.services.batches.log import StagedTask
+from rocketpy_broker.services.batches.staging_service import LOOKS, StagingService
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.staging.area import StagedAttempt
+from rocketpy_broker.store.staging.file import StagedCounts
+
+
+class CommitCheck:
+    """Finds the attempts of a commit."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicConfigManager, staging: StagingService
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._staging = staging
+
+    async def attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:
+        """The attempts that a commit names, in its order: ended, whole, and as large as it says.
+
+        Raises StagedIllegalError, TopicNotExistError, QueueIdIllegalError, StoreClosedError.
+        """
+        if len({task.task for task in tasks}) < len(tasks):
+            raise StagedIllegalError("a task is named twice; name one attempt of each")
+        found: list[StagedAttempt] = []
+        uses: defaultdict[str, _TopicUse] = defaultdict(_TopicUse)
+        for begin in range(0, len(tasks), LOOKS):
+            some = await self._check_attempts(job, tasks[begin : begin + LOOKS])
+            for staged in some:
+                for topic, queue_id in staged.queue_ids.items():
+                    uses[topic].add(staged, queue_id, staged.deletion_counts.get(topic))
+            found += some
+        # Of the decision, which follows at once.
+        await self._staging.large_writes.over()
+        # Topics had their turns in between.
+        for topic, use in uses.items():
+            self._check_topic(topic, use)
+        return found
+
+    async def _check_attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:
+        attempts = [_named(job, task) for task in tasks]
+        staged = [attempt.staged for attempt in attempts]
+        # One turn of a thread for all of them: others may have much to do for the threads.
+        untouched = await self._staging.in_thread(lambda: [one.is_untouched for one in staged])
+        for attempt, task, is_untouched in zip(attempts, tasks, untouched, strict=True):
+            if attempt.lock.locked() or not is_untouched:
+                async with attempt.lock:
+                    # Written before the start, or by somebody else since.
+                    survey = attempt.staged.survey
+                    await self._staging.file_call(attempt.staged, survey, long=True)
+            _check_attempt(attempt, task)
+        return staged
+
+    def _check_topic(self, topic: str, use: _TopicUse) -> None:
+        self._topics.check_writable(topic, use.queue_id)
+        is_deleted = use.deletion_counts - {self._store.deletion_counts[topic]}
+        if is_deleted or use.log_end < self._store.deleted_below(topic):
+            raise StagedIllegalError(
+                f"topic {topic!r} has been deleted since the batch was staged; write it again"
+            )
+
+
+@dataclass(slots=True)
+class _TopicUse:
+    """What attempts know of a topic that they write to: see StagedAttempt.
+
+    Of their queues the highest counts, of their ends of the log the first.
+    """
+
+    queue_id: int = -1
+    log_end: float = math.inf
+    deletion_counts: set[int] = field(default_factory=set)
+
+    def add(self, staged: StagedAttempt, queue_id: int, deletion_count: int | None) -> None:
+        self.queue_id = max(self.queue_id, queue_id)
+        self.log_end = min(self.log_end, staged.log_end - staged.is_older)
+        if deletion_count is not None:
+            self.deletion_counts.add(deletion_count)
+
+
+def _check_attempt(attempt: Attempt, task: StagedTask) -> None:
+    """Raises StagedIllegalError for an attempt that is not as it is named."""
+    staged = attempt.staged
+    if attempt.is_gone or not staged.is_sealed or staged.counts != task.counts:
+        raise StagedIllegalError(
+            f"{staged.file.path.name} holds {_told(staged.counts)} of task {task.task}, the "
+            f"commit names {_told(task.counts)}"
+            f"{'' if staged.is_sealed else ', and its end is missing'}: the file was damaged, "
+            "or cut by a crash; write the batch again"
+        )
+
+
+def _named(job: Job, task: StagedTask) -> Attempt:
+    """Raises StagedIllegalError."""
+    attempt = job.attempts.get((task.task, task.token))
+    if attempt is None:
+        raise StagedIllegalError(
+            f"nothing is staged for task {task.task} of batch {job.name.batch_id}: its "
+            "attempt was removed, or never ended; write the batch again"
+        )
+    return attempt
+
+
+def _told(counts: StagedCounts) -> str:
+    return f"{counts.block_count} blocks of {counts.record_count} records, {counts.bytes} bytes"

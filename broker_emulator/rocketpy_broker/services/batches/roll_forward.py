@@ -1,0 +1,320 @@
+"""Rolling forward: the messages of a decided batch, from its staging files into the log.
+
+Frame by frame, in the order of the decision, each as an ordinary append; small ones that follow
+each other are joined, so that 10,000 tasks make few appends. Threads write a frame, and read and
+check the next one meanwhile: the loop waits for no file system, and others have their turn in
+between. Each record carries its number within the decision, so after a crash a start finds the last
+one that is in the log, and goes on behind it. A frame that cannot be had is named in the log of the
+broker and passed over; the batch is then incomplete, which its completion tells.
+Source: spec/storage.md section 2.3 for the field; row S10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.runtime.clock import Clock, resolve
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import to_end
+from rocketpy_broker.services.batches.log import Batch, Decision, StagedTask
+from rocketpy_broker.services.batches.old_kind import OldKind
+from rocketpy_broker.services.batches.staging_service import StagingService
+from rocketpy_broker.services.send.append_service import BULK_UNFLUSHED_BYTES_MAX, AppendService
+from rocketpy_broker.store.append.batch_marks import first_number
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.staging.area import StagedAttempt
+from rocketpy_broker.store.staging.file import LOST_ERRNOS, Unreadable
+from rocketpy_broker.store.staging.frames import StagedRecords, joined
+from rocketpy_proto.call_limits import OWN_QUEUES
+
+logger = logging.getLogger(__name__)
+PROGRESS_MS = 10_000
+# Read by a thread at once: so many of the full size, or so many in all.
+PARTS_AT_ONCE, PARTS_MAX = 2, 256
+# Joining copies, and a larger block is worth an append of its own.
+JOINED_BYTES_MAX = 256 << 10
+# Runs of records of one queue that an append may have, unless a single block has more: each costs
+# the loop about 10 us.
+RUNS_MAX = 256
+# Calls that are answered in one turn.
+WAKE_COUNT = 50
+
+
+class Pending:
+    """A decided batch that is on its way.
+
+    `passed` records of it have been appended or given up, `stored_count` of them are in the log,
+    which has to be on disk up to `log_end` for them. `gaps` are those before `passed` that a start
+    did not find in the log, as begins and ends. `hindrance` is what holds it up.
+    """
+
+    def __init__(
+        self, decision: Decision, attempts: Mapping[tuple[int, int], StagedAttempt], log_end: int
+    ) -> None:
+        self.decision = decision
+        self.attempts = attempts
+        self.log_end = log_end
+        self.passed = 0
+        self.stored_count = 0
+        self.gaps: list[tuple[int, int]] = []
+        self.hindrance = ""
+        self.is_done = False
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def found(self, numbers: NDArray[np.int64]) -> None:
+        """These records of it are in the log, behind those found before; numbers begin with 1."""
+        places = np.concatenate([[self.passed], numbers])
+        before = np.flatnonzero(np.diff(places) > 1)
+        self.gaps += zip(places[before].tolist(), (places[before + 1] - 1).tolist(), strict=True)
+        self.passed = int(places.max())
+        self.stored_count += len(numbers)
+
+    async def wait(self, clock: Clock, wait_ms_max: int) -> None:
+        """Return when it is done, or when the time is up."""
+        if self.is_done or wait_ms_max <= 0:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        timer = clock.call_later(wait_ms_max, lambda: resolve(waiter))
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+    async def wake(self) -> None:
+        """It is done: let go on who waits, some in each turn."""
+        self.is_done = True
+        for number, waiter in enumerate(list(self._waiters), 1):
+            resolve(waiter)
+            if number % WAKE_COUNT == 0:
+                await take_slot()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a file gives next; `before` counts the batch's records before it."""
+
+    before: int
+    records: StagedRecords | Unreadable
+
+
+class RollForward:
+    """Carries decisions out."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appends: AppendService,
+        staging: StagingService,
+        old_kind: OldKind,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._appends = appends
+        self._staging = staging
+        self._old_kind = old_kind
+        self._clock = clock
+
+    async def run(self, pending: Pending) -> None:
+        """Append what is not appended yet. Raises StoreError; calling again goes on from there."""
+        if pending.decision.batch.ranges:
+            progress = await self._old_kind.run(pending.decision)
+            pending.stored_count, pending.log_end = progress.stored_count, progress.log_end
+            return
+        if pending.gaps:
+            count = await self._staging.in_thread(lambda: self._deleted_count(pending), long=True)
+            pending.stored_count += count
+            pending.gaps.clear()
+        told_ms = self._clock.monotonic_ms()
+        parts = _parts(pending.decision.batch, pending.attempts, pending.passed)
+        with contextlib.closing(parts):
+            bytes_max = self._store.staging.frame_bytes
+            some = await self._staging.in_thread(lambda: _some(parts, bytes_max))
+            while some:
+                following = self._staging.begin_in_thread(lambda: _some(parts, bytes_max))
+                try:
+                    for part in some:
+                        await self._append(pending, part)
+                finally:
+                    # A generator is not closed while a thread is in it.
+                    some = await to_end(following)
+                if self._clock.monotonic_ms() - told_ms >= PROGRESS_MS:
+                    told_ms = self._clock.monotonic_ms()
+                    self._tell(pending)
+
+    async def _append(self, pending: Pending, part: _Part) -> None:
+        decision, records = pending.decision, part.records
+        if isinstance(records, Unreadable):
+            _give_up(pending, part.before, records)
+            return
+        count = len(records.block)
+        # As large sends do: the flush of a small send has to take along what waits for the disk.
+        await self._appends.room(BULK_UNFLUSHED_BYTES_MAX)
+        async with self._appends.turn_to_write():
+            await self._appends.room()
+            # What a deletion takes, it takes whether it was appended before or not.
+            if not self._is_deleted(decision, records):
+                number = first_number(decision.queue_offset, part.before)
+                queue, block, found = records.queue, records.block, records.found
+                if found.may_wait:
+                    placed = self._appends.placing.placed_decided(queue, block)
+                    queue, block, found = placed.queue, placed.block, placed.found
+                known = Known(found, number, is_joined=True)
+                under_way = self._store.begin_append(queue, block, known)
+                pending.log_end = (await self._appends.written(under_way)).end_offset
+        pending.stored_count += count
+        pending.passed = part.before + count
+        pending.hindrance = ""
+
+    def _is_deleted(self, decision: Decision, records: StagedRecords) -> bool:
+        """Whether the topic has been deleted since the decision."""
+        return decision.physical_offset < self._store.deleted_below(records.queue.topic)
+
+    def _deleted_count(self, pending: Pending) -> int:
+        """How many records in gaps were passed over for a deletion. Blocks."""
+        decision, gaps = pending.decision, np.array(pending.gaps)
+        # How many records in gaps lie before a place: it grows within gaps only.
+        counts = np.cumsum(np.diff(gaps, prepend=gaps[:, :1], axis=1))
+        begin, end = int(gaps[0, 0]), int(gaps[-1, 1])
+        count = 0
+        with contextlib.closing(_parts(decision.batch, pending.attempts, begin)) as parts:
+            for part in itertools.takewhile(lambda part: part.before < end, parts):
+                records = part.records
+                if isinstance(records, StagedRecords) and self._is_deleted(decision, records):
+                    bounds = part.before, part.before + len(records.block)
+                    count += int(np.diff(np.interp(bounds, gaps.ravel(), counts))[0])
+        return count
+
+    @staticmethod
+    def _tell(pending: Pending) -> None:
+        batch = pending.decision.batch
+        logger.info(
+            "batch %d of writer %r: %d of %d messages are stored",
+            batch.job.batch_id,
+            batch.job.writer_id,
+            pending.stored_count,
+            batch.record_count,
+        )
+
+
+def _give_up(pending: Pending, before: int, lost: Unreadable) -> None:
+    job = pending.decision.batch.job
+    logger.critical(
+        "batch %d of writer %r is decided, and %d of its messages are lost: %s",
+        job.batch_id,
+        job.writer_id,
+        lost.record_count,
+        lost.reason,
+    )
+    pending.passed = before + lost.record_count
+
+
+def _some(parts: Iterator[_Part], bytes_max: int) -> list[_Part]:
+    """The next parts, each of `bytes_max` at most, or a frame. Blocks.
+
+    Several, since handing work to a thread and back costs much beside a small one.
+    """
+    some: list[_Part] = []
+    taken_bytes = 0
+    while taken_bytes < PARTS_AT_ONCE * bytes_max and len(some) < PARTS_MAX:
+        part = next(parts, None)
+        if part is None:
+            break
+        some.append(part)
+        taken_bytes += _bytes(part)
+    return list(_joined(some, bytes_max))
+
+
+def _joined(some: Sequence[_Part], bytes_max: int) -> Iterator[_Part]:
+    """Neighbours of one topic as one part of at most `bytes_max`; large ones are not copied."""
+    begin = taken_bytes = run_count = 0
+    for end, part in enumerate(some):
+        taken_bytes += _bytes(part)
+        run_count += _run_count(part)
+        fits = taken_bytes <= bytes_max and run_count <= RUNS_MAX
+        if end > begin and not (fits and _may_join(some[end - 1], part)):
+            yield _one_of(some[begin:end])
+            begin, taken_bytes, run_count = end, _bytes(part), _run_count(part)
+    if some:
+        yield _one_of(some[begin:])
+
+
+def _one_of(some: Sequence[_Part]) -> _Part:
+    if len(some) == 1:
+        return some[0]
+    records = [part.records for part in some if isinstance(part.records, StagedRecords)]
+    return _Part(some[0].before, joined(records))
+
+
+def _may_join(one: _Part, other: _Part) -> bool:
+    if isinstance(one.records, Unreadable) or isinstance(other.records, Unreadable):
+        return False
+    is_small = max(_bytes(one), _bytes(other)) <= JOINED_BYTES_MAX
+    waits = one.records.found.may_wait or other.records.found.may_wait
+    return is_small and not waits and one.records.queue.topic == other.records.queue.topic
+
+
+def _bytes(part: _Part) -> int:
+    return len(part.records.block.data) if isinstance(part.records, StagedRecords) else 0
+
+
+def _run_count(part: _Part) -> int:
+    """How many runs of one queue it has at most."""
+    records = part.records
+    if isinstance(records, Unreadable) or records.queue.queue_id != OWN_QUEUES:
+        return 1
+    return 1 + int(np.count_nonzero(np.diff(records.block.header["queue_id"])))
+
+
+def _parts(
+    batch: Batch, attempts: Mapping[tuple[int, int], StagedAttempt], passed: int
+) -> Generator[_Part]:
+    """What comes behind the first `passed` records of a batch. Blocks. Raises StoreClosedError."""
+    before = 0
+    for task in batch.tasks:
+        if passed < before + task.counts.record_count:
+            staged = attempts.get((task.task, task.token))
+            for found in _found(task, staged, max(passed - before, 0)):
+                yield _Part(before + found.first_record, found.records)
+        before += task.counts.record_count
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a file holds from its record `first_record` on."""
+
+    first_record: int
+    records: StagedRecords | Unreadable
+
+
+def _found(task: StagedTask, staged: StagedAttempt | None, begin: int) -> Generator[_Found]:
+    """The records of one file from record `begin` on; all that are named, or why they are not."""
+    place, count = begin, task.counts.record_count
+    reason = "their staging file is missing"
+    try:
+        if staged is not None:
+            reason = f"{staged.file.path} ends before them, or is damaged"
+            with staged.reading() as reader:
+                while reader is not None and place < count:
+                    records = reader.next_records(place)
+                    if records is None or reader.first_record > place:
+                        break
+                    yield _Found(place, records)
+                    place = reader.end_record
+    except OSError as error:
+        if error.errno not in LOST_ERRNOS:
+            raise StoreClosedError(f"a staging file cannot be read: {error}") from error
+        reason = str(error)
+    if place < count:
+        yield _Found(place, Unreadable(place, count - place, reason))

@@ -1,0 +1,392 @@
+"""Staging: blocks of batches that are not decided, from a client into their attempt's file.
+
+A block is checked whole, as one that is appended at once, before anything of it is written; the
+work is done on threads, an attempt's in order. What is worked on is bounded, in all and for each
+connection; a stream whose block waits for room is not read on. A block that comes again is answered
+and not staged again. With SYNC_FLUSH an attempt is on disk when its end is answered. What a crash
+leaves is in the files: an attempt goes on behind the last whole block of its file.
+
+Files go when their batch is stored or aborted, when a newer job of the writer begins the same or a
+later batch, and when nothing is heard of the job for `staging_idle_ms_max`.
+Rows S2, S7, S8, S10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import (
+    ParameterIllegalError,
+    StagedIllegalError,
+    StoreClosedError,
+)
+from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import to_end
+from rocketpy_broker.services.batches.jobs import Attempt, Job, JobHold, JobTable
+from rocketpy_broker.services.batches.ledger import BatchLedger
+from rocketpy_broker.services.send.append_service import AppendService
+from rocketpy_broker.services.send.in_flight_limiter import BytesInFlight
+from rocketpy_broker.store.append.blocks import check_fits
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.staging.area import BatchJob, BlockFrames, StagedAttempt, TaskAttempt
+from rocketpy_broker.store.staging.file import StagedCounts
+from rocketpy_broker.store.staging.frames import StagedRecords
+from rocketpy_broker.store.values import QueueKey
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+WRITER_ID_CHARACTERS_MAX = 255
+THREADS = 4
+# Looked at in one turn.
+LOOKS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class StageCommand:
+    """A block of an attempt, or its end, or, without records, a sign of life."""
+
+    attempt: TaskAttempt
+    block_number: int
+    topic: str
+    queue_id: int
+    records: bytes
+    record_sizes: bytes
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What an attempt has staged so far; nothing is kept of a batch that is committed."""
+
+    counts: StagedCounts
+    is_committed: bool = False
+
+
+class StagingService:
+    """Takes blocks of batches. `load` comes first, `sweep` now and then, `close` at the end."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appends: AppendService,
+        ledger: BatchLedger,
+        clock: Clock,
+        config: BrokerConfig,
+    ) -> None:
+        self._store = store
+        self._appends = appends
+        self._ledger = ledger
+        self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._jobs = JobTable(clock, config.staging_idle_ms_max)
+        self._in_flight = BytesInFlight()
+        self.large_writes = appends.large_writes
+        # Put away, and perhaps still there.
+        self._leaving: dict[Attempt, None] = {}
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging")
+        # What may take seconds has threads of its own, so that nobody else's blocks wait for it.
+        self._long_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging-long")
+
+    async def in_thread(self, work: Callable[[], T], *, long: bool = False) -> T:
+        """Run what blocks; `long` is what flushes, or reads a whole file.
+
+        No thread can be cancelled, so who is cancelled waits for its end.
+        """
+        threads = self._long_threads if long else self._threads
+        return await to_end(asyncio.get_running_loop().run_in_executor(threads, work))
+
+    def begin_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Begin with what blocks; the caller waits for its end."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=True)
+        self._long_threads.shutdown(wait=True)
+
+    # --- Blocks ---
+
+    def stream(self) -> AbstractContextManager[JobHold]:
+        """Returns a hold for the commands of one stream: it keeps their job alive."""
+        return self._jobs.hold()
+
+    async def stage(self, command: StageCommand, stream: JobHold | None = None) -> Staged:
+        """Stage a block, or end the attempt. A job without files stays as long as `stream`.
+
+        Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
+        QueueIdIllegalError, RecordIllegalError, StagedIllegalError, StagingFullError,
+        StoreClosedError, StoreBusyError; then nothing of the block is staged.
+        """
+        check_job(command.attempt.job)
+        with nullcontext(stream) if stream is not None else self.stream() as hold:
+            if not command.records:
+                return await self._stage(command, hold)
+            async with self._in_flight.room(scheduler.connection.get(), len(command.records)):
+                return await self._stage(command, hold)
+
+    async def _stage(self, command: StageCommand, hold: JobHold) -> Staged:
+        name = command.attempt.job
+        if name.batch_id <= self._ledger.last_batch(name.writer_id):
+            return Staged(StagedCounts(), is_committed=True)
+        if self._jobs.find(name) is None:
+            hold.use(name)
+            await to_end(self._put_rivals_away(name))
+        job = hold.use(name)
+        if not (command.records or command.is_last):
+            return Staged(StagedCounts())
+        if job.is_committing:
+            raise StagedIllegalError("the batch is being committed; nothing more is staged for it")
+        attempt = self._attempt(job, command.attempt)
+        # Who only waits for the lock, and gives up, leaves the attempt to those who work on it.
+        async with attempt.lock:
+            with self._put_away_if_empty(job, attempt):
+                await self._check_place(attempt, command)
+                if command.is_last:
+                    await self._seal(job, attempt)
+                elif command.block_number == attempt.staged.counts.block_count:
+                    await self._write(job, attempt, command)
+                return Staged(attempt.staged.counts)
+
+    @staticmethod
+    @contextmanager
+    def _put_away_if_empty(job: Job, attempt: Attempt) -> Iterator[None]:
+        """Forget an attempt that has no file: nothing would count it, or is lost with it."""
+        try:
+            yield
+        finally:
+            name = attempt.staged.attempt
+            if attempt.staged.end == 0:
+                attempt.is_gone = True
+                # There may be a new one by now.
+                if job.attempts.get((name.task, name.token)) is attempt:
+                    del job.attempts[name.task, name.token]
+
+    def _attempt(self, job: Job, name: TaskAttempt) -> Attempt:
+        key = name.task, name.token
+        attempt = job.attempts.get(key)
+        if attempt is None:
+            log_end = self._store.positions().log_end
+            # All attempts share the name of their job.
+            own = TaskAttempt(job.name, name.task, name.token)
+            attempt = Attempt(self._store.staging.new_attempt(own, log_end))
+            job.attempts[key] = attempt
+        return attempt
+
+    async def _check_place(self, attempt: Attempt, command: StageCommand) -> None:
+        """Raises StagedIllegalError for a block that does not follow what is staged."""
+        staged = attempt.staged
+        if staged.end < 0:
+            await self.file_call(staged, staged.survey, long=True)
+        if attempt.is_gone:
+            self._jobs.check_wanted(command.attempt.job)
+            raise StagedIllegalError("this attempt was removed; run the task again")
+        if staged.end < 0:
+            raise StagedIllegalError(f"{staged.file.path.name} is damaged; run the task again")
+        count = staged.counts.block_count
+        # At the end the number is that of all blocks.
+        is_known = command.block_number < count and not command.is_last
+        if not (is_known or command.block_number == count):
+            raise StagedIllegalError(
+                f"block {command.block_number} of task {command.attempt.task} comes after {count} "
+                "blocks: the others were removed, or a crash took them; run the task again"
+            )
+        if staged.is_sealed and not (is_known or command.is_last):
+            raise StagedIllegalError("this attempt has ended; run the task again")
+
+    async def _write(self, job: Job, attempt: Attempt, command: StageCommand) -> None:
+        queue = self._appends.queue_of(command.topic, command.queue_id)
+        self._store.check_open()
+        staged, area = attempt.staged, self._store.staging
+        area.check_room(job.bytes, len(command.records))
+        deletion_count = self._store.deletion_counts[queue.topic]
+        before = staged.file_bytes
+
+        def write() -> None:
+            frames = self._checked_frames(staged, queue, command)
+            # Counted before it is written, so that all together keep to the limit.
+            area.take_room(job.bytes, frames.file_bytes)
+            try:
+                staged.write(frames)
+                staged.deletion_counts.setdefault(queue.topic, deletion_count)
+            finally:
+                area.give_back(frames.file_bytes - (staged.file_bytes - before))
+
+        try:
+            # In one go: handing work over costs as much as writing a large part of it.
+            await self.file_call(staged, write)
+        finally:
+            job.bytes += staged.file_bytes - before
+
+    def _checked_frames(
+        self, staged: StagedAttempt, queue: QueueKey, command: StageCommand
+    ) -> BlockFrames:
+        """On a thread."""
+        records, sizes = command.records, command.record_sizes
+        block = self._appends.checked(queue, records, sizes, is_copied=False)
+        store = self._store
+        placed = self._appends.placing.placed(queue, block, in_batch=True)
+        check_fits(placed.block, store.config, store.store_host)
+        waits = placed.queue != queue
+        stored_sizes = placed.block.sizes if waits else None
+        found = StagedRecords(queue, block, placed.sent, stored_sizes)
+        return staged.frames_of(found, store.staging.frame_bytes)
+
+    async def _seal(self, job: Job, attempt: Attempt) -> None:
+        staged = attempt.staged
+        try:
+            work = partial(staged.seal, durable=self._is_sync)
+            await self.file_call(staged, work, long=True)
+        except StoreClosedError:
+            # What may be half on disk is never flushed again.
+            job.attempts.pop((staged.attempt.task, staged.attempt.token), None)
+            attempt.is_gone = True
+            await self.remove_files([staged])
+            raise
+
+    async def file_call(
+        self, staged: StagedAttempt, work: Callable[[], None], *, long: bool = False
+    ) -> None:
+        """Run what works on an attempt's file.
+
+        Raises StoreClosedError where the file cannot be used, and what else `work` does.
+        """
+        try:
+            await self.in_thread(work, long=long)
+        except OSError as error:
+            raise StoreClosedError(
+                f"the staging file {staged.file.path.name} cannot be used ({error.strerror}); "
+                "the block was not staged"
+            ) from error
+
+    # --- Deciding ---
+
+    @contextmanager
+    def committing(self, name: BatchJob) -> Iterator[Job]:
+        """Within the block nobody puts the job away. Raises StagedIllegalError."""
+        with self._jobs.hold() as hold:
+            job = hold.use(name)
+            job.is_committing = True
+            try:
+                yield job
+            finally:
+                job.is_committing = False
+
+    async def take(self, name: BatchJob, kept: Iterable[StagedAttempt]) -> None:
+        """The batch is decided: what the writer has staged up to it goes, but for `kept`."""
+        attempts: list[Attempt] = []
+        for other in self._jobs.up_to(name.writer_id, name.batch_id):
+            attempts += self._jobs.put_away(other, "the batch is committed")
+        places = {id(staged) for staged in kept}
+        leaving = [one for one in attempts if id(one.staged) not in places]
+        self._leaving.update(dict.fromkeys(leaving))
+        await self._remove_leaving(leaving)
+
+    # --- Removing ---
+
+    async def abort(self, name: BatchJob) -> int:
+        """Remove what a job has staged; return how many attempts. Raises ParameterIllegalError."""
+        check_job(name)
+        job = self._jobs.find(name)
+        if job is not None and job.is_committing:
+            return 0
+        attempts = self._put_away(name, "the job was aborted")
+        await self._remove_leaving(attempts)
+        return len(attempts)
+
+    def names(self) -> list[BatchJob]:
+        """The jobs that have staged something."""
+        return list(self._jobs)
+
+    async def sweep(self) -> None:
+        """Remove what nothing was heard of for too long."""
+        for number, name in enumerate(list(self._jobs.idle()), 1):
+            # Others had their turns, and it may be used again.
+            if self._jobs.is_idle(name):
+                self._put_away(name, "nothing was heard of it for too long")
+            if number % LOOKS == 0:
+                await take_slot()
+        await self._remove_leaving(list(self._leaving))
+
+    async def _put_rivals_away(self, name: BatchJob) -> None:
+        attempts: list[Attempt] = []
+        for other in self._jobs.rivals(name):
+            is_same = other.batch_id == name.batch_id
+            what = "another job writes the same batch" if is_same else "a later batch has begun"
+            attempts += self._put_away(other, f"{what}; let one driver run the query")
+        await self._remove_leaving(attempts)
+
+    def _put_away(self, name: BatchJob, reason: str) -> list[Attempt]:
+        """Forget a job at once, so that it cannot begin to commit meanwhile."""
+        attempts = self._jobs.put_away(name, reason)
+        if attempts:
+            logger.info(
+                "batch %d of writer %r: removing %d staged attempts (%s)",
+                name.batch_id,
+                name.writer_id,
+                len(attempts),
+                reason,
+            )
+        self._leaving.update(dict.fromkeys(attempts))
+        return attempts
+
+    async def remove_files(self, attempts: Sequence[StagedAttempt]) -> None:
+        """Remove files that nobody needs any more."""
+        leaving = [Attempt(staged) for staged in attempts]
+        self._leaving.update(dict.fromkeys(leaving))
+        await self._remove_leaving(leaving)
+
+    async def _remove_leaving(self, attempts: Sequence[Attempt]) -> None:
+        """Remove their files; what cannot go now, or by this caller, goes with a later `sweep`."""
+        for attempt in attempts:
+            # Whoever works on it ends first.
+            async with attempt.lock:
+                pass
+        area = self._store.staging
+        if attempts:
+            removed = await self.in_thread(
+                lambda: [one for one in attempts if area.remove(one.staged)]
+            )
+            for attempt in removed:
+                if attempt in self._leaving:
+                    del self._leaving[attempt]
+                    area.give_back(attempt.staged.file_bytes)
+
+    # --- Start ---
+
+    async def load(self) -> list[StagedAttempt]:
+        """What earlier runs have left, in the table of jobs. Raises OSError."""
+        kept: dict[TaskAttempt, StagedAttempt] = {}
+        copies = []
+        # Of several files of one attempt the longest has all of it.
+        loaded = await self.in_thread(self._store.staging.load)
+        for staged in sorted(loaded, key=lambda one: one.file_bytes, reverse=True):
+            if kept.setdefault(staged.attempt, staged) is not staged:
+                logger.warning("%s is a copy of another staging file", staged.file.path)
+                copies.append(staged)
+        await self.remove_files(copies)
+        for staged in kept.values():
+            job = self._jobs.use(staged.attempt.job)
+            job.attempts[staged.attempt.task, staged.attempt.token] = Attempt(staged)
+            job.bytes += staged.file_bytes
+        return list(kept.values())
+
+
+def check_job(name: BatchJob) -> None:
+    """Raises ParameterIllegalError for a name that cannot be."""
+    if not 1 <= len(name.writer_id) <= WRITER_ID_CHARACTERS_MAX:
+        accepted = f"1 to {WRITER_ID_CHARACTERS_MAX} characters"
+        raise ParameterIllegalError("writer_id", name.writer_id, accepted)
+    if name.batch_id < 0:
+        raise ParameterIllegalError("batch_id", name.batch_id, "0 or more")
+    if name.token == 0:
+        raise ParameterIllegalError("job_token", name.token, "any number but 0")

@@ -1,0 +1,61 @@
+"""Builds the room of batches. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services.batches.commit_check import CommitCheck
+from rocketpy_broker.services.batches.ledger import BatchLedger
+from rocketpy_broker.services.batches.old_kind import OldKind
+from rocketpy_broker.services.batches.roll_forward import RollForward
+from rocketpy_broker.services.batches.service import BatchService
+from rocketpy_broker.services.batches.staging_service import StagingService
+from rocketpy_broker.services.config_files.saver import Saver
+from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.send.append_service import AppendService
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Blocks to stage, and batches to commit."""
+
+    staging: StagingService
+    commits: BatchService
+    saver: Saver
+
+
+def build(
+    ground: Ground, topics: TopicConfigManager, flushing: Flushing, appends: AppendService
+) -> Batches:
+    """Batches of one broker. A batch that was decided before goes on while clients come."""
+    config, clock, store = ground.config, ground.clock, ground.store
+    ledger = BatchLedger(
+        config.config_folder,
+        clock,
+        lambda: store.flushed_end,
+        config.writer_idle_ms_max,
+        config.single_writer_idle_ms_max,
+    )
+    staging = StagingService(store, appends, ledger, clock, config)
+    rolling = RollForward(store, appends, staging, OldKind(store, appends), clock)
+    check = CommitCheck(store, topics, staging)
+    commits = BatchService(
+        store, staging, check, rolling, ledger, flushing.group_commit, clock, config.limits
+    )
+
+    saver = Saver(ledger)
+
+    async def start(scope: TaskScope) -> None:
+        await commits.recover(scope.start)
+        # In a log that was cut below the saved place, decisions come again below it.
+        await saver.save()
+        scope.start(commits.run())
+
+    ground.lifecycle.loads.append(ledger.load)
+    ground.lifecycle.starts.append(start)
+    ground.lifecycle.tables.append(saver)
+    ground.lifecycle.closes.append(staging.close)
+    return Batches(staging, commits, saver)

@@ -1,0 +1,152 @@
+"""Releasing waiting messages: each is appended as what it really is, to its topic and queue.
+
+A released record names the one that waited (`store.numbered`), so that one crash later it is known
+to be delivered. The properties stay, with the level or time in them, as RocketMQ leaves them.
+Holds no state but what was found at the start.
+Source: spec/storage.md sections 13.4 and 13.6; row D03.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketpy_broker.errors import RecordIllegalError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.listeners import Listeners
+from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.delay.progress import DeliveryProgress
+from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.append.batch_marks import origin_fields
+from rocketpy_broker.store.append.blocks import parts_within, tags_and_keys
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import (
+    RecordBlock,
+    properties_strings,
+    property_column,
+    rewritten,
+)
+from rocketpy_proto.record.properties import REAL_QUEUE_ID, REAL_TOPIC
+from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
+
+logger = logging.getLogger(__name__)
+
+
+class Releasing:
+    """Appends waiting messages to their real queues."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        group_commit: GroupCommit,
+        progress: DeliveryProgress,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._group_commit = group_commit
+        self._progress = progress
+        # One topic may have waited in many queues, and each turn has some of all.
+        self._seldom = Seldom(clock)
+        self._dropped_count = 0
+        # Told of a topic, and the messages for it that waited and were appended now.
+        self.released = Listeners[[str, RecordBlock]]()
+
+    async def release(
+        self,
+        block: RecordBlock,
+        released: set[int],
+        strings_of: Callable[[RecordBlock], pa.BinaryArray] = properties_strings,
+    ) -> None:
+        """Append what of the block is not delivered yet; others have their turn in between.
+
+        `released` are the physical offsets of those that have been, for a call that is made again,
+        maybe with more; `strings_of` makes the properties. Raises StoreClosedError, StoreBusyError.
+        """
+        origins = block.header["physical_offset"].astype(np.int64)
+        wanted = ~self._progress.is_delivered(origins)
+        if released:
+            wanted &= ~np.isin(origins, [*released])
+        try:
+            for queue, part in _by_real_queue(block.filter(wanted)):
+                # What was read took its time, too.
+                await take_slot()
+                await self._group_commit.large_writes.over()
+                self._append(queue, part, strings_of)
+                released.update(part.header["physical_offset"].tolist())
+                await take_slot()
+        finally:
+            self._group_commit.flush_soon()
+
+    def _append(
+        self,
+        queue: QueueKey,
+        waiting: RecordBlock,
+        strings_of: Callable[[RecordBlock], pa.BinaryArray],
+    ) -> None:
+        if not self._topics.exists(queue.topic):
+            self._drop(queue.topic, len(waiting))
+            return
+        origins = waiting.header["physical_offset"].astype(np.int64)
+        # A topic that was deleted has taken them along, also when there is one of its name again.
+        deleted = origins < self._store.deleted_below(queue.topic)
+        if deleted.any():
+            waiting, origins = waiting.filter(~deleted), origins[~deleted]
+            if len(origins) == 0:
+                return
+        header = waiting.header
+        fields = {
+            "prepared_transaction_offset": origin_fields(origins),
+            "sys_flag": header["sys_flag"] & ~TRANSACTION_MASK,
+        }
+        released = rewritten(waiting, queue.topic, strings_of(waiting), fields)
+        first = 0
+        for block in parts_within(released, self._store.config):
+            part = waiting.filter(slice(first, first + len(block)))
+            first += len(block)
+            found = tags_and_keys(queue, block, self._store.config)
+            try:
+                self._store.append(queue, block, Known(found, KEEP_NUMBERS))
+            except RecordIllegalError as error:
+                logger.critical("%d waiting messages of %s are lost: %s", len(block), queue, error)
+            else:
+                self.released(queue.topic, part)
+
+    def _drop(self, topic: str, count: int) -> None:
+        self._dropped_count += count
+        if self._seldom.may_say():
+            logger.warning(
+                "%d waiting messages were dropped since the last such line, as those whose "
+                "topic %r has been deleted",
+                self._dropped_count,
+                topic,
+            )
+            self._dropped_count = 0
+
+
+def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]:
+    """The records of each real topic and queue, in their order. Those without one are dropped."""
+    topics, ids = property_column(block, REAL_TOPIC), property_column(block, REAL_QUEUE_ID)
+    good = pc.and_(topics.is_valid(), pc.match_substring_regex(ids, "^[0-9]{1,9}$"))
+    good = good.fill_null(False).to_numpy(zero_copy_only=False)
+    if not good.all():
+        logger.critical(
+            "%d waiting messages do not say where they belong, and are dropped",
+            np.count_nonzero(~good),
+        )
+        block = block.filter(good)
+        topics, ids = topics.filter(pa.array(good)), ids.filter(pa.array(good))
+    names = pc.binary_join_element_wise(topics, ids, "\x01").dictionary_encode()
+    codes = names.indices.to_numpy()
+    for code, name in enumerate(names.dictionary.to_pylist()):
+        topic, queue_id = name.split("\x01")
+        yield QueueKey(topic, int(queue_id)), block.filter(codes == code)

@@ -1,0 +1,215 @@
+"""How messages with a delay level or a delivery time are stored until they are due.
+
+A block of them becomes one of SCHEDULE_TOPIC_XXXX, queue level - 1, or of the timer topic, with the
+real topic and queue in REAL_TOPIC and REAL_QID: RocketMQ's own form, so that its broker delivers
+them, too. Holds no state.
+Source: spec/storage.md sections 13.2 and 13.5; rows D01, D02.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketpy_broker.errors import (
+    RecordIllegalError,
+    TimerFullError,
+    TimerNotEnabledError,
+)
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.time_format import duration_of_ms, time_of_ms
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.call_limits import OWN_QUEUES
+from rocketpy_proto.record import (
+    BLANK_BYTES,
+    RecordBlock,
+    UnencodableRecordError,
+    properties_strings,
+    property_column,
+    rewritten,
+    with_property,
+    without_properties,
+)
+from rocketpy_proto.record.properties import (
+    DELAY,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+)
+
+TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+TIMER_NAMES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+# RocketMQ's timer counts in this; its messages get out one of these before they are due.
+PRECISION_MS = 1_000
+# A delivered record gets its topic back, TIMER_DEQUEUE_MS and a count of rolls.
+DELIVERED_BYTES = 64
+_NO_TIME = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TimerLimits:
+    """Which messages with a delivery time are taken: how far ahead, and how many may wait.
+
+    `waiting_count` says how many do; it is off by what is being appended.
+    """
+
+    is_enabled: bool
+    delay_ms_max: int
+    pending_max: int
+    waiting_count: Callable[[], int]
+
+
+class Scheduling:
+    """Turns blocks into waiting ones."""
+
+    def __init__(
+        self, levels: DelayLevels, clock: Clock, timer: TimerLimits, segment_bytes: int
+    ) -> None:
+        self._levels = levels
+        self._segment_bytes = segment_bytes
+        self._clock = clock
+        self._timer = timer
+
+    def placed(
+        self, queue: QueueKey, block: RecordBlock, *, is_accepted: bool = False
+    ) -> tuple[QueueKey, RecordBlock]:
+        """Where the block has to wait and in which form; itself where it need not wait.
+
+        All records of a block wait alike: for one level, or for times. Of a block that was accepted
+        before, what cancels too late goes to the timer, for which it is over, and times may lie too
+        far ahead by now, as of a clock that was set back; it needs room for one message, and waits
+        for a start with a timer where there is none. Raises RecordIllegalError, TimerRefusedError.
+        """
+        levels = self._levels.of(block)
+        level = int(levels[0])
+        if (levels != level).any():
+            if not is_accepted:
+                raise RecordIllegalError(
+                    "a block holds messages of several delay levels; send a block for each level"
+                )
+            # They were one, the highest, while there were fewer levels.
+            level = self._levels.longest(levels)
+        try:
+            if level > 0:
+                place, waiting = self._of_level(queue, block, level)
+            else:
+                place, waiting = self._of_times(queue, block, is_accepted=is_accepted)
+        except UnencodableRecordError as error:
+            raise RecordIllegalError(f"with its real topic and queue {error}") from error
+        if waiting is not block and not is_accepted:
+            self._check_fits(queue.topic, waiting)
+        return place, waiting
+
+    def _check_fits(self, topic: str, waiting: RecordBlock) -> None:
+        """Raises RecordIllegalError for what would have no room in the log when it is delivered."""
+        largest = int(waiting.sizes.max()) + len(topic) + DELIVERED_BYTES
+        if largest + BLANK_BYTES > self._segment_bytes:
+            raise RecordIllegalError(
+                f"a record of {largest} bytes, with what waiting adds, does not fit a commit log "
+                f"segment of {self._segment_bytes} bytes; send less in a message"
+            )
+
+    def _of_level(
+        self, queue: QueueKey, block: RecordBlock, level: int
+    ) -> tuple[QueueKey, RecordBlock]:
+        strings = without_properties(properties_strings(block), TIMER_NAMES)
+        strings = with_real_queue(with_property(strings, DELAY, str(level)), queue, block)
+        return QueueKey(SCHEDULE_TOPIC, level - 1), rewritten(block, SCHEDULE_TOPIC, strings)
+
+    def _of_times(
+        self, queue: QueueKey, block: RecordBlock, *, is_accepted: bool
+    ) -> tuple[QueueKey, RecordBlock]:
+        now_ms = self._clock.now_ms()
+        deliver_ms = _delivery_times(block, now_ms)
+        given = deliver_ms != _NO_TIME
+        if not given.any():
+            return queue, block
+        if not given.all():
+            raise RecordIllegalError(
+                "a block holds messages with and without a delivery time; send them apart"
+            )
+        if not is_accepted:
+            self._check_enabled()
+        latest_ms = int(deliver_ms.max())
+        delay_ms_max = self._timer.delay_ms_max
+        if latest_ms - now_ms > delay_ms_max and not is_accepted:
+            raise RecordIllegalError(
+                f"a message is to be delivered at {time_of_ms(latest_ms)}, accepted is up to "
+                f"{duration_of_ms(delay_ms_max)} from now (--timer-delay-max-hours of the broker)"
+            )
+        if latest_ms <= now_ms:
+            if not _cancels(block):
+                return queue, block
+            if not is_accepted:
+                raise RecordIllegalError(
+                    f"a message cancels one that was due at {time_of_ms(latest_ms)}, which is "
+                    "over; nothing was stored"
+                )
+        self._check_room(len(block), is_accepted=is_accepted)
+        rest_ms = deliver_ms % PRECISION_MS
+        out_ms = deliver_ms - np.where(rest_ms == 0, PRECISION_MS, rest_ms)
+        texts = pa.array(out_ms).cast(pa.string())
+        strings = with_property(properties_strings(block), TIMER_OUT_MS, texts)
+        strings = with_real_queue(strings, queue, block)
+        return TIMER_QUEUE, rewritten(block, TIMER_QUEUE.topic, strings)
+
+    def _check_enabled(self) -> None:
+        if not self._timer.is_enabled:
+            raise TimerNotEnabledError
+
+    def _check_room(self, count: int, *, is_accepted: bool) -> None:
+        """Of what was accepted a whole block may need more room than there is by now."""
+        waiting_count = self._timer.waiting_count()
+        if waiting_count + (1 if is_accepted else count) > self._timer.pending_max:
+            raise TimerFullError(waiting_count, count, self._timer.pending_max)
+
+
+def _cancels(block: RecordBlock) -> bool:
+    """Whether a record cancels another one."""
+    return bool(property_column(block, TIMER_DEL_UNIQKEY).null_count < len(block))
+
+
+def with_real_queue(strings: pa.BinaryArray, queue: QueueKey, block: RecordBlock) -> pa.BinaryArray:
+    """Properties that tell where the block's messages, which wait, go in the end."""
+    strings = with_property(strings, REAL_TOPIC, queue.topic)
+    if queue.queue_id != OWN_QUEUES:
+        return with_property(strings, REAL_QUEUE_ID, str(queue.queue_id))
+    own = pa.array(block.header["queue_id"].astype(np.int32)).cast(pa.string())
+    return with_property(strings, REAL_QUEUE_ID, own)
+
+
+def _delivery_times(block: RecordBlock, now_ms: int) -> NDArray[np.int64]:
+    """When each record is to be delivered, wall time in ms; _NO_TIME for those that do not wait.
+
+    One that has waited before, as TIMER_OUT_MS tells, does not wait again.
+
+    Raises RecordIllegalError for a time that is no number.
+    """
+    seconds, delays, times = (_numbers(block, name) for name in TIMER_NAMES)
+    after_seconds = pc.add(pc.multiply(seconds, 1_000), now_ms)
+    chosen = pc.coalesce(after_seconds, pc.add(delays, now_ms), times, pa.scalar(_NO_TIME))
+    has_waited = property_column(block, TIMER_OUT_MS).is_valid()
+    chosen = pc.if_else(has_waited, pa.scalar(_NO_TIME), chosen)
+    found: NDArray[np.int64] = chosen.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _numbers(block: RecordBlock, name: str) -> pa.Int64Array:
+    texts = property_column(block, name)
+    is_number = pc.match_substring_regex(texts, "^[0-9]{1,15}$")
+    if pc.all(is_number).as_py() is False:
+        wrong = texts.filter(pc.invert(is_number))[0].as_py()
+        raise RecordIllegalError(
+            f"property {name} is {wrong!r}; accepted is a number of 1 to 15 digits"
+        )
+    return texts.cast(pa.int64())

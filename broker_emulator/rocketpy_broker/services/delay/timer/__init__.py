@@ -1,0 +1,1 @@
+"""Messages with a delivery time of their own, as RocketMQ's timer topic keeps them."""

@@ -1,0 +1,178 @@
+"""What the timer reads from waiting records: when each is due, and which ones void others.
+
+A message is due at the time that its sender named, within the second that RocketMQ's TIMER_OUT_MS
+begins, else at that second's end; so both brokers agree on which ones a read time leaves pending.
+One that says no time at all is due at once. Holds no state.
+Source: spec/storage.md section 13.5; row D02.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketpy_broker.services.delay.pending_messages import SECOND_MS, Due, key_hash
+from rocketpy_broker.services.delay.schedule import TIMER_DEL_UNIQKEY, TIMER_OUT_MS
+from rocketpy_broker.store.append.batch_marks import origins_of
+from rocketpy_proto.record import RecordBlock, property_column, with_property
+from rocketpy_proto.record.block.masks import null_unless
+from rocketpy_proto.record.block.properties_block import BlockProperties, parse_properties
+from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
+from rocketpy_proto.record.properties import (
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+)
+from rocketpy_proto.record.rewrite import properties_strings
+
+TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
+TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS = "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"
+# Java's Long.MAX_VALUE: the message was due when it was read.
+NEVER_WAITED = (1 << 63) - 1
+KEY_JOINT = "+"
+# What tells whether a message is void.
+_NAMES = (REAL_TOPIC, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Record number `row` cancels the messages with `key`, or replaces older copies of one."""
+
+    row: int
+    out_ms: int
+    key: str
+    is_cancel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimerRecords:
+    """Of n records: when they are due, whether they are messages, and what they say of others."""
+
+    due_ms: NDArray[np.int64]
+    is_message: NDArray[np.bool_]
+    marks: list[Mark]
+
+
+def cancel_key(topic: str, unique_key: str) -> str:
+    """How a record names the message that it cancels."""
+    return topic + KEY_JOINT + unique_key
+
+
+def read_times(block: RecordBlock) -> TimerRecords:
+    """What the records of the timer queue say."""
+    properties = parse_properties(block.data, block.properties_start, block.properties_length)
+    stored_ms = block.header["store_timestamp"].astype(np.int64)
+    out_ms = _numbers(properties, TIMER_OUT_MS)
+    seconds, delays, times = (
+        _numbers(properties, name) for name in (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+    )
+    latest_ms = (out_ms // SECOND_MS + 1) * SECOND_MS
+    named_ms = np.select(
+        [seconds >= 0, delays >= 0, times >= 0],
+        [stored_ms + seconds * SECOND_MS, stored_ms + delays, times],
+        latest_ms,
+    )
+    due_ms = np.where(out_ms >= 0, np.clip(named_ms, out_ms + 1, latest_ms), 0)
+    cancels = properties.column(TIMER_DEL_UNIQKEY)
+    is_message = cancels.is_null().to_numpy(zero_copy_only=False)
+    return TimerRecords(due_ms, is_message, _marks(block, properties, out_ms, cancels))
+
+
+def _marks(
+    block: RecordBlock,
+    properties: BlockProperties,
+    out_ms: NDArray[np.int64],
+    cancels: pa.StringArray,
+) -> list[Mark]:
+    """A loop over those that cancel or were rolled, of which most blocks have none.
+
+    A copy that a stop of this broker has made names what it was made from. That says more than a
+    key, which several messages may have.
+    """
+    origins = origins_of(block)
+    others = pc.or_(cancels.is_valid(), properties.column(TIMER_ROLL_TIMES).is_valid())
+    rows = np.flatnonzero((origins >= 0) | others.to_numpy(zero_copy_only=False)).tolist()
+    if not rows:
+        return []
+    topics, keys = properties.column(REAL_TOPIC), properties.column(UNIQ_KEY)
+    marks = []
+    for row in rows:
+        topic, key, cancelled = (one[row].as_py() for one in (topics, keys, cancels))
+        if cancelled is not None:
+            marks.append(Mark(row, int(out_ms[row]), cancelled, is_cancel=True))
+        elif origins[row] >= 0:
+            marks.append(Mark(row, int(out_ms[row]), _place_key(origins[row]), is_cancel=False))
+        elif topic is not None and key is not None:
+            marks.append(Mark(row, int(out_ms[row]), cancel_key(topic, key), is_cancel=False))
+    return marks
+
+
+def _place_key(physical_offset: int) -> str:
+    """Stands for one record, as no key of a message does."""
+    return f"\0{physical_offset}"
+
+
+def _numbers(properties: BlockProperties, name: str) -> NDArray[np.int64]:
+    """The values of a property; -1 where there is none, or no number of 1 to 15 digits."""
+    texts = properties.column(name)
+    is_number = pc.match_substring_regex(texts, "^[0-9]{1,15}$")
+    numbers = null_unless(is_number, texts).cast(pa.int64())
+    found: NDArray[np.int64] = numbers.fill_null(-1).to_numpy(zero_copy_only=False)
+    return found
+
+
+def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
+    """Which of these records have been cancelled, or replaced by a later copy.
+
+    Takes microseconds a record, in the seconds for which messages were cancelled only.
+    """
+    void = np.zeros(len(block), np.bool_)
+    if not due.voids:
+        return void
+    places = block.header["physical_offset"].tolist()
+    topics, keys, out_ms, rolled = (property_column(block, name) for name in _NAMES)
+    hashes: list[int] = []
+    rows: list[int] = []
+    columns = (one.to_pylist() for one in (out_ms, topics, keys))
+    for row, (time, topic, key) in enumerate(zip(*columns, strict=True)):
+        if time is not None and time.isdecimal():
+            names = [_place_key(places[row])]
+            if topic is not None and key is not None:
+                names += [cancel_key(topic, key), key]
+            hashes += [key_hash(int(time), name) for name in names]
+            rows += [row] * len(names)
+    is_rolled = rolled.is_valid().to_numpy(zero_copy_only=False) & (origins_of(block) < 0)
+    offsets = block.header["queue_offset"].astype(np.int64)
+    of_hash = np.array(rows, np.intp)
+    is_void = due.voids.have(np.array(hashes, np.int64), offsets[of_hash], is_rolled[of_hash])
+    void[of_hash[is_void]] = True
+    return void
+
+
+def delivered_strings(block: RecordBlock, now_ms: int) -> pa.BinaryArray:
+    """The properties of messages that are delivered now, with RocketMQ's times of waiting.
+
+    A string that has no room for them stays as it is.
+    """
+    strings = properties_strings(block)
+    properties = parse_properties(block.data, block.properties_start, block.properties_length)
+    stored_ms = block.header["store_timestamp"].astype(np.int64)
+    has_waited = _numbers(properties, TIMER_OUT_MS) >= stored_ms // SECOND_MS * SECOND_MS
+    waited_ms = np.where(has_waited, stored_ms, NEVER_WAITED)
+    stamped = with_property(strings, TIMER_ENQUEUE_MS, pa.array(waited_ms).cast(pa.string()))
+    stamped = with_property(stamped, TIMER_DEQUEUE_MS, str(now_ms))
+    return fitting(stamped, strings)
+
+
+def fitting(longer: pa.BinaryArray, strings: pa.BinaryArray) -> pa.BinaryArray:
+    """The longer strings where they fit a record, else those that did."""
+    fits = pc.less_equal(pc.binary_length(longer), PROPERTIES_BYTES_MAX)
+    if pc.all(fits).as_py():
+        return longer
+    return pc.if_else(fits, longer, strings)

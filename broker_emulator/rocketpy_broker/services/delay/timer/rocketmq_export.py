@@ -1,0 +1,183 @@
+"""What a clean stop does so that RocketMQ can go on with timer messages.
+
+RocketMQ knows one offset: all units of the timer queue behind it are pending to it. So pending
+messages that have delivered ones behind them are appended once more, rolled as RocketMQ rolls its
+own, and the offset names the first unit with nothing but pending ones behind it. A copy names what
+it was made from, as a delivered message does; so after a crash in between nothing comes twice.
+
+Of very many messages only the first are rolled; the log then says how many RocketMQ will deliver
+again. This broker does not, in any case. RocketMQ's wheel and its log are removed, for they hold
+messages that have been delivered, or are read from the queue again.
+Source: spec/storage.md sections 13.5 and 13.7.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rocketpy_broker.errors import StoreError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.services.config_files.saver import save_now
+from rocketpy_broker.services.delay.levels import TURN_BYTES, TURN_UNITS
+from rocketpy_broker.services.delay.progress import DeliveryProgress
+from rocketpy_broker.services.delay.timer.position import TimerPosition
+from rocketpy_broker.services.delay.timer.records import TIMER_ROLL_TIMES, fitting, void_rows
+from rocketpy_broker.services.delay.timer.service import TimerDelivery
+from rocketpy_broker.services.flush.group_commit import flush_now
+from rocketpy_broker.store.append.batch_marks import origin_fields
+from rocketpy_broker.store.append.blocks import parts_within, tags_and_keys
+from rocketpy_broker.store.files.timer_checkpoint import (
+    TIMER_QUEUE,
+    TimerCheckpointFile,
+    handed_over,
+)
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
+from rocketpy_broker.store.values import PutCause
+from rocketpy_proto.record import (
+    RecordBlock,
+    properties_strings,
+    property_column,
+    rewritten,
+    with_property,
+)
+from rocketpy_proto.record.block.masks import null_unless
+from rocketpy_proto.record.properties import REAL_TOPIC
+from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
+
+logger = logging.getLogger(__name__)
+# A stop rolls no more than this: about a second's work.
+ROLL_COUNT_MAX = 100_000
+ROLL_BYTES_MAX = 256 << 20
+
+
+class TimerHandover:
+    """Hands the timer queue over when the broker has stopped."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        timer: TimerDelivery,
+        progress: DeliveryProgress,
+        checkpoint: TimerCheckpointFile,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._timer = timer
+        self._progress = progress
+        self._checkpoint = checkpoint
+        self._clock = clock
+
+    def run(self) -> None:
+        """Roll what has to be rolled, and leave timercheck. Raises OSError."""
+        flush_now(self._store)
+        while self._timer.read():
+            pass
+        self._progress.begin_timer()
+        offset = self._roll_front(self._pending())
+        flush_now(self._store)
+        found = self._checkpoint.load()
+        left = handed_over(offset, self._clock.now_ms())
+        # A crash between the two leaves a timercheck that is known, whichever it is.
+        self._progress.accept(found, left)
+        save_now(self._progress)
+        self._checkpoint.save(left)
+        self._checkpoint.remove_wheel()
+
+    def _pending(self) -> NDArray[np.int64]:
+        """The queue offsets of what is pending, without what was cancelled."""
+        void = [np.empty(0, np.int64)]
+        for due in self._timer.pending.marked_slots():
+            begin = 0
+            while begin < len(due.offsets):
+                wanted = due.offsets[begin : begin + TURN_UNITS]
+                found = self._store.scattered.read(TIMER_QUEUE, wanted, TURN_BYTES)
+                offsets = found.block.header["queue_offset"].astype(np.int64)
+                void.append(offsets[void_rows(found.block, due)])
+                begin += found.count
+        pending: NDArray[np.int64] = np.setdiff1d(
+            self._timer.pending.offsets(), np.concatenate(void), assume_unique=True
+        )
+        return pending
+
+    def _roll_front(self, pending: NDArray[np.int64]) -> int:
+        """Roll what has anything but pending messages behind it; return RocketMQ's offset."""
+        queue_end = self._store.range_of(TIMER_QUEUE).max_offset
+        is_apart = pending != np.arange(queue_end - len(pending), queue_end)
+        front_count = int(np.flatnonzero(is_apart)[-1]) + 1 if is_apart.any() else 0
+        rolled_count = self._roll(pending[:front_count])
+        if rolled_count == front_count:
+            offset = queue_end - (len(pending) - front_count)
+            position = TimerPosition(self._timer.released_ms, offset, offset)
+            self._progress.move_timer(position)
+            return offset
+        offset = int(pending[rolled_count])
+        logger.warning(
+            "%d pending timer messages could not all be appended again: from offset %d of the "
+            "timer queue on, RocketMQ would deliver %d messages again that have been delivered; "
+            "this broker will not",
+            front_count - rolled_count,
+            offset,
+            queue_end - offset - (len(pending) - rolled_count),
+        )
+        return offset
+
+    def _roll(self, offsets: NDArray[np.int64]) -> int:
+        """Append these messages once more, as many as may be; return how many of the first."""
+        count, left_bytes = 0, ROLL_BYTES_MAX
+        while count < min(len(offsets), ROLL_COUNT_MAX) and left_bytes > 0:
+            wanted = offsets[count : count + TURN_UNITS]
+            found = self._store.scattered.read(TIMER_QUEUE, wanted, TURN_BYTES)
+            block = found.block.filter(~self._is_deleted(found.block))
+            try:
+                if len(block):
+                    self._append(block)
+            except StoreError as error:
+                logger.warning("pending timer messages cannot be appended again: %s", error)
+                break
+            count += found.count
+            left_bytes -= len(found.block.data)
+        return count
+
+    def _is_deleted(self, block: RecordBlock) -> NDArray[np.bool_]:
+        """Which are of a topic that was deleted since: a copy would be of one made again."""
+        topics = property_column(block, REAL_TOPIC).dictionary_encode()
+        marks = [self._store.deleted_below(topic) for topic in topics.dictionary.to_pylist()]
+        codes = topics.indices.fill_null(len(marks)).to_numpy(zero_copy_only=False)
+        deleted: NDArray[np.bool_] = (
+            block.header["physical_offset"] < np.array([*marks, -1], np.int64)[codes]
+        )
+        return deleted
+
+    def _append(self, waiting: RecordBlock) -> None:
+        if self._store.is_busy:
+            flush_now(self._store)
+        origins = waiting.header["physical_offset"].astype(np.int64)
+        rolled = rewritten(
+            waiting,
+            TIMER_QUEUE.topic,
+            _rolled_strings(waiting),
+            {
+                "prepared_transaction_offset": origin_fields(origins),
+                # Else the field would be taken for what a commit leaves there.
+                "sys_flag": waiting.header["sys_flag"] & ~TRANSACTION_MASK,
+            },
+        )
+        for block in parts_within(rolled, self._store.config):
+            found = tags_and_keys(TIMER_QUEUE, block, self._store.config)
+            self._store.append(TIMER_QUEUE, block, Known(found, KEEP_NUMBERS, PutCause.OWN))
+
+
+def _rolled_strings(block: RecordBlock) -> pa.BinaryArray:
+    """The properties with one more roll, where there is room."""
+    texts = property_column(block, TIMER_ROLL_TIMES)
+    is_number = pc.match_substring_regex(texts, "^[0-9]{1,9}$")
+    times = null_unless(is_number, texts).cast(pa.int64())
+    strings = properties_strings(block)
+    counted = pc.add(times.fill_null(0), 1).cast(pa.string())
+    return fitting(with_property(strings, TIMER_ROLL_TIMES, counted), strings)

@@ -1,0 +1,232 @@
+"""Delivery of messages with a delivery time: each once, as soon as it is due, never before.
+
+The timer queue is read to its end before anything is released, so that no message goes out that
+was cancelled before it was due. What is due goes in order of time, in turns. A turn that could not
+be appended whole is tried again; nothing behind it goes first.
+
+Progress is marked whenever all messages up to a time have gone. Messages that come to be due
+before that time, as behind a clock that was set back, hold up the next mark, and a crash meanwhile
+lets the next start read more of the log. Holds no state on disk but that.
+Source: spec/storage.md section 13.5; row D03.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from rocketpy_broker.errors import StoreError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.delay.backoff import Pausing
+from rocketpy_broker.services.delay.levels import SLEEP_MS_MAX, TURN_BYTES, TURN_UNITS
+from rocketpy_broker.services.delay.pending_messages import (
+    BUCKET_BITS,
+    SECOND_MS,
+    Due,
+    PendingMessages,
+)
+from rocketpy_broker.services.delay.progress import DeliveryProgress
+from rocketpy_broker.services.delay.release import Releasing
+from rocketpy_broker.services.delay.timer.position import TimerPosition
+from rocketpy_broker.services.delay.timer.records import (
+    delivered_strings,
+    read_times,
+    void_rows,
+)
+from rocketpy_broker.services.long_polling.waiters import HeldCalls
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
+from rocketpy_proto.record import RecordBlock
+
+logger = logging.getLogger(__name__)
+# Among the tracks of progress; delay levels begin with 1.
+TIMER_TRACK = 0
+# A file of the queue ends a read earlier.
+READ_UNITS = TURN_UNITS
+READ_BYTES = 1 << 20
+# Slots that messages are taken of before others have a turn, at some 40 microseconds each.
+TURN_SLOTS = 64
+IDLE_MS = 60_000
+
+
+class TimerDelivery:
+    """Delivers timer messages, for ever. `pending` are those that were read and have not gone."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        releasing: Releasing,
+        progress: DeliveryProgress,
+        held: HeldCalls,
+        clock: Clock,
+        delay_ms_max: int,
+    ) -> None:
+        self._store = store
+        self._releasing = releasing
+        self._progress = progress
+        self._held = held
+        self._clock = clock
+        self._delay_ms_max = delay_ms_max
+        self._pausing = Pausing("timer messages", clock)
+        self.pending = PendingMessages(delay_ms_max)
+        self._start = TimerPosition(0, 0, 0)
+        self._marked: TimerPosition | None = None
+        # Every message that is due up to then has gone, but for some that came late.
+        self.released_ms = 0
+        self.read_offset = 0
+
+    def load(self, position: TimerPosition) -> None:
+        """Go on from there; the messages are read when `run` begins."""
+        self._start = position
+        self.released_ms = position.delivered_ms
+        self.read_offset = position.pending_offset
+        self.pending = PendingMessages(self._delay_ms_max, position.pending_offset)
+        self._keep_log()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages wait, those that have not been read yet among them."""
+        return len(self.pending) + self._store.next_offset(TIMER_QUEUE) - self.read_offset
+
+    @property
+    def position(self) -> TimerPosition | None:
+        """What tells of all deliveries so far; None while messages have come late."""
+        first_ms = self.pending.first_ms(self._clock.now_ms())
+        if first_ms is not None and first_ms <= self.released_ms:
+            return None
+        low_offset = self.pending.low_offset(self.read_offset)
+        return TimerPosition(self.released_ms, low_offset, self.read_offset)
+
+    async def run(self) -> None:
+        """Deliver what is due, when it is due, until the broker stops."""
+        is_stopping = False
+        while not is_stopping:
+            try:
+                wait_ms = await self._step()
+                self._pausing.succeeded()
+            except StoreError as error:
+                wait_ms = self._pausing.refused(error)
+            if wait_ms > 0:
+                deadline_ms = self._held.deadline_ms(wait_ms)
+                is_stopping = not await self._held.wait([TIMER_QUEUE], deadline_ms)
+
+    async def _step(self) -> int:
+        """Read what is new, release a turn of what is due; return how long to wait."""
+        while self.read():
+            await take_slot()
+        now_ms = self._clock.now_ms()
+        due = await self._take_due(now_ms)
+        if len(due.offsets) == 0:
+            self._mark()
+            first_ms = self.pending.first_ms(now_ms)
+            # A wall clock that is set forward is noticed within a second.
+            return IDLE_MS if first_ms is None else min(max(first_ms - now_ms, 1), SLEEP_MS_MAX)
+        await self._release(due, now_ms)
+        self._mark()
+        return 0
+
+    async def _take_due(self, now_ms: int) -> Due:
+        """A turn of what is due, of several slots where none of their messages is void."""
+        taken = self.pending.due(now_ms, TURN_UNITS)
+        if len(taken.offsets) == 0:
+            return taken
+        self.pending.done(taken)
+        parts, room = [taken], TURN_UNITS - len(taken.offsets)
+        try:
+            while room > 0 and not taken.voids:
+                if len(parts) % TURN_SLOTS == 0:
+                    await take_slot()
+                more = self.pending.due(now_ms, room)
+                if len(more.offsets) == 0 or more.voids:
+                    break
+                self.pending.done(more)
+                parts.append(more)
+                room -= len(more.offsets)
+        except BaseException:
+            for part in parts:
+                self.pending.add(part.due_ms, part.offsets)
+            raise
+        offsets = np.concatenate([part.offsets for part in parts])
+        return Due(offsets, np.concatenate([part.due_ms for part in parts]), taken.voids)
+
+    async def _release(self, due: Due, now_ms: int) -> None:
+        found = self._store.scattered.read(TIMER_QUEUE, due.offsets, TURN_BYTES)
+        if found.count < len(due.offsets):
+            self.pending.add(due.due_ms[found.count :], due.offsets[found.count :])
+        lost_count = found.count - len(found.block)
+        if lost_count:
+            logger.critical("%d timer messages are lost: their records are gone", lost_count)
+        block = found.block.filter(~void_rows(found.block, due))
+        self._progress.begin_timer()
+        released: set[int] = set()
+        try:
+            await self._releasing.release(
+                block, released, lambda part: delivered_strings(part, now_ms)
+            )
+        except BaseException:
+            # Also where the broker stops: what has not gone is pending, and nothing else.
+            left = ~np.isin(block.header["physical_offset"], [*released])
+            offsets = block.header["queue_offset"].astype(np.int64)[left]
+            rows = np.isin(due.offsets, offsets)
+            self.pending.add(due.due_ms[rows], due.offsets[rows])
+            raise
+        finally:
+            self.released_ms = max(self.released_ms, int(due.due_ms[found.count - 1]))
+
+    def _mark(self) -> None:
+        position = self.position
+        if position is not None and position != self._marked:
+            self._marked = position
+            self._progress.move_timer(position)
+            self._keep_log()
+        elif position is None:
+            self._keep_log()
+
+    def _keep_log(self) -> None:
+        """Let cleaning leave alone what is pending."""
+        begin = self.pending.low_offset(self.read_offset)
+        stretch = self._store.queue_lookup.stretch(TIMER_QUEUE, begin, begin + (1 << BUCKET_BITS))
+        kept = None
+        if stretch is not None and stretch.sizes.any():
+            kept = int(stretch.physical_offsets[int(np.argmax(stretch.sizes > 0))])
+        self._progress.keep(TIMER_TRACK, kept)
+
+    # --- Reading ---
+
+    def read(self) -> bool:
+        """Read some units of the queue; False where there are no more. Takes some milliseconds."""
+        begin = self.read_offset
+        stretch = self._store.queue_lookup.stretch(TIMER_QUEUE, begin, begin + READ_UNITS)
+        if stretch is None:
+            return False
+        result = self._store.get_message(
+            TIMER_QUEUE, stretch.begin, stretch.end, ReadLimits.of_bytes(READ_BYTES)
+        )
+        if result.status is GetMessageStatus.FOUND:
+            self._take(RecordBlock.parse(result.data, result.sizes))
+        self.read_offset = max(result.next_offset, stretch.begin + 1)
+        return True
+
+    def _take(self, block: RecordBlock) -> None:
+        """Add what is pending of these records, and what they say of others."""
+        times = read_times(block)
+        offsets = block.header["queue_offset"].astype(np.int64)
+        delivered = self._progress.is_delivered(block.header["physical_offset"].astype(np.int64))
+        is_new = offsets >= self._start.read_offset
+        if delivered.any():
+            # Also where a clock that is behind would have them wait.
+            self.released_ms = max(self.released_ms, int(times.due_ms[delivered].max()))
+        wanted = (
+            times.is_message & ~delivered & (is_new | (times.due_ms > self._start.delivered_ms))
+        )
+        if wanted.any():
+            self.pending.add(times.due_ms[wanted], offsets[wanted])
+        for mark in times.marks:
+            end_ms = (mark.out_ms // SECOND_MS + 1) * SECOND_MS
+            if is_new[mark.row] or end_ms > self._start.delivered_ms:
+                offset = int(offsets[mark.row])
+                void = self.pending.cancel if mark.is_cancel else self.pending.supersede
+                void(mark.out_ms, mark.key, offset)

@@ -1,0 +1,88 @@
+"""Builds the room of delayed messages. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services.config_files.saver import Saver, save_now
+from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.delay.levels import LevelDelivery
+from rocketpy_broker.services.delay.offsets import DelayOffsetManager
+from rocketpy_broker.services.delay.progress import DeliveryProgress
+from rocketpy_broker.services.delay.recall import RecallService
+from rocketpy_broker.services.delay.release import Releasing
+from rocketpy_broker.services.delay.schedule import Scheduling, TimerLimits
+from rocketpy_broker.services.delay.timer.rocketmq_export import TimerHandover
+from rocketpy_broker.services.delay.timer.service import TimerDelivery
+from rocketpy_broker.services.flush.group_commit import flush_now
+from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.long_polling.wiring import Holding
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.delay_levels import LEVELS_MAX, DelayLevels
+from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpointFile
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Messages that wait: into which form they are put, and how far they have been delivered."""
+
+    releasing: Releasing
+    scheduling: Scheduling
+    progress: DeliveryProgress
+    timer: TimerDelivery
+    recall: RecallService
+    levels: Sequence[LevelDelivery]
+
+
+def _delays_ms(levels: DelayLevels) -> list[int]:
+    """Of every queue of the schedule topic: where levels were taken away, some still wait."""
+    missing = LEVELS_MAX - levels.level_max
+    return [*levels.delays_ms, *[levels.delays_ms[-1]] * missing]
+
+
+def build(
+    ground: Ground, topics: TopicConfigManager, flushing: Flushing, holding: Holding
+) -> Delay:
+    """Delayed messages of one broker. They are delivered while it serves."""
+    config, clock, store, lifecycle = ground.config, ground.clock, ground.store, ground.lifecycle
+    offsets = DelayOffsetManager(config.config_folder, clock)
+    progress = DeliveryProgress(config.config_folder, offsets, store)
+    releasing = Releasing(store, topics, flushing.group_commit, progress, clock)
+    levels = [
+        LevelDelivery(level, delay_ms, store, releasing, progress, holding.tasks, clock)
+        for level, delay_ms in enumerate(_delays_ms(config.delay_levels), 1)
+    ]
+    is_timed = config.system_topics.timer_wheel_enable
+    delay_ms_max = config.timer_delay_ms_max
+    timer = TimerDelivery(store, releasing, progress, holding.tasks, clock, delay_ms_max)
+    checkpoint = TimerCheckpointFile(config.config_folder / "timercheck")
+    handover = TimerHandover(store, timer, progress, checkpoint, clock)
+
+    def load() -> None:
+        timer.load(progress.load(checkpoint.load(), is_timed=is_timed))
+
+    async def start(scope: TaskScope) -> None:
+        for level in levels:
+            scope.start(level.run())
+        if is_timed:
+            scope.start(timer.run())
+
+    def close() -> None:
+        # What a failed flush has left is never flushed again.
+        if not store.is_sealed:
+            flush_now(store)
+        save_now(progress)
+        if is_timed and not store.is_sealed:
+            handover.run()
+
+    lifecycle.loads.append(load)
+    lifecycle.starts.append(start)
+    lifecycle.tables.append(Saver(progress))
+    lifecycle.clean_closes.append(close)
+    pending_max = config.timer_pending_max
+    limits = TimerLimits(is_timed, delay_ms_max, pending_max, lambda: timer.waiting_count)
+    scheduling = Scheduling(config.delay_levels, clock, limits, config.commit_log_segment_bytes)
+    recall = RecallService(store, topics, flushing.group_commit, scheduling, config, clock)
+    return Delay(releasing, scheduling, progress, timer, recall, levels)

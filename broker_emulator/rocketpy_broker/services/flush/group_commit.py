@@ -1,0 +1,146 @@
+"""Flushing for many waiting senders at once.
+
+With SYNC_FLUSH every acknowledgement waits for the flush that covers it; one fdatasync at a time
+runs on a thread, and all appends that arrive meanwhile share the next one. With ASYNC_FLUSH
+nobody waits and the same loop runs by interval. A crash loses what was not flushed: with
+SYNC_FLUSH nothing that was acknowledged.
+Source: spec/storage.md section 9.1; rows S07, S14, F8, F9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+from rocketpy_broker.errors import FlushTimeoutError, StoreClosedError
+from rocketpy_broker.runtime.clock import Clock, resolve, sleep
+from rocketpy_broker.runtime.listeners import Listeners
+from rocketpy_broker.runtime.scheduler import running_scheduler
+from rocketpy_broker.services.flush.large_writes import LargeWrites
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
+from rocketpy_broker.store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+
+class GroupCommit:
+    """Owns the flush thread. `run` is the loop; `wait` is for senders."""
+
+    def __init__(
+        self, store: MessageStore, clock: Clock, flush_disk_type: FlushDiskType, times: FlushTimes
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._sync = flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._times = times
+        self._thorough_at_ms = 0.0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        # What writes of others an append on the loop has to wait for.
+        self.large_writes = LargeWrites()
+        self._wanted = asyncio.Event()
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        # Told of each flush, and how many ms it took.
+        self.flushed = Listeners[[float]]()
+
+    def is_acknowledged(self, end_offset: int) -> bool:
+        """Whether an append that ends at `end_offset` may be acknowledged now."""
+        return not self._sync or self._store.flushed_end >= end_offset
+
+    async def wait(self, end_offset: int) -> None:
+        """Return once an append that ends at `end_offset` may be acknowledged.
+
+        Raises StoreClosedError when the flush failed: the append may or may not survive; and
+        FlushTimeoutError when it takes too long: the append is stored and may get to the disk yet.
+        """
+        if self.is_acknowledged(end_offset):
+            return
+        if self._store.refusal is not None:
+            raise StoreClosedError(self._store.refusal)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((end_offset, future))
+        self._wanted.set()
+        timeout_ms = self._times.sync_flush_timeout_ms
+        timer = self._clock.call_later(timeout_ms, lambda: _time_out(future, timeout_ms))
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many senders wait for the disk."""
+        return sum(not future.done() for _, future in self._waiters)
+
+    def flush_soon(self) -> None:
+        """Flush what was appended, although nobody waits for it."""
+        self._wanted.set()
+
+    async def flush(self) -> None:
+        """Flush what was appended until now, whether anybody waits for it. Says when it failed."""
+        await self._flush_once()
+
+    async def run(self) -> None:
+        """Flush, for ever, as appends or the interval ask for it. Ends when a flush fails."""
+        try:
+            while not self._store.is_sealed:
+                if self._sync:
+                    await self._wanted.wait()
+                    self._wanted.clear()
+                    await self._flush_once()
+                else:
+                    await sleep(self._clock, self._times.flush_interval_ms)
+                    if self._is_worth_it():
+                        await self._flush_once()
+        finally:
+            self._fail_waiters("the broker is stopping")
+
+    def _is_worth_it(self) -> bool:
+        """ASYNC_FLUSH leaves a few dirty pages alone, but not for long."""
+        dirty = self._store.unflushed_bytes
+        now_ms = self._clock.monotonic_ms()
+        if dirty >= self._times.least_bytes or now_ms >= self._thorough_at_ms:
+            self._thorough_at_ms = now_ms + self._times.thorough_interval_ms
+            return dirty > 0
+        return False
+
+    async def _flush_once(self) -> None:
+        plan = self._store.plan_flush()
+        if not plan.segments:
+            return
+        begin_ms = self._clock.monotonic_ms()
+        try:
+            with running_scheduler().thread_at_work():
+                await asyncio.get_running_loop().run_in_executor(self._thread, plan.run)
+            self._store.flushed(plan)
+            self.flushed(self._clock.monotonic_ms() - begin_ms)
+        except OSError as error:
+            logger.critical("flush failed, the broker turns read-only: %s", error)
+            self._store.flush_failed(error)
+            self._fail_waiters(self._store.refusal or "")
+            return
+        while self._waiters and self._waiters[0][0] <= plan.end:
+            resolve(self._waiters.popleft()[1])
+
+    def _fail_waiters(self, reason: str) -> None:
+        while self._waiters:
+            future = self._waiters.popleft()[1]
+            if not future.done():
+                future.set_exception(StoreClosedError(reason))
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=True)
+
+
+def _time_out(future: asyncio.Future[None], timeout_ms: int) -> None:
+    if not future.done():
+        future.set_exception(FlushTimeoutError(timeout_ms))
+
+
+def flush_now(store: MessageStore) -> None:
+    """Make everything appended so far durable, when no loop runs. Blocks. Raises OSError."""
+    plan = store.plan_flush()
+    plan.run()
+    store.flushed(plan)

@@ -1,0 +1,184 @@
+"""What the broker tells clients by itself: a stream for each client that listens.
+
+Lives in memory only; a client whose stream breaks opens another, and takes it that it has missed
+something. What waits for a slow client is bounded: that members of a group have changed is kept
+once a group, and of other notices so many as may; who sends one more is told that it was not taken.
+Rows G02, B08. Source: spec/broker_behaviour.md sections 4.4 and 7.6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rocketpy_broker.config import ClientLimits
+from rocketpy_broker.errors import ClientsFullError, NoticesEndedError
+from rocketpy_broker.runtime.clock import resolve
+from rocketpy_broker.runtime.shares import Shares
+from rocketpy_broker.services.groups.clients.members import check_client_id
+
+# About what a notice takes in memory beside its record.
+OVERHEAD_BYTES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class MembersChanged:
+    """Members or topics of a consumer group have changed."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTransaction:
+    """A transaction that its producer should end; `queue_offset` is the half message's."""
+
+    group: str
+    transaction_id: str
+    offset_msg_id: str
+    commit_log_offset: int
+    queue_offset: int
+    record: bytes
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory while it waits."""
+        return OVERHEAD_BYTES + len(self.record)
+
+
+Notice: TypeAlias = MembersChanged | CheckTransaction
+
+
+class NoticeStream:
+    """Notices for one client, until it or the broker ends the stream."""
+
+    def __init__(self, client_id: str, address: str, limits: ClientLimits, waiting: Shares) -> None:
+        self.client_id = client_id
+        self._address = address
+        self._limits = limits
+        self._waiting = waiting
+        self._changed: dict[str, None] = {}
+        self._checks: deque[CheckTransaction] = deque()
+        self._news: asyncio.Future[None] | None = None
+        self._error: NoticesEndedError | None = None
+        self._is_over = False
+
+    def tell_changed(self, group: str) -> None:
+        """Members of a group have changed; said once, however often it was told."""
+        self._changed[group] = None
+        self._wake()
+
+    def forget(self, group: str) -> None:
+        """The client is in that group no more."""
+        self._changed.pop(group, None)
+
+    def offer(self, notice: CheckTransaction) -> bool:
+        """Send a notice; return whether there was room for it."""
+        has_room = (
+            not self._is_over
+            and len(self._checks) < self._limits.notices_per_client_max
+            and self._waiting.total + notice.bytes <= self._limits.notice_bytes_max
+            and self._waiting.has_room(self._address, notice.bytes)
+        )
+        if has_room:
+            self._checks.append(notice)
+            self._waiting.change(self._address, notice.bytes)
+            self._wake()
+        return has_room
+
+    async def next(self) -> Notice | None:
+        """The next notice, when there is one; None at the end. Raises NoticesEndedError."""
+        while not (self._is_over or self._changed or self._checks):
+            self._news = asyncio.get_running_loop().create_future()
+            await self._news
+        if self._error is not None:
+            raise self._error
+        if self._is_over:
+            return None
+        if self._changed:
+            group = next(iter(self._changed))
+            del self._changed[group]
+            return MembersChanged(group)
+        check = self._checks.popleft()
+        self._waiting.change(self._address, -check.bytes)
+        return check
+
+    def end(self, error: NoticesEndedError | None = None) -> None:
+        """Send nothing more; what still waits is dropped."""
+        self._is_over, self._error = True, self._error or error
+        self._waiting.change(self._address, -sum(check.bytes for check in self._checks))
+        self._checks.clear()
+        self._changed.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._news is not None:
+            resolve(self._news)
+
+
+class NoticeStreams:
+    """The stream of every client that listens."""
+
+    def __init__(self, limits: ClientLimits) -> None:
+        self._limits = limits
+        self._streams: dict[str, NoticeStream] = {}
+        # The bytes of notices that wait, by the connection of their stream.
+        self._waiting = Shares(limits.notice_bytes_per_connection_max)
+        self._is_stopping = False
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for all clients takes in memory."""
+        return self._waiting.total
+
+    def get(self, client_id: str) -> NoticeStream | None:
+        """The client's stream, if it listens."""
+        return self._streams.get(client_id)
+
+    def open(self, client_id: str, address: str = "") -> NoticeStream:
+        """A stream for the client at that address; one that it had ends.
+
+        Raises ParameterIllegalError, ClientsFullError.
+        """
+        check_client_id(client_id, self._limits)
+        former = self._streams.pop(client_id, None)
+        if former is not None:
+            former.end(NoticesEndedError(f"client {client_id!r} has opened a newer stream"))
+        if len(self._streams) >= self._limits.clients_max:
+            raise ClientsFullError(
+                "the number of clients with a stream of notices",
+                self._limits.clients_max,
+                "close streams that are not needed",
+            )
+        stream = NoticeStream(client_id, address, self._limits, self._waiting)
+        self._streams[client_id] = stream
+        if self._is_stopping:
+            stream.end()
+        return stream
+
+    def close(self, stream: NoticeStream) -> bool:
+        """The stream is over; return whether the client has gone with it.
+
+        It has not where it opened another, or where the broker ended this one.
+        """
+        if self._streams.get(stream.client_id) is not stream:
+            return False
+        del self._streams[stream.client_id]
+        stream.end()
+        return True
+
+    def expel(self, client_id: str, reason: str) -> None:
+        """End the client's stream, if it has one, and say why."""
+        stream = self._streams.pop(client_id, None)
+        if stream is not None:
+            stream.end(NoticesEndedError(reason))
+
+    def stop(self) -> None:
+        """End all streams, for the broker stops."""
+        self._is_stopping = True
+        for stream in self._streams.values():
+            stream.end()

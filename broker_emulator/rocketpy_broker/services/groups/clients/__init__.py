@@ -1,0 +1,1 @@
+"""Members of groups, their subscriptions and the expiry of silent clients."""

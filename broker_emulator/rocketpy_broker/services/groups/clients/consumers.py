@@ -1,0 +1,178 @@
+"""Consumer groups that have clients: how they consume, and what they subscribe to.
+
+Lives in memory only, from a group's first member to its last; after a crash the next heartbeats
+bring it back. A group consumes as its latest heartbeat says. Rows G01, G02.
+Source: ConsumerManager and ConsumerGroupInfo, spec/broker_behaviour.md sections 4.1 and 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TypeVar
+
+from rocketpy_broker.config import ClientLimits
+from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
+from rocketpy_broker.runtime.shares import Shares
+from rocketpy_broker.services.groups.clients.members import GroupKey, MemberTable, Role
+from rocketpy_broker.services.groups.clients.subscriptions import (
+    Subscription,
+    check_subscriptions,
+    merge,
+)
+from rocketpy_broker.services.groups.manager import check_group
+
+EnumT = TypeVar("EnumT", bound=IntEnum)
+
+
+class ConsumeType(IntEnum):
+    """Who fetches: the application, the client library, or the broker's own queue order."""
+
+    ACTIVELY = 1
+    PASSIVELY = 2
+    POP = 3
+
+
+class MessageModel(IntEnum):
+    """Every member gets every message, or members share the queues."""
+
+    BROADCASTING = 1
+    CLUSTERING = 2
+
+
+class ConsumeFromWhere(IntEnum):
+    """Where a group without progress begins; the broker only keeps it."""
+
+    LAST_OFFSET = 1
+    FIRST_OFFSET = 2
+    TIMESTAMP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerData:
+    """A consumer group as one of its clients describes it."""
+
+    group: str
+    consume_type: ConsumeType
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
+    subscriptions: Sequence[Subscription]
+    unit_mode: bool = False
+
+    @property
+    def key(self) -> GroupKey:
+        """The group."""
+        return consumers_of(self.group)
+
+    def check(self, limits: ClientLimits) -> None:
+        """Raises ParameterIllegalError."""
+        check_group(self.group)
+        check_subscriptions(self.subscriptions, limits)
+
+
+def consumers_of(group: str) -> GroupKey:
+    """The consumer group of that name."""
+    return GroupKey(Role.CONSUMER, group)
+
+
+def as_enum(name: str, kind: type[EnumT], value: int) -> EnumT:
+    """The value of an enumeration. Raises ParameterIllegalError."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        accepted = ", ".join(f"{each.name} ({each.value})" for each in kind)
+        raise ParameterIllegalError(name, value, accepted) from error
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """What a client of the group said last, and the subscriptions by topic.
+
+    Their bytes count as those of the connection that said so.
+    """
+
+    latest: ConsumerData
+    subscriptions: Mapping[str, Subscription]
+    subscription_bytes: int = 0
+    address: str = ""
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether members have nothing to share out among them."""
+        return self.latest.message_model is MessageModel.BROADCASTING
+
+
+class ConsumerGroups:
+    """Consumer groups with clients, by name."""
+
+    def __init__(self, members: MemberTable, limits: ClientLimits) -> None:
+        self._members = members
+        self._limits = limits
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._shares = Shares(limits.subscription_bytes_per_connection_max)
+
+    @property
+    def subscription_bytes(self) -> int:
+        """What all subscriptions take in memory."""
+        return self._shares.total
+
+    def get(self, group: str) -> ConsumerGroup | None:
+        """The group; None where it has no clients."""
+        return self._groups.get(group)
+
+    def names(self) -> list[str]:
+        """The groups that have clients, in no order."""
+        return list(self._groups)
+
+    def is_subscribed(self, group: str, topic: str) -> bool:
+        """Whether a client of the group is there, and the group subscribes to the topic."""
+        found = self._groups.get(group)
+        return found is not None and topic in found.subscriptions
+
+    def check_room(self, wanted: Sequence[ConsumerData], address: str) -> None:
+        """Raises ClientsFullError where the connection could not register these."""
+        bytes_max, total, mine = self._limits.subscription_bytes_max, self._shares.total, 0
+        for data in wanted:
+            # As if every subscription were to be replaced.
+            size = sum(subscription.bytes for subscription in data.subscriptions)
+            known = self._groups.get(data.group)
+            before = 0 if known is None else known.subscription_bytes
+            total += size - before
+            mine += size - (before if known is not None and known.address == address else 0)
+        if mine > 0 and not self._shares.has_room(address, mine):
+            name = f"the bytes of the subscriptions of the connection {address}"
+            raise ClientsFullError(name, self._shares.connection_max, "subscribe to fewer topics")
+        if total > bytes_max:
+            raise ClientsFullError(
+                "the bytes of all subscriptions", bytes_max, "subscribe to fewer topics"
+            )
+
+    def register(self, data: ConsumerData, client_id: str, address: str) -> bool:
+        """Take in what a client says of its group; return whether others should know of it.
+
+        The caller has asked both `check_room`.
+        """
+        is_new = self._members.register(data.key, client_id, address)
+        group = self._groups.get(data.group)
+        if group is None:
+            group = self._groups[data.group] = ConsumerGroup(data, {})
+        merged = merge(group.subscriptions, data.subscriptions)
+        size = sum(subscription.bytes for subscription in merged.table.values())
+        self._shares.change(group.address, -group.subscription_bytes)
+        self._shares.change(address, size)
+        group.latest, group.subscriptions = replace(data, subscriptions=()), merged.table
+        group.subscription_bytes, group.address = size, address
+        return is_new or merged.is_changed
+
+    def left(self, group: str) -> ConsumerGroup | None:
+        """A member has left: the group, or None where nobody is left.
+
+        Of several that have left together each is told, also when the group is gone already.
+        """
+        if self._members.members(consumers_of(group)):
+            return self._groups[group]
+        gone = self._groups.pop(group, None)
+        if gone is not None:
+            self._shares.change(gone.address, -gone.subscription_bytes)
+        return None

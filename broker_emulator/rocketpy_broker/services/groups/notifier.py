@@ -1,0 +1,82 @@
+"""Telling the members of a group that it has changed, without holding up anybody else.
+
+Lives in memory only. Changes that come while members are being told are told together, and the
+telling of one group takes turns with all other work. A large group rests after it was told, or a
+thousand members that join one after the other would hear a million notices. Rows G02, B08.
+Prior art: DefaultConsumerIdsChangeListener, spec/broker_behaviour.md section 4.4, which tells the
+members within the heartbeat that brings the change, one call after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services.groups.client_stream import NoticeStreams
+from rocketpy_broker.services.groups.clients.consumers import consumers_of
+from rocketpy_broker.services.groups.clients.members import MemberTable
+
+# A notice costs the loop up to 40 microseconds, most of them when it is written.
+MEMBERS_A_TURN = 100
+# A group with more members than a turn tells rests so long for each member of all that rest.
+REST_MS_EACH = 0.5
+# RocketMQ's clients look for themselves every 20 seconds.
+REST_MS_MAX = 20_000
+
+
+class Announcer:
+    """Groups whose members are to be told."""
+
+    def __init__(self, members: MemberTable, streams: NoticeStreams, clock: Clock) -> None:
+        self._members = members
+        self._streams = streams
+        self._clock = clock
+        self._changed: dict[str, None] = {}
+        # True: the group has changed since it began to rest.
+        self._resting: dict[str, bool] = {}
+        self._resting_members = 0
+        self._news = asyncio.Event()
+
+    def changed(self, group: str) -> None:
+        """Tells all members of a consumer group at the next turn, or once it has rested."""
+        if group in self._resting:
+            self._resting[group] = True
+            return
+        self._changed[group] = None
+        self._news.set()
+
+    async def run(self) -> None:
+        """Tell, for ever."""
+        left = MEMBERS_A_TURN
+        async with TaskScope() as scope:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                groups, self._changed = self._changed, {}
+                for group in groups:
+                    members = list(self._members.members(consumers_of(group)))
+                    if len(members) > MEMBERS_A_TURN:
+                        self._resting[group] = False
+                        scope.start(self._rest(group, len(members)))
+                    # At least a step for each group, also where nobody listens.
+                    for client_id in [*members, ""]:
+                        self._tell(client_id, group)
+                        left -= 1
+                        if not left:
+                            left = MEMBERS_A_TURN
+                            await take_slot()
+
+    async def _rest(self, group: str, count: int) -> None:
+        self._resting_members += count
+        await sleep(self._clock, min(REST_MS_MAX, REST_MS_EACH * self._resting_members))
+        self._resting_members -= count
+        if self._resting.pop(group):
+            self.changed(group)
+
+    def _tell(self, client_id: str, group: str) -> None:
+        stream = self._streams.get(client_id)
+        # The client may have left while others were told.
+        if stream is not None and client_id in self._members.members(consumers_of(group)):
+            stream.tell_changed(group)

@@ -1,0 +1,122 @@
+"""Label values that several metrics share, and their bounds. Lives in memory.
+
+Source: spec/broker_behaviour.md section 9.6.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.services.groups.manager import PREDEFINED
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
+from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE
+from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
+
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+DLQ_PREFIX = "%DLQ%"
+# Topics with histograms of their own; what comes to others is counted together.
+TOPICS_MAX = 1_000
+OTHERS = "_others"
+
+
+def flag(value: bool) -> str:
+    """A label that is true or false."""
+    return "true" if value else "false"
+
+
+def is_retry_or_dlq(topic: str) -> bool:
+    """Whether a topic holds what groups have sent back, or given up."""
+    return is_retry(topic) or topic.startswith(DLQ_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether a consumer group is one of RocketMQ's own."""
+    return group in PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def message_type(topics: TopicConfigManager, topic: str) -> str:
+    """The type of what is sent to a topic: by where it waits, or as the topic is configured.
+
+    A sharding key alone does not make a message FIFO here: nobody looks for it.
+    """
+    if topic in {SCHEDULE_TOPIC, TIMER_QUEUE.topic}:
+        return "delay"
+    if topic == HALF_QUEUE.topic:
+        return "transaction"
+    config = topics.find(topic)
+    is_fifo = config is not None and config.attributes.get(MESSAGE_TYPE) == "FIFO"
+    return "fifo" if is_fifo else "normal"
+
+
+def shown(text: str) -> str:
+    """Files of others may hold names that are no valid Unicode; what is none is written out."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def node_labels(config: BrokerConfig) -> dict[str, str]:
+    """What every series of a broker carries, as RocketMQ's do."""
+    return {
+        "node_type": "broker",
+        "cluster": config.cluster_name,
+        "node_id": config.broker_name,
+    }
+
+
+def labelled(family: Metric, labels: dict[str, str]) -> Metric:
+    """The family with these labels at each of its samples, and nothing of when series began."""
+    found = Metric(family.name, family.documentation, family.type)
+    found.samples = [
+        Sample(
+            each.name,
+            labels | {name: shown(text) for name, text in each.labels.items()},
+            each.value,
+        )
+        for each in family.samples
+        if not each.name.endswith("_created")
+    ]
+    return found
+
+
+class Removing(Protocol):
+    """A metric whose series can be removed."""
+
+    def remove(self, *labels: str) -> None:
+        """Remove the series with these labels, if there is one."""
+
+
+class TopicLabels:
+    """Which topics have series of their own in the metrics that count events by topic."""
+
+    def __init__(self, topics: TopicConfigManager, topics_max: int = TOPICS_MAX) -> None:
+        self._topics = topics
+        self._topics_max = topics_max
+        # And what has to be removed with a topic.
+        self._series: dict[str, set[tuple[Removing, tuple[str, ...]]]] = {}
+
+    def of(self, topic: str) -> str:
+        """The topic, or what stands for all that came too late, and for those that are gone."""
+        if topic in self._series:
+            return topic
+        if len(self._series) >= self._topics_max or not self._is_there(topic):
+            return OTHERS
+        self._series[topic] = set()
+        return topic
+
+    def _is_there(self, topic: str) -> bool:
+        return self._topics.find(topic) is not None or self._topics.is_system(topic)
+
+    def note(self, topic: str, metric: Removing, labels: tuple[str, ...]) -> None:
+        """A metric has a series with these labels for a topic, which is one of those in `of`."""
+        if topic != OTHERS:
+            self._series[topic].add((metric, labels))
+
+    def forget(self, topic: str) -> None:
+        """A topic is no more."""
+        for metric, labels in self._series.pop(topic, ()):
+            metric.remove(*labels)

@@ -1,0 +1,49 @@
+"""How far each group has pulled each queue, which may be further than it has committed.
+
+Lives in memory; a group that has not pulled since the start is as far as it has committed. The
+oldest entries make room for new ones. Source: spec/broker_behaviour.md section 9.6, inflight.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from rocketpy_broker.services.pull.outcome import Pulled
+from rocketpy_broker.store.values import QueueKey
+
+# About 200 bytes of memory each.
+ENTRIES_MAX = 100_000
+
+
+class PulledOffsets:
+    """Group and queue -> the offset behind the last message that was pulled."""
+
+    def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
+        self._entries_max = entries_max
+        self._offsets: OrderedDict[tuple[str, QueueKey], int] = OrderedDict()
+
+    def pulled(self, pulled: Pulled) -> None:
+        """A pull was answered."""
+        if not pulled.group:
+            return
+        key = pulled.group, pulled.queue
+        self._offsets[key] = pulled.next_offset
+        self._offsets.move_to_end(key)
+        if len(self._offsets) > self._entries_max:
+            self._offsets.popitem(last=False)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic is no more. The longest table takes about 10 ms."""
+        self._forget([key for key in self._offsets if key[1].topic == topic])
+
+    def forget_group(self, group: str) -> None:
+        """A consumer group is no more."""
+        self._forget([key for key in self._offsets if key[0] == group])
+
+    def _forget(self, keys: list[tuple[str, QueueKey]]) -> None:
+        for key in keys:
+            del self._offsets[key]
+
+    def of(self, group: str, queue: QueueKey) -> int:
+        """The offset; 0 where none is known."""
+        return self._offsets.get((group, queue), 0)

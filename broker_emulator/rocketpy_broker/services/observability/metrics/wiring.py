@@ -1,0 +1,118 @@
+"""Builds the room of metrics, and lets lower rooms feed it. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rocketpy_broker.runtime.event_loop import watch_loop
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.delay.wiring import Delay
+from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.groups.wiring import Groups
+from rocketpy_broker.services.long_polling.wiring import Holding
+from rocketpy_broker.services.observability.metrics.clients import ClientState
+from rocketpy_broker.services.observability.metrics.events import Events
+from rocketpy_broker.services.observability.metrics.labels import TopicLabels, node_labels
+from rocketpy_broker.services.observability.metrics.lag import GroupLags
+from rocketpy_broker.services.observability.metrics.pulled_offsets import PulledOffsets
+from rocketpy_broker.services.observability.metrics.safe_listeners import SafeListeners
+from rocketpy_broker.services.observability.metrics.service import MetricsService
+from rocketpy_broker.services.observability.metrics.storage import StorageState
+from rocketpy_broker.services.observability.metrics.traffic import Traffic
+from rocketpy_broker.services.observability.statistics.service import StatisticsService
+from rocketpy_broker.services.offsets.wiring import Offsets
+from rocketpy_broker.services.pull.consume_service import ConsumeService
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.transactions.wiring import Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What a broker measures: the events that it is told of, and everything as a text.
+
+    Calls, and blocks of streams of appends, are told of by the server: code and ms.
+    """
+
+    events: Events
+    service: MetricsService
+    on_called: Callable[[str, int, float], None]
+    on_appended: Callable[[int, float], None]
+    topic_changed: Callable[[str, float, bool], None]
+    group_changed: Callable[[float, bool], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The rooms that are measured."""
+
+    topics: TopicConfigManager
+    groups: Groups
+    flushing: Flushing
+    holding: Holding
+    delay: Delay
+    offsets: Offsets
+    consuming: ConsumeService
+    transactions: Transactions
+    statistics: StatisticsService
+
+
+def build(ground: Ground, rooms: Measured) -> Metrics:
+    """The metrics of one broker. Only who wants them pays for them: nothing is told before."""
+    clock, store, config = ground.clock, ground.store, ground.config
+    events = Events(rooms.topics, TopicLabels(rooms.topics))
+    pulled = PulledOffsets()
+    service = MetricsService(
+        events.registry,
+        [
+            Traffic(rooms.statistics, rooms.topics),
+            ClientState(rooms.topics, rooms.groups, config.broker_permission),
+            GroupLags(store, rooms.topics, rooms.offsets.committed, pulled, clock),
+            StorageState(store, rooms.delay, rooms.transactions.listing, clock),
+        ],
+        node_labels(config),
+        clock,
+    )
+    held = rooms.holding.calls
+    service.watch("rocketpy_held_calls", "Calls that wait for something.", lambda: len(held))
+    listeners = SafeListeners(events.registry)
+    _listen(ground, rooms, events, pulled, listeners)
+
+    async def start(scope: TaskScope) -> None:
+        scope.start(watch_loop(clock, listeners.spared(events.loop_was_late)))
+
+    ground.lifecycle.starts.append(start)
+    ground.lifecycle.closes.append(service.close)
+    return Metrics(
+        events,
+        service,
+        listeners.spared(events.called),
+        listeners.spared(events.appended),
+        listeners.spared(events.topic_changed),
+        listeners.spared(events.group_changed),
+    )
+
+
+def _listen(
+    ground: Ground, rooms: Measured, events: Events, pulled: PulledOffsets, listeners: SafeListeners
+) -> None:
+    clock, spared = ground.clock, listeners.spared
+    released, ended = spared(events.released), spared(events.transaction_ended)
+    forget_group = spared(pulled.forget_group)
+
+    async def group_deleted(group: str) -> None:
+        forget_group(group)
+
+    ground.store.statistics.block_put.add(spared(events.put))
+    rooms.consuming.pulled.add(spared(pulled.pulled))
+    rooms.flushing.group_commit.flushed.add(spared(events.flushed))
+    rooms.delay.releasing.released.add(
+        lambda topic, waiting: released(topic, waiting, clock.now_ms())
+    )
+    rooms.transactions.service.ended.add(
+        lambda half, operation: ended(half, operation, clock.now_ms())
+    )
+    rooms.statistics.topic_forgotten.add(spared(events.forget_topic))
+    rooms.statistics.topic_forgotten.add(spared(pulled.forget_topic))
+    rooms.groups.configs.deleted.append(group_deleted)

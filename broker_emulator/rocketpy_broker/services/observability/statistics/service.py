@@ -1,0 +1,329 @@
+"""Counts what topics and groups put, get and send back, and samples it.
+
+What is counted is told by listeners of the store and of lower rooms, once a block. A housekeeping
+task samples a slab of rows at a time, with a turn for everybody else in between. In memory only; a
+restart begins at zero. Topics and groups that are deleted take their statistics along.
+Source: BrokerStatsManager, spec/broker_behaviour.md sections 6.3 and 9.5; row S13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.listeners import Listeners
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.groups.clients.members import Role
+from rocketpy_broker.services.observability.statistics.gauges import PERIOD_MS, MomentTable
+from rocketpy_broker.services.observability.statistics.names import (
+    BROKER_KINDS,
+    BY_NAME,
+    NAMES,
+    Key,
+    Kind,
+    Name,
+)
+from rocketpy_broker.services.observability.statistics.speeds import StoreSpeeds
+from rocketpy_broker.services.observability.statistics.table import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SLAB_ROWS,
+    StatisticsTable,
+)
+from rocketpy_broker.services.observability.statistics.windows import WINDOWS, Figures
+from rocketpy_broker.services.pull.outcome import Pulled
+from rocketpy_broker.services.retry.service import SentBackMessages
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_broker.store.statistics import Put, StoreStatistics
+from rocketpy_broker.store.values import PutCause, QueueKey
+
+GROUP_CHARACTERS_MAX = 255
+PAGE_ITEMS_MAX = 500
+# The group that RocketMQ counts the deliveries of delay levels for.
+SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
+# Cursors: rows of sums come first, those of the moment from here on.
+_MOMENTS_CURSOR = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One of RocketMQ's statistics for one key; `value` and `times` since the row began.
+
+    A value of the moment has no windows.
+    """
+
+    name: str
+    key: Key
+    value: int
+    times: int
+    windows: Sequence[Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which items: by name, topic and group; nothing stands for all of them.
+
+    `include_system` is about topics of the broker's own and of retries that nobody has named.
+    `cursor` is 0, or where the page before has ended.
+    """
+
+    names: Sequence[str] = ()
+    topic: str = ""
+    group: str = ""
+    include_system: bool = False
+    cursor: int = 0
+    count_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """Items, in no order; `next_cursor` 0: there are no more."""
+
+    items: list[Item]
+    next_cursor: int
+    untracked: int
+
+
+class StatisticsService:
+    """The statistics of one broker."""
+
+    def __init__(
+        self,
+        topics: TopicConfigManager,
+        counted: StoreStatistics,
+        clock: Clock,
+        cluster_name: str,
+        table: StatisticsTable | None = None,
+        moments: MomentTable | None = None,
+    ) -> None:
+        self._topics = topics
+        self._counted = counted
+        self._clock = clock
+        self._cluster = cluster_name
+        self.table = StatisticsTable() if table is None else table
+        self.moments = MomentTable() if moments is None else moments
+        now_ms = clock.monotonic_ms()
+        self.speeds = StoreSpeeds(counted, now_ms)
+        self._due_ms = [now_ms + window.period_ms for window in WINDOWS]
+        self._moments_due_ms = now_ms + PERIOD_MS
+        # Told of a topic that is no more.
+        self.topic_forgotten = Listeners[[str]]()
+
+    # --- What is counted ---
+
+    def put(self, put: Put) -> None:
+        """A block was stored."""
+        if put.cause is PutCause.OWN:
+            return
+        topic = put.queue.topic
+        if put.cause is not PutCause.SENT_BACK:
+            self._count_broker(Kind.BROKER_PUT, Kind.BROKER_PUT_WITHOUT_SYSTEM, topic, put.count)
+        is_scheduled = topic == SCHEDULE_TOPIC
+        if put.cause is PutCause.SENT or (put.cause is PutCause.SENT_BACK and is_scheduled):
+            self._add(Key(Kind.TOPIC_PUT, topic), put.count, put.bytes, int(put.latency_ms))
+        if is_scheduled:
+            key = Key(Kind.QUEUE_PUT, topic, queue_id=put.queue.queue_id)
+            self._add(key, put.count, put.bytes)
+
+    def pulled(self, pulled: Pulled) -> None:
+        """A pull was answered; without messages, if none of those looked at are wanted."""
+        (topic, queue_id), group, count = pulled.queue, pulled.group, pulled.count
+        if count:
+            self._count_broker(Kind.BROKER_GET, Kind.BROKER_GET_WITHOUT_SYSTEM, topic, count)
+        # Any client may pull with any name.
+        if not group or len(group) > GROUP_CHARACTERS_MAX:
+            return
+        if count:
+            self._add(Key(Kind.GROUP_GET, topic, group), count, pulled.bytes, pulled.latency_ms)
+        key, now_ms = Key(Kind.GROUP_GET_FALL, topic, group, queue_id), self._clock.monotonic_ms()
+        self.moments.set(key, now_ms, pulled.behind_bytes, pulled.behind_ms if count else None)
+
+    def delivered(self, queue: QueueKey, count: int, size_bytes: int) -> None:
+        """A delay level has delivered messages."""
+        topic, queue_id = queue
+        self._add(Key(Kind.QUEUE_GET, topic, SCHEDULE_CONSUMER, queue_id), count, size_bytes)
+        self._add(Key(Kind.GROUP_GET, topic, SCHEDULE_CONSUMER), count, size_bytes)
+
+    def registered(self, role: Role, latency_ms: float) -> None:
+        """A client was registered in a group, or has told again that it is."""
+        kind = Kind.CONSUMER_REGISTER if role is Role.CONSUMER else Kind.PRODUCER_REGISTER
+        self._add(Key(kind, self._cluster), 1, latency_ms=int(latency_ms))
+
+    def sent_back(self, messages: SentBackMessages) -> None:
+        """A group has sent messages back, and they are stored."""
+        for topic, count in messages.topics.items():
+            self._add(Key(Kind.SENT_BACK, topic, messages.group), count)
+            if messages.is_dead:
+                self._add(Key(Kind.DEAD_LETTERS, topic, messages.group), count)
+
+    def _count_broker(self, kind: Kind, without_system: Kind, topic: str, count: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self.table.add(Key(kind, self._cluster), now_ms, count)
+        if not self._topics.is_system(topic):
+            self.table.add(Key(without_system, self._cluster), now_ms, count)
+
+    def _add(self, key: Key, nums: int, size: int = 0, latency_ms: int = 0) -> None:
+        self.table.add(key, self._clock.monotonic_ms(), nums, size, latency_ms)
+
+    async def forget_topic(self, topic: str) -> None:
+        """A topic is no more."""
+        self._counted.forget_topic(topic)
+        self.topic_forgotten(topic)
+        await self._drop(lambda key: key.topic == topic)
+
+    async def forget_group(self, group: str) -> None:
+        """A consumer group is no more."""
+        await self._drop(lambda key: key.group == group)
+
+    async def _drop(self, is_gone: Callable[[Key], bool]) -> None:
+        for table in (self.table, self.moments):
+            for number in range(len(table.slabs)):
+                table.drop(number, is_gone)
+                await take_slot()
+
+    # --- Samples ---
+
+    async def run(self) -> None:
+        """Sample when it is time to, for ever."""
+        while True:
+            await sleep(self._clock, max(min(self._due_ms) - self._clock.monotonic_ms(), 0))
+            await self.sample()
+
+    async def sample(self) -> None:
+        """Take the samples that are due, a slab at a time."""
+        now_ms = self._clock.monotonic_ms()
+        due = [index for index, due_ms in enumerate(self._due_ms) if due_ms <= now_ms]
+        for index in due:
+            # On time, so that the windows keep together; after a standstill, from now on.
+            next_ms = self._due_ms[index] + WINDOWS[index].period_ms
+            late_ms = now_ms + WINDOWS[index].period_ms
+            self._due_ms[index] = next_ms if next_ms > now_ms else late_ms
+        if MINUTE in due:
+            self.speeds.sample(now_ms)
+        for number, slab in enumerate(self.table.slabs):
+            slab.sample(due, now_ms)
+            if HOUR in due:
+                self.table.drop_idle(number, HOUR if self.table.is_tight else DAY)
+            await take_slot()
+        if self._moments_due_ms <= now_ms:
+            self._moments_due_ms = now_ms + PERIOD_MS
+            for number in range(len(self.moments.slabs)):
+                self.moments.end_period(number, now_ms)
+                await take_slot()
+
+    # --- What is told ---
+
+    async def sums(
+        self, kind: Kind, count_max: int
+    ) -> AsyncIterator[Sequence[tuple[Key, int, int]]]:
+        """Keys of a kind with their messages and bytes since the rows began, some at a time.
+
+        Between two parts the caller gives others their turns; rows come and go meanwhile.
+        """
+        for slab in self.table.slabs:
+            wanted = [
+                row for row, key in enumerate(slab.keys) if key is not None and key.kind is kind
+            ]
+            for begin in range(0, len(wanted), count_max):
+                yield [
+                    (key, int(slab.counters["nums"][row]), int(slab.counters["size"][row]))
+                    for row in wanted[begin : begin + count_max]
+                    if (key := slab.keys[row]) is not None and key.kind is kind
+                ]
+
+    async def page(self, query: Query) -> ItemPage:
+        """Some items, and where to go on; others have turns in between.
+
+        Raises ParameterIllegalError.
+        """
+        names, count_max = _names(query.names), _count(query)
+        wanted: dict[Kind, list[Name]] = {}
+        for name in names:
+            wanted.setdefault(name.kind, []).append(name)
+        items: list[Item] = []
+        untracked = self.table.untracked + self.moments.untracked
+        for base, table in ((0, self.table), (_MOMENTS_CURSOR, self.moments)):
+            number, first = divmod(max(query.cursor - base, 0), SLAB_ROWS)
+            while number < len(table.slabs):
+                room = count_max - len(items)
+                rows, end = self._rows(table.keys_from(number, first), wanted, query, room)
+                items += _items(table, number, rows, wanted)
+                if end is not None:
+                    return ItemPage(items, base + number * SLAB_ROWS + end, untracked)
+                number, first = number + 1, 0
+                await take_slot()
+        return ItemPage(items, 0, untracked)
+
+    def _rows(
+        self,
+        keys: Iterable[tuple[int, Key]],
+        wanted: Mapping[Kind, Sequence[Name]],
+        query: Query,
+        room: int,
+    ) -> tuple[list[tuple[int, Key]], int | None]:
+        """Rows whose items have room, and the first one whose items have not."""
+        rows: list[tuple[int, Key]] = []
+        for row, key in keys:
+            if key.kind not in wanted or not self._is_wanted(key, query):
+                continue
+            if room <= 0:
+                return rows, row
+            rows.append((row, key))
+            room -= len(wanted[key.kind])
+        return rows, None
+
+    def _is_wanted(self, key: Key, query: Query) -> bool:
+        if query.topic and (key.topic != query.topic or key.kind in BROKER_KINDS):
+            return False
+        if query.group and key.group != query.group:
+            return False
+        if query.topic or query.include_system or key.kind in BROKER_KINDS:
+            return True
+        return not self._topics.is_internal(key.topic)
+
+
+def _items(
+    table: StatisticsTable,
+    number: int,
+    rows: Sequence[tuple[int, Key]],
+    wanted: Mapping[Kind, Sequence[Name]],
+) -> list[Item]:
+    slab = table.slabs[number]
+    indices = np.array([row for row, _ in rows], np.int64)
+    windows = [ring.differences(indices) for ring in slab.rings] if table.has_windows else []
+    return [
+        Item(
+            name.name,
+            key,
+            int(slab.counters[name.column][row]),
+            int(slab.counters["times"][row]),
+            [window.figures(index, name.column) for window in windows],
+        )
+        for index, (row, key) in enumerate(rows)
+        for name in wanted[key.kind]
+    ]
+
+
+def _names(names: Sequence[str]) -> Sequence[Name]:
+    """Raises ParameterIllegalError for a name that there is not."""
+    if len(names) > len(NAMES):
+        raise ParameterIllegalError("number of names", len(names), f"{len(NAMES)} or fewer")
+    for name in names:
+        if name not in BY_NAME:
+            raise ParameterIllegalError("name", f"{name:.100}", ", ".join(BY_NAME))
+    return [BY_NAME[name] for name in dict.fromkeys(names)] or NAMES
+
+
+def _count(query: Query) -> int:
+    """Raises ParameterIllegalError for a page that cannot be."""
+    if query.cursor < 0:
+        raise ParameterIllegalError("cursor", query.cursor, "0, or next_cursor of a page")
+    if query.count_max < 0:
+        raise ParameterIllegalError("count_max", query.count_max, f"0 to {PAGE_ITEMS_MAX}")
+    return min(query.count_max or PAGE_ITEMS_MAX, PAGE_ITEMS_MAX)

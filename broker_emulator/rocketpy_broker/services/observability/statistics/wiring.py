@@ -1,0 +1,38 @@
+"""Builds the room of statistics, and lets the store and lower rooms feed it. Holds no state."""
+
+from __future__ import annotations
+
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.delay.wiring import Delay
+from rocketpy_broker.services.groups.wiring import Groups
+from rocketpy_broker.services.observability.statistics.service import StatisticsService
+from rocketpy_broker.services.pull.consume_service import ConsumeService
+from rocketpy_broker.services.retry.wiring import Retry
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+
+
+def build(
+    ground: Ground,
+    topics: TopicConfigManager,
+    groups: Groups,
+    delay: Delay,
+    consuming: ConsumeService,
+    retry: Retry,
+) -> StatisticsService:
+    """Statistics of one broker."""
+    counted = ground.store.statistics
+    service = StatisticsService(topics, counted, ground.clock, ground.config.cluster_name)
+    counted.block_put.add(service.put)
+    consuming.pulled.add(service.pulled)
+    groups.clients.registered.add(service.registered)
+    for level in delay.levels:
+        level.delivered.add(service.delivered)
+    retry.send_backs.sent_back.add(service.sent_back)
+    groups.configs.deleted.append(service.forget_group)
+
+    async def start(scope: TaskScope) -> None:
+        scope.start(service.run())
+
+    ground.lifecycle.starts.append(start)
+    return service

@@ -1,0 +1,207 @@
+"""The checks of a pull, in RocketMQ's order, and what it asks for once they are passed.
+
+A pull without a consumer group is plain reading: no group is looked at. A pull of a group asks
+whether the group may consume, and may be filtered by what the group's members subscribe to.
+RocketMQ's sysFlag is told by fields: bit 1 by a commit offset, bit 2 by a time to wait, bit 4 by
+not asking for the registered subscription, bit 8 by `class_filter`.
+Not here, since this broker has none of it: slaves, lite pulls, static topics. Resets of offsets are
+looked at by who serves the pull.
+FILTER_DATA_NOT_LATEST cannot be: a subscription and its filter are one entry.
+Holds no state. Rows C01, C02, S12 (which limits). Source: PullMessageProcessor#processRequest,
+spec/broker_behaviour.md sections 2.1, 2.2 and 2.6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import (
+    FilterDataNotExistError,
+    ParameterIllegalError,
+    PermissionDeniedError,
+    SubscriptionNotExistError,
+    SubscriptionNotLatestError,
+    SubscriptionParseError,
+)
+from rocketpy_broker.services.filters.service import FilterService, FilterText, MessageFilter
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.groups.wiring import Groups
+from rocketpy_broker.services.pull.service import NO_END, PullCommand
+from rocketpy_broker.services.topics.config import Perm
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.files.recoveries import TakenBackError
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey, ReadLimits
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """A pull as it came; 0 stands for no end, for the default size, and for not waiting.
+
+    `sub_version` counts with `registered_subscription` only.
+    """
+
+    queue: QueueKey
+    offset: int = 0
+    offset_end: int = 0
+    response_bytes_max: int = 0
+    wait_ms_max: int = 0
+    filter_text: FilterText = field(default_factory=FilterText)
+    consumer_group: str = ""
+    commit_offset: int | None = None
+    registered_subscription: bool = False
+    sub_version: int = 0
+    class_filter: bool = False
+    topic_epoch: int = 0
+    recovery_id: str = ""
+
+
+class PullChecks:
+    """Looks at requests."""
+
+    def __init__(
+        self,
+        topics: TopicConfigManager,
+        groups: Groups,
+        filters: FilterService,
+        config: BrokerConfig,
+        store: MessageStore,
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._filters = filters
+        self._config = config
+        self._store = store
+
+    def command(self, request: PullRequest) -> PullCommand:
+        """What to read. Nothing is changed: an unknown group that may be made is made later.
+
+        Raises PermissionDeniedError, SubscriptionGroupNotExistError, ClientsFullError,
+        TopicNotExistError, QueueIdIllegalError, SubscriptionParseError, SubscriptionNotExistError,
+        SubscriptionNotLatestError, FilterDataNotExistError, ParameterIllegalError, TakenBackError.
+        """
+        if not self._config.broker_permission & Perm.READ:
+            raise PermissionDeniedError(
+                f"the broker[{self._config.broker_name}] pulling message is forbidden"
+            )
+        if request.consumer_group:
+            self._check_group(request.consumer_group)
+        self._topics.check_readable(*request.queue, is_hidden_too=self._is_planned(request))
+        self.check_topic(request)
+        wanted = self._filter(request)
+        self._check_numbers(request)
+        return PullCommand(
+            request.queue,
+            request.offset,
+            self._end(request),
+            self._limits(request, wanted),
+            request.wait_ms_max,
+            wanted.sql92,
+        )
+
+    def _is_planned(self, request: PullRequest) -> bool:
+        """True if plain reading names an end, and its queue has messages that it can begin with.
+
+        They were planned while the queue was listed; that it is hidden now takes nothing away.
+        """
+        is_plain = not request.consumer_group and request.offset_end > 0
+        return is_plain and request.offset < self._store.range_of(request.queue).max_offset
+
+    def _end(self, request: PullRequest) -> int:
+        """Where it ends: before what was stored since a recovery that its plan does not know of."""
+        end = request.offset_end or NO_END
+        log_end = self._store.recoveries.log_end_since(request.recovery_id)
+        if log_end is None:
+            return end
+        cut_offset = self._store.queue_lookup.first_behind(request.queue, log_end)
+        if request.offset >= cut_offset:
+            raise TakenBackError(*request.queue, cut_offset)
+        return min(end, cut_offset)
+
+    def check_topic(self, request: PullRequest) -> None:
+        """Raises TopicNotExistError where the topic that is meant is there no more."""
+        if request.topic_epoch:
+            self._topics.check_epoch(request.queue.topic, request.topic_epoch)
+
+    def _check_group(self, name: str) -> None:
+        configs = self._groups.configs
+        configs.check_available(name)
+        group = configs.get(name) if name in configs else SubscriptionGroupConfig(name)
+        if not group.consume_enable:
+            raise PermissionDeniedError(
+                f"subscription group no permission, {name}: its consumeEnable is false"
+            )
+
+    def _filter(self, request: PullRequest) -> MessageFilter:
+        if request.class_filter:
+            raise SubscriptionParseError(
+                "a class filter needs a filter server, which RocketMQ 5 has no more; "
+                "use an expression of type TAG or SQL92"
+            )
+        if not request.registered_subscription:
+            return self._filters.filter_of(request.filter_text)
+        text = request.filter_text
+        if text.tags_codes or text.expression or text.expression_type:
+            raise SubscriptionParseError(
+                "the group's registered subscription and a filter of the request are two; ask for "
+                "one of them"
+            )
+        return self._registered(request)
+
+    def _registered(self, request: PullRequest) -> MessageFilter:
+        """The filter of what the group subscribes to."""
+        name, topic = request.consumer_group, request.queue.topic
+        if not name:
+            accepted = "the group whose registered_subscription is asked for"
+            raise ParameterIllegalError("consumer_group", name, accepted)
+        group = self._groups.clients.consumer_group(name)
+        if group is None:
+            raise SubscriptionNotExistError(name)
+        config = self._groups.configs.find(name)
+        if group.is_broadcasting and config is not None and not config.consume_broadcast_enable:
+            raise PermissionDeniedError(
+                f"the consumer group[{name}] can not consume by broadcast way"
+            )
+        if self._groups.configs.is_forbidden(name, topic):
+            raise PermissionDeniedError(
+                f"the consumer group[{name}] is forbidden for topic[{topic}]"
+            )
+        found = group.subscriptions.get(topic)
+        if found is None:
+            raise SubscriptionNotExistError(name, topic)
+        if found.sub_version < request.sub_version:
+            versions = found.sub_version, request.sub_version
+            raise SubscriptionNotLatestError(name, topic, *versions)
+        try:
+            return self._filters.filter_of(FilterText(found.expression_type, found.expression))
+        except SubscriptionParseError as error:
+            raise FilterDataNotExistError(name, topic, error.remark) from error
+
+    def _check_numbers(self, request: PullRequest) -> None:
+        offset, end = request.offset, request.offset_end
+        if offset < 0:
+            raise ParameterIllegalError("offset", offset, "0 or more")
+        if end and end <= offset:
+            raise ParameterIllegalError("offset_end", end, f"0 or more than {offset}")
+        size = request.response_bytes_max
+        if size < 0:
+            raise ParameterIllegalError("response_bytes_max", size, "0 or more")
+        wait_ms, wait_ms_max = request.wait_ms_max, self._config.limits.pull_wait_ms_max
+        if not 0 <= wait_ms <= wait_ms_max:
+            raise ParameterIllegalError("wait_ms_max", wait_ms, f"0 to {wait_ms_max}")
+
+    def _limits(self, request: PullRequest, wanted: MessageFilter) -> ReadLimits:
+        """RocketMQ's for a group's pull that names no size; by bytes for all others."""
+        limits, codes = self._config.limits, wanted.tags_codes
+        if request.consumer_group and not request.response_bytes_max:
+            transfer = limits.transfer
+            return ReadLimits(
+                transfer.count_on_message_in_memory,
+                transfer.bytes_on_message_in_memory,
+                transfer.count_on_message_in_disk,
+                transfer.bytes_on_message_in_disk,
+                codes,
+            )
+        wish = request.response_bytes_max or limits.pull_response_bytes
+        return ReadLimits.of_bytes(min(wish, limits.pull_response_bytes_max), codes)

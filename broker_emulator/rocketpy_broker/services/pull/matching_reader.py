@@ -1,0 +1,103 @@
+"""Reading what an expression matches: a step is many small reads, each of which waits for its turn.
+
+One read evaluates the expression for so many records, and so many bytes, that it takes a few
+milliseconds whatever they are: the first one waits, too, for thousands of pulls may be woken by one
+message. A step ends when it has looked at as many units as a step by tags,
+when its response is nearly full, and at the end of the queue or of the range. What is no record
+ends it as well, and is told by the next step. Holds no state. Row C04.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.filters.service import Sql92Filter
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.readers import candidates
+from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
+
+# Bytes of records that one read looks at, and as much as no response is filled up further.
+READ_BYTES = 256 << 10
+_LOOKED_AT = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
+
+
+class MatchingReader:
+    """Reads one store."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    async def get_message(
+        self,
+        queue: QueueKey,
+        offset: int,
+        offset_end: int,
+        limits: ReadLimits,
+        sql92: Sql92Filter,
+    ) -> GetMessageResult:
+        """Records [offset, offset_end) that match, within `limits` but at least one.
+
+        As of the last read; there is no turn for others behind that.
+        """
+        step_end = min(offset_end, offset + candidates.SCAN_UNITS_MAX)
+        reading = _reading(limits, sql92)
+        await take_slot()
+        result = self._store.get_message(queue, offset, step_end, reading)
+        while result.status in _LOOKED_AT and not _is_full(result, limits, reading):
+            if result.next_offset >= min(step_end, result.max_offset):
+                break
+            await take_slot()
+            count = len(result.sizes)
+            rest = replace(
+                reading,
+                matches_max=reading.matches_max - count,
+                cold_matches_max=reading.cold_matches_max - count,
+            )
+            behind = self._store.get_message(queue, result.next_offset, step_end, rest)
+            if behind.status not in _LOOKED_AT:
+                break
+            result = _joined(result, behind)
+        return result
+
+
+def _reading(limits: ReadLimits, sql92: Sql92Filter) -> ReadLimits:
+    """What one read looks at: what takes a few milliseconds, and no more bytes than are wanted."""
+    bytes_max = min(READ_BYTES, limits.bytes_max, sql92.bytes_max)
+    cold_bytes_max = min(READ_BYTES, limits.cold_bytes_max, sql92.bytes_max)
+    return ReadLimits(
+        *(sql92.records_max, bytes_max),
+        *(sql92.records_max, cold_bytes_max),
+        matches=sql92.matches,
+        matches_max=limits.count_max,
+        cold_matches_max=limits.cold_count_max,
+    )
+
+
+def _is_full(result: GetMessageResult, limits: ReadLimits, reading: ReadLimits) -> bool:
+    """Whether what a further read may give is more than is wanted."""
+    taken, count = result.byte_count, len(result.sizes)
+    if result.is_cold:
+        is_count_full = count >= limits.cold_count_max
+        return is_count_full or taken + reading.cold_bytes_max > limits.cold_bytes_max
+    return count >= limits.count_max or taken + reading.bytes_max > limits.bytes_max
+
+
+def _joined(result: GetMessageResult, behind: GetMessageResult) -> GetMessageResult:
+    """Both as one."""
+    if len(behind.sizes) == 0:
+        return replace(
+            result,
+            next_offset=behind.next_offset,
+            min_offset=behind.min_offset,
+            max_offset=behind.max_offset,
+            is_cold=behind.is_cold,
+            behind_bytes=behind.behind_bytes,
+        )
+    return replace(
+        behind,
+        parts=[*result.parts, *behind.parts],
+        sizes=np.concatenate((result.sizes, behind.sizes)),
+    )

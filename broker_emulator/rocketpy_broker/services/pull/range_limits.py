@@ -1,0 +1,161 @@
+"""Bytes of ranges of queues, and how far they reach within a number of bytes.
+
+Sizes come from the units of the queues, a stretch at a time with a turn for everybody else in
+between, and none are kept. Ranges are measured until together they exceed a limit; behind that a
+range is looked at for one stretch only, from which the caller estimates the rest. Blank units and
+offsets outside the queue have no bytes. A call that has worked for long answers what it has, and
+may stop within a range. Holds no state. Row K04.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.work_time import WorkTime
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.readers.lookup import Stretch
+from rocketpy_broker.store.values import QueueKey
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Messages [begin, end) of a queue."""
+
+    queue: QueueKey
+    begin: int
+    end: int
+
+
+def check_ranges(topics: TopicConfigManager, ranges: Sequence[OffsetRange]) -> None:
+    """Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
+
+    Their offsets may lie outside the queues.
+    """
+    for part in ranges:
+        topics.check_readable(*part.queue)
+        if part.begin < 0:
+            raise ParameterIllegalError("begin", part.begin, "0 or more")
+        if part.end < part.begin:
+            raise ParameterIllegalError("end", part.end, f"{part.begin} or more")
+
+
+@dataclass(slots=True)
+class Measure:
+    """A range up to `end`: its bytes, its queue offsets, and its first message with bytes.
+
+    `count_left` offsets behind that are in the queue, too. `goes_on`: it was not looked at as far
+    as was asked for.
+    """
+
+    end: int
+    bytes: int = 0
+    count: int = 0
+    count_left: int = 0
+    first_bytes: int = 0
+    first_physical_offset: int = 0
+    goes_on: bool = False
+
+    def add(self, stretch: Stretch) -> None:
+        """Go on with what lies at `end`."""
+        self.end = stretch.end
+        self.count += len(stretch.sizes)
+        self.bytes += int(stretch.sizes.sum())
+        if self.first_bytes == 0 and self.bytes:
+            row = int(np.argmax(stretch.sizes > 0))
+            self.first_bytes = int(stretch.sizes[row])
+            self.first_physical_offset = int(stretch.physical_offsets[row])
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a range may go, and the bytes up to there. `goes_on`: perhaps further."""
+
+    end: int
+    bytes: int
+    goes_on: bool = False
+
+
+class RangeLimitService:
+    """Looks at ranges of one store's queues."""
+
+    def __init__(self, store: MessageStore, topics: TopicConfigManager, clock: Clock) -> None:
+        self._store = store
+        self._topics = topics
+        self._clock = clock
+
+    async def measure(self, ranges: Sequence[OffsetRange], bytes_max: int) -> list[Measure]:
+        """The bytes of the first ranges: exactly, until they have more than `bytes_max`.
+
+        Only the last one may go on. Raises ParameterIllegalError, TopicNotExistError,
+        PermissionDeniedError, QueueIdIllegalError.
+        """
+        if bytes_max < 0:
+            raise ParameterIllegalError("bytes_max", bytes_max, "0 or more")
+        check_ranges(self._topics, ranges)
+        time, left = WorkTime(self._clock), bytes_max
+        measures: list[Measure] = []
+        for part in ranges:
+            measures.append(await self._measure(part, max(left, 0), time))
+            left -= measures[-1].bytes
+            if time.is_over:
+                break
+        return measures
+
+    async def _measure(self, part: OffsetRange, bytes_max: int, time: WorkTime) -> Measure:
+        measure = Measure(part.begin)
+        while measure.end < part.end and measure.bytes <= bytes_max:
+            if measure.count and time.is_over:
+                measure.goes_on = True
+                break
+            stretch = self._store.queue_lookup.stretch(part.queue, measure.end, part.end)
+            await take_slot()
+            if stretch is None:
+                measure.end = part.end
+            else:
+                measure.add(stretch)
+        end = min(part.end, self._store.range_of(part.queue).max_offset)
+        measure.count_left = max(end - measure.end, 0)
+        return measure
+
+    async def limit(self, ranges: Sequence[OffsetRange], bytes_max: Sequence[int]) -> list[Reach]:
+        """How far each of the first ranges reaches with no more than its `bytes_max`.
+
+        Only the last one may go on. Raises ParameterIllegalError, TopicNotExistError,
+        PermissionDeniedError, QueueIdIllegalError.
+        """
+        if len(bytes_max) != len(ranges):
+            raise ParameterIllegalError("number of bytes_max", len(bytes_max), str(len(ranges)))
+        if min(bytes_max, default=0) < 0:
+            raise ParameterIllegalError("bytes_max", min(bytes_max), "0 or more")
+        check_ranges(self._topics, ranges)
+        time = WorkTime(self._clock)
+        reached: list[Reach] = []
+        for part, budget in zip(ranges, bytes_max, strict=True):
+            reached.append(await self._reach(part, budget, time))
+            if time.is_over:
+                break
+        return reached
+
+    async def _reach(self, part: OffsetRange, budget: int, time: WorkTime) -> Reach:
+        offset, taken = part.begin, 0
+        while offset < part.end:
+            if offset > part.begin and time.is_over:
+                return Reach(offset, taken, goes_on=True)
+            stretch = self._store.queue_lookup.stretch(part.queue, offset, part.end)
+            await take_slot()
+            if stretch is None:
+                break
+            totals = taken + np.cumsum(stretch.sizes)
+            count = int(np.searchsorted(totals, budget, "right"))
+            taken = int(totals[count - 1]) if count else taken
+            if count < len(totals):
+                return Reach(stretch.begin + count, taken)
+            offset = stretch.end
+        return Reach(part.end, taken)

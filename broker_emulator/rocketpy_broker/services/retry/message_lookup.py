@@ -1,0 +1,129 @@
+"""Looking up messages that are sent back, a bounded number at a time. Holds no state.
+
+RocketMQ takes whatever lies at the offset. Here a caller may say which message it means, since rows
+of a DataFrame may come from another broker; and the broker's own records are nobody's to consume.
+Row R01. Source: spec/broker_behaviour.md section 6.1, step 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.errors import BrokerError, SendBackError
+from rocketpy_broker.services.retry.record_copy import Origins
+from rocketpy_broker.services.topics.system import RESERVED_PREFIX, SEND_FORBIDDEN
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.record import RecordBlock
+
+# Looked up before others have a turn.
+TURN_MESSAGES = 64
+TURN_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class SendBack:
+    """A message that could not be consumed, by its place in the log.
+
+    `delay_level` 0: by the number of its deliveries; below 0: it is given up. The ids are compared
+    where they are not empty.
+    """
+
+    commit_log_offset: int
+    delay_level: int = 0
+    origin_msg_id: str = ""
+    origin_topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Some messages: `faults` has an entry for each, None for those whose records are in `block`.
+
+    `delay_levels` are of the records.
+    """
+
+    faults: Sequence[BrokerError | None]
+    block: RecordBlock | None
+    delay_levels: NDArray[np.int64]
+    bytes: int
+
+
+class MessagesToSendBack:
+    """Looks into one store."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def from_(self, messages: Sequence[SendBack], begin: int) -> Found:
+        """The messages from `begin` on, one or more, as many as may be looked up in one turn."""
+        faults: list[BrokerError | None] = []
+        parts: list[memoryview] = []
+        wanted: list[SendBack] = []
+        bytes_found = 0
+        for message in messages[begin : begin + TURN_MESSAGES]:
+            offset = message.commit_log_offset
+            part = self._store.messages.at(offset) if offset >= 0 else None
+            if part is None:
+                faults.append(_not_found(message, "no message begins there"))
+                continue
+            if parts and bytes_found + len(part) > TURN_BYTES:
+                break
+            faults.append(None)
+            parts.append(part)
+            wanted.append(message)
+            bytes_found += len(part)
+        if not parts:
+            return Found(faults, None, np.empty(0, np.int64), 0)
+        block = RecordBlock.parse(bytearray().join(parts))
+        return _checked(faults, wanted, block, bytes_found)
+
+
+def _checked(
+    faults: list[BrokerError | None],
+    wanted: Sequence[SendBack],
+    block: RecordBlock,
+    bytes_found: int,
+) -> Found:
+    """Without the records that are not what was meant."""
+    places = [place for place, fault in enumerate(faults) if fault is None]
+    reasons = _reasons(wanted, Origins.of(block))
+    for place, message, reason in zip(places, wanted, reasons, strict=True):
+        faults[place] = None if reason is None else _not_found(message, reason)
+    is_good = np.array([reason is None for reason in reasons])
+    levels = np.array([message.delay_level for message in wanted], np.int64)[is_good]
+    kept = block.filter(is_good) if is_good.any() else None
+    return Found(faults, kept, levels, bytes_found)
+
+
+def _reasons(wanted: Sequence[SendBack], origins: Origins) -> list[str | None]:
+    """Why a record is not the message that was meant; None where it is."""
+    columns = (
+        origins.topics.to_pylist(),
+        origins.first_topics.to_pylist(),
+        origins.offset_ids.to_pylist(),
+        origins.first_ids.to_pylist(),
+        origins.unique_keys.to_pylist(),
+    )
+    reasons: list[str | None] = []
+    for message, topic, first_topic, *ids in zip(wanted, *columns, strict=True):
+        reason = None
+        if topic in SEND_FORBIDDEN or topic.startswith(RESERVED_PREFIX):
+            reason = f"there lies a record of the broker's own topic {topic!r}"
+        elif message.origin_topic and message.origin_topic not in (topic, first_topic):
+            reason = (
+                f"there lies a message of topic {topic!r}, not of {message.origin_topic!r:.200}"
+            )
+        elif message.origin_msg_id and message.origin_msg_id not in ids:
+            reason = f"the message there has not the id {message.origin_msg_id!r:.200}"
+        reasons.append(reason)
+    return reasons
+
+
+def _not_found(message: SendBack, reason: str) -> SendBackError:
+    return SendBackError(
+        f"look message by offset failed, {message.commit_log_offset}: {reason}; "
+        "it may be cleaned, or be another broker's"
+    )

@@ -1,0 +1,39 @@
+"""Builds the room of retries. Holds no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.delay.schedule import Scheduling
+from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.groups.wiring import Groups
+from rocketpy_broker.services.retry.send_service import SendService
+from rocketpy_broker.services.retry.service import SendBackService
+from rocketpy_broker.services.retry.targets import RetryTargets
+from rocketpy_broker.services.send.append_service import AppendService
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Messages that are sent back, and sends that may be to a retry topic."""
+
+    send_backs: SendBackService
+    sends: SendService
+
+
+def build(
+    ground: Ground,
+    topics: TopicConfigManager,
+    groups: Groups,
+    flushing: Flushing,
+    scheduling: Scheduling,
+    appends: AppendService,
+) -> Retry:
+    """Retries of one broker."""
+    targets = RetryTargets(topics, groups.configs, groups.retry_topics, ground.clock)
+    send_backs = SendBackService(
+        ground.store, targets, appends, scheduling, flushing.group_commit, ground.clock
+    )
+    return Retry(send_backs, SendService(appends, targets, groups.locks))

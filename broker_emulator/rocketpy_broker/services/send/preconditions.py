@@ -1,0 +1,79 @@
+"""What the broker asks of a send before it looks at topic and message, and topics made by a send.
+
+Holds no state. Source: SendMessageProcessor#preSend, #msgCheck, spec/broker_behaviour.md sections
+1.1 and 1.3; rows P03, P04, P05, P09.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timezone
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import BrokerError, PermissionDeniedError, TopicIllegalError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.services.topics.config import Perm, TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.topics.system import AUTO_CREATE_TOPIC
+
+logger = logging.getLogger(__name__)
+
+
+class NotServingYetError(BrokerError):
+    """The broker takes no sends before a time that was set."""
+
+    def __init__(self, timestamp_ms: int) -> None:
+        until = datetime.fromtimestamp(timestamp_ms / 1000, tz=timezone.utc)
+        super().__init__(f"broker unable to service, until {until.isoformat(sep=' ')}")
+
+
+class SendGate:
+    """Lets sends through, or says why not."""
+
+    def __init__(self, topics: TopicConfigManager, clock: Clock, config: BrokerConfig) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._config = config
+        self._makes_topics = config.system_topics.auto_create_topic_enable
+        # Names that stand for a template or a cluster, not for a topic of anybody.
+        self._reserved = {AUTO_CREATE_TOPIC, config.cluster_name}
+
+    def check(self, topic: str) -> None:
+        """Raises NotServingYetError, TopicIllegalError, PermissionDeniedError."""
+        begin_ms = self._config.start_accept_send_request_timestamp_ms
+        if self._clock.now_ms() < begin_ms:
+            raise NotServingYetError(begin_ms)
+        self._topics.check_name(topic)
+        if topic in self._reserved:
+            raise PermissionDeniedError(f"Sending message to topic[{topic}] is forbidden.")
+        self.check_permission()
+
+    def check_permission(self) -> None:
+        """Raises PermissionDeniedError where the broker takes no message of anybody."""
+        if not self._config.broker_permission & Perm.WRITE:
+            raise PermissionDeniedError(
+                f"the broker[{self._config.broker_name}] sending message is forbidden"
+            )
+
+    async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
+        """Make an unknown topic from a template that lets others inherit from it.
+
+        Nothing is made where the template is missing or lets nobody inherit: the send then tells
+        that the topic does not exist. Raises TopicIllegalError, OSError.
+        """
+        if default_topic == AUTO_CREATE_TOPIC and not self._makes_topics:
+            # The store may have it from a time when it was allowed.
+            return
+        template = self._topics.find(default_topic)
+        if topic in self._topics or template is None or not template.perm & Perm.INHERIT:
+            return
+        self.check(topic)
+        nums = min(queue_nums_max, template.write_queue_nums)
+        if nums < 1:
+            raise TopicIllegalError(
+                f"topic {topic!r} cannot be created with {queue_nums_max} queues; ask for 1 or more"
+            )
+        perm = template.perm & ~Perm.INHERIT
+        config = TopicConfig(topic, nums, nums, perm, topic_filter_type=template.topic_filter_type)
+        await self._topics.create(config)
+        logger.info("topic %r was created by a send, with %d queues", topic, nums)

@@ -1,0 +1,205 @@
+"""Asking after transactions that stay open: each round, every half message that is old enough.
+
+Before its producer is asked, a half message is copied behind the others with its count of checks,
+as RocketMQ does, and the older copy is over: so nothing in front holds up the progress, and the
+count survives a crash. A crash between the two leaves both; the newer one counts. What was asked
+after too often goes to TRANS_CHECK_MAX_TIME_TOPIC. Holds no state but the table's.
+Source: spec/storage.md section 14.5, spec/broker_behaviour.md sections 7.5 and 7.6; row T04.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rocketpy_broker.config import TransactionTimes
+from rocketpy_broker.errors import RecordIllegalError, StoreError
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
+from rocketpy_broker.services.transactions.check_report import Told, TransactionLines
+from rocketpy_broker.services.transactions.messages import (
+    CHECK_MAX_TIME_QUEUE,
+    HalfMessage,
+    Operation,
+    TransactionMessages,
+)
+from rocketpy_broker.services.transactions.progress import TransactionProgress
+from rocketpy_broker.services.transactions.table import TransactionTable
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import AppendResult
+from rocketpy_proto.record import (
+    RecordError,
+    encode_offset_message_id,
+    properties_strings,
+    rewritten,
+)
+
+logger = logging.getLogger(__name__)
+CHECK_MAX_TIME_CONFIG = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1)
+# Offsets that are passed over in one turn of the loop.
+TURN_OFFSETS = 1_000
+# So many half messages may lie behind one that is not asked after yet.
+HELD_UP_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckBack:
+    """A half message that its producer group is asked after, as its newest copy lies in the log.
+
+    `record` is the message with its own topic and queue.
+    """
+
+    producer_group: str
+    transaction_id: str
+    offset_msg_id: str
+    commit_log_offset: int
+    queue_offset: int
+    record: bytes
+
+
+class CheckService:
+    """Walks the half messages that are not over. `ask` tells whether a producer was there."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        messages: TransactionMessages,
+        table: TransactionTable,
+        progress: TransactionProgress,
+        group_commit: GroupCommit,
+        clock: Clock,
+        times: TransactionTimes,
+        reserved_ms: int,
+        ask: Callable[[CheckBack], bool],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._messages = messages
+        self._table = table
+        self._progress = progress
+        self._group_commit = group_commit
+        self._clock = clock
+        self._times = times
+        self._reserved_ms = reserved_ms
+        self._ask = ask
+
+    def load(self) -> None:
+        """A crash may have taken the topic of what was given up, but not its messages."""
+        if self._store.range_of(CHECK_MAX_TIME_QUEUE).max_offset > 0:
+            self._topics.note_own(CHECK_MAX_TIME_CONFIG)
+
+    async def run(self) -> None:
+        """A round after each interval, for ever."""
+        while True:
+            await sleep(self._clock, self._times.check_interval_ms)
+            try:
+                await self.check_all()
+            except StoreError as error:
+                logger.warning("transactions are not asked after now: %s", error)
+            self._group_commit.flush_soon()
+
+    async def check_all(self) -> None:
+        """One round over the half messages that are there now. Raises StoreError."""
+        await self._group_commit.large_writes.over()
+        self._progress.write_ops()
+        while self._table.advance():
+            await take_slot()
+        told = TransactionLines()
+        try:
+            await self._check_round(told)
+        finally:
+            told.log()
+
+    async def _check_round(self, told: TransactionLines) -> None:
+        end = self._store.range_of(HALF_QUEUE).max_offset
+        offset = self._table.next_half
+        passed = 0
+        while offset < end:
+            if not self._table.is_over(offset):
+                await self._group_commit.large_writes.over()
+                self._check_or_report(offset, told)
+                passed = TURN_OFFSETS
+            offset += 1
+            passed += 1
+            if passed >= TURN_OFFSETS:
+                passed = 0
+                await take_slot()
+                offset = max(offset, self._table.next_half)
+
+    def _check_or_report(self, offset: int, told: TransactionLines) -> None:
+        """One message that cannot be asked after holds up no other. Raises StoreError."""
+        if self._table.is_over(offset):
+            # It has ended while this round waited: a copy would be committed once more.
+            return
+        try:
+            self._check_at(offset, told)
+        except (RecordIllegalError, RecordError) as error:
+            told.note(Told.NOT_ASKED, offset, f"{error!s:.200}")
+
+    def _check_at(self, offset: int, told: TransactionLines) -> None:
+        half = self._messages.half(offset)
+        if half is None:
+            told.note(Told.LOST, offset)
+            self._end(offset, Operation.DISCARDED)
+            return
+        if self._table.newest(half.first_offset, offset) > offset:
+            self._end(offset, Operation.COPIED)
+            return
+        age_ms = self._clock.now_ms() - half.record.born_timestamp_ms
+        if self._messages.is_deleted(half):
+            # A copy behind the deletion would be one of a topic that is made again.
+            self._give_up(half)
+            told.note(Told.DELETED, half)
+        elif half.check_times >= self._times.check_max or age_ms > self._reserved_ms:
+            self._give_up(half)
+            told.note(Told.UNANSWERED, half, f"after {half.check_times} times")
+        elif not 0 <= age_ms <= half.immunity_ms(self._times.timeout_ms):
+            if not self._copy_and_ask(half):
+                told.note(Told.NO_PRODUCER, half)
+        elif self._store.range_of(HALF_QUEUE).max_offset - offset > HELD_UP_MAX:
+            # It would keep in memory what became of all those behind it.
+            copy = self._messages.append_copy(half, is_counted=False)
+            self._table.copied(half.first_offset, copy.queue_offset)
+            self._end(offset, Operation.COPIED)
+
+    def _give_up(self, half: HalfMessage) -> None:
+        self._topics.note_own(CHECK_MAX_TIME_CONFIG)
+        begin = self._store.positions().log_end
+        self._messages.append_discarded(half)
+        self._table.finish(half.first_offset, Operation.DISCARDED)
+        self._progress.decided(begin, half.record.queue_offset, Operation.DISCARDED)
+        self._progress.write_ops()
+
+    def _end(self, offset: int, operation: Operation) -> None:
+        self._progress.over(offset, operation)
+        self._progress.write_ops()
+
+    def _copy_and_ask(self, half: HalfMessage) -> bool:
+        """Whether a producer was there."""
+        offset = half.record.queue_offset
+        copy = self._messages.append_copy(half)
+        self._table.copied(half.first_offset, copy.queue_offset)
+        self._end(offset, Operation.COPIED)
+        return self._ask(_check_back(half, copy))
+
+
+def _check_back(half: HalfMessage, copy: AppendResult) -> CheckBack:
+    queue = half.real_queue
+    block = rewritten(
+        half.block, queue.topic, properties_strings(half.block), {"queue_id": queue.queue_id}
+    )
+    return CheckBack(
+        half.producer_group,
+        half.transaction_id,
+        encode_offset_message_id(half.record.store_host, copy.physical_offset),
+        copy.physical_offset,
+        copy.queue_offset,
+        block.data.tobytes(),
+    )

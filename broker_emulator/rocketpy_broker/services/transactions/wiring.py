@@ -1,0 +1,76 @@
+"""Builds the room of transactions. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services.config_files.saver import Saver
+from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.delay.wiring import Delay
+from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.offsets.wiring import Offsets
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.transactions.check_service import CheckBack, CheckService
+from rocketpy_broker.services.transactions.messages import TransactionMessages
+from rocketpy_broker.services.transactions.open_transactions import TransactionListing
+from rocketpy_broker.services.transactions.progress import TransactionProgress
+from rocketpy_broker.services.transactions.service import TransactionService
+from rocketpy_broker.services.transactions.table import TransactionTable
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Transactions to end, and those that are asked after."""
+
+    service: TransactionService
+    listing: TransactionListing
+    checks: CheckService
+
+
+def build(
+    ground: Ground,
+    topics: TopicConfigManager,
+    flushing: Flushing,
+    delay: Delay,
+    offsets: Offsets,
+    ask: Callable[[CheckBack], bool],
+) -> Transactions:
+    """Transactions of one broker. `ask` sends a question to one of a group's producers."""
+    config, clock, store, lifecycle = ground.config, ground.clock, ground.store, ground.lifecycle
+    table = TransactionTable()
+    messages = TransactionMessages(store, delay.scheduling, clock)
+    progress = TransactionProgress(config.config_folder, store, offsets.committed, messages, table)
+    service = TransactionService(
+        store,
+        topics,
+        messages,
+        table,
+        progress,
+        flushing.group_commit,
+        clock,
+        config.transactions,
+    )
+    checks = CheckService(
+        store,
+        topics,
+        messages,
+        table,
+        progress,
+        flushing.group_commit,
+        clock,
+        config.transactions,
+        config.clean_policy.reserved_ms,
+        ask,
+    )
+
+    async def start(scope: TaskScope) -> None:
+        progress.write_ops()
+        scope.start(checks.run())
+
+    lifecycle.loads.extend([progress.load, checks.load])
+    lifecycle.starts.append(start)
+    lifecycle.tables.append(Saver(progress))
+    lifecycle.clean_closes.append(progress.close)
+    return Transactions(service, TransactionListing(store, messages, table), checks)

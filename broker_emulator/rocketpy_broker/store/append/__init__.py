@@ -1,0 +1,1 @@
+"""Appends of blocks: offsets, timestamps and marks of batches."""

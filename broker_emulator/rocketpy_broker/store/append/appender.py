@@ -1,0 +1,175 @@
+"""Appending: a block gets its place and its fields, is written, and goes on to its queue.
+
+The bytes of a large block may be written by another thread. Until it is finished, the log ends
+before it and nothing else is appended: whoever appends next finishes it first. So there is one
+writer at a time, in one order, and a crash meanwhile leaves bytes behind the log's end, as one in
+the middle of any write does. Used by `MessageStore` alone, on its thread but for what says so.
+Source: spec/storage.md section 10; rows S01, B09.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.store.append.batch_marks import number
+from rocketpy_broker.store.append.blocks import tags_and_keys
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.dispatcher import Dispatcher
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.queues.dispatch import Known, block_requests
+from rocketpy_broker.store.queues.growth import QueueGrowth
+from rocketpy_broker.store.queues.slices import offset_bases, runs_of
+from rocketpy_broker.store.queues.table import ConsumeQueueTable
+from rocketpy_broker.store.statistics import Put, StoreStatistics
+from rocketpy_broker.store.times import StoreTimes
+from rocketpy_broker.store.values import AppendResult, QueueKey
+from rocketpy_proto.call_limits import OWN_QUEUES
+from rocketpy_proto.record import Host, RecordBlock
+
+
+class AppendUnderWay:
+    """A block that has its place in the log: `write` it on any thread, then `finish`."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        block: RecordBlock,
+        done: Callable[[], AppendResult],
+        failed: Callable[[], None],
+    ) -> None:
+        self._log = log
+        self._block = block
+        # Threads do not look for it: segments may be removed meanwhile.
+        self._segment = log.last_segment()
+        self._done, self._failed = done, failed
+        self._writing = threading.Lock()
+        self._has_begun = self._is_written = self._is_advanced = self._has_failed = False
+        self._error: OSError | None = None
+        self._result: AppendResult | None = None
+
+    def write(self) -> None:
+        """Write the bytes, unless that was tried. Blocks. Any thread may call it.
+
+        That the log cannot be written is told by `finish`.
+        """
+        with self._writing:
+            if not self._has_begun:
+                self._has_begun = True
+                try:
+                    self._log.write(self._block, self._segment)
+                    self._is_written = True
+                except OSError as error:
+                    self._error = error
+
+    def finish(self) -> AppendResult:
+        """The block is part of the log; waits for `write`, or does it. Raises StoreClosedError."""
+        self.write()
+        if not self._is_written:
+            if not self._has_failed:
+                self._has_failed = True
+                self._failed()
+            # Whatever the reason: bytes that were not written are never part of the log.
+            reason = "an error before" if self._error is None else self._error.strerror
+            raise StoreClosedError(
+                f"the commit log cannot be written ({reason}); nothing was stored"
+            ) from self._error
+        if not self._is_advanced:
+            # Once, whatever fails behind it: a hole in the log would end it at the next start.
+            self._is_advanced = True
+            self._log.advance(self._block)
+            self._result = self._done()
+        if self._result is None:
+            raise StoreClosedError("the block is stored, but not what follows from it")
+        return self._result
+
+
+class Appending:
+    """Appends to one log, in one order."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        log: CommitLog,
+        queues: ConsumeQueueTable,
+        growth: QueueGrowth,
+        dispatcher: Dispatcher,
+        statistics: StoreStatistics,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._queues = queues
+        self._growth = growth
+        self._dispatcher = dispatcher
+        self._statistics = statistics
+        self.times = StoreTimes(clock)
+        self._next_offsets: dict[QueueKey, int] = {}
+        self._under_way: AppendUnderWay | None = None
+
+    def settle(self) -> None:
+        """Finish what is under way. Blocks while a thread writes it."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            # Its own caller gets to know.
+            with contextlib.suppress(StoreClosedError):
+                under_way.finish()
+
+    def begin(
+        self, queue: QueueKey, block: RecordBlock, known: Known, store_host: Host
+    ) -> AppendUnderWay:
+        """Give a block its place and patch it.
+
+        Raises StoreClosedError, QueueGrowthError, RecordIllegalError.
+        """
+        self.settle()
+        begin_ms = self._clock.monotonic_ms()
+        runs = runs_of(queue, block, self.next_offset, is_joined=known.is_joined)
+        self._growth.reserve(runs)
+        now_ms = self.times.next_ms()
+        try:
+            offset = self._log.prepare(len(block.data), len(block))
+        except OSError as error:
+            raise StoreClosedError(
+                f"the commit log cannot be written ({error.strerror}); nothing was stored"
+            ) from error
+        number(block, known.first_number)
+        block.patch_stored(
+            queue_offset_first=offset_bases(runs),
+            physical_offset_first=offset,
+            store_timestamp_ms=now_ms,
+            store_host=store_host,
+            queue_id=None if queue.queue_id == OWN_QUEUES else queue.queue_id,
+        )
+        found = known.found or tags_and_keys(queue, block, self._config)
+        requests = block_requests(runs, block, offset, found, self._config.delay_levels)
+
+        def done() -> AppendResult:
+            self.times.stored(offset, now_ms)
+            for run, request in zip(runs, requests, strict=True):
+                self._next_offsets[run.queue] = run.queue_offset + len(request.units)
+            end = self._log.end
+            self._dispatcher.add(requests, end, now_ms)
+            if self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
+                self._dispatcher.dispatch(end)
+            took_ms = self._clock.monotonic_ms() - begin_ms
+            self._statistics.put(Put(queue, len(block), len(block.data), took_ms, known.cause))
+            first = runs[0].queue_offset
+            return AppendResult(queue, first, offset, end, len(block), now_ms)
+
+        self._under_way = AppendUnderWay(self._log, block, done, self._statistics.put_failed)
+        return self._under_way
+
+    def next_offset(self, queue: QueueKey) -> int:
+        """The queue offset that the next record of `queue` gets."""
+        known = self._next_offsets.get(queue)
+        return self._queues.range_of(queue).max_offset if known is None else known
+
+    def forget_topic(self, topic: str) -> None:
+        """Let the queues of a topic that is deleted begin anew."""
+        for queue in [queue for queue in self._next_offsets if queue.topic == topic]:
+            del self._next_offsets[queue]

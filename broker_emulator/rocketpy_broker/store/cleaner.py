@@ -1,0 +1,177 @@
+"""Cleaning: which of the oldest log segments go, by age, by hour, and by what the disk has left.
+
+Decides only; the store removes. Ages are counted by wall time, which may jump: a segment goes for
+its age only when two readings of the clock, `confirm_ms` of monotonic time apart and in step with
+it, both say so. So a clock that is set forward by 100 days deletes nothing at once. Memory only:
+after a restart the first reading counts as the first again. `waits` says what keeps the others.
+Source: CleanCommitLogService, spec/storage.md section 10.5; rows S10, F11.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from pathlib import Path
+
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.guarded_clock import Agreement
+
+logger = logging.getLogger(__name__)
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPolicy:
+    """When to clean. Ratios are of the used share of the disk.
+
+    RocketMQ's defaults, but for `clean_file_forcibly_enable`: unless told so, a full disk stops
+    sends and takes no message before its time.
+    """
+
+    reserved_ms: int = 72 * HOUR_MS
+    delete_when_hours: frozenset[int] = frozenset({4})
+    confirm_ms: int = HOUR_MS
+    clean_file_forcibly_enable: bool = False
+    used_ratio_max: float = 0.75
+    clean_forcibly_ratio: float = 0.85
+    warning_level_ratio: float = 0.90
+    files_per_pass_max: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CleanDecision:
+    """How many of the oldest segments go now, and whether the disk is too full to take sends."""
+
+    segment_count: int
+    disk_full: bool
+
+
+class WaitReason(Enum):
+    """The reason for which a segment stays; see WaitingSegments of rocketpy/v1/admin.proto."""
+
+    AGE = "AGE"
+    CLOCK = "CLOCK"
+    NEEDED = "NEEDED"
+    HOUR = "HOUR"
+    BATCH = "BATCH"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentWait:
+    """Some segments that stay; `until_ms` is when the first of them may go, None if not known."""
+
+    reason: WaitReason
+    segment_count: int
+    until_ms: int | None = None
+
+
+def used_ratio(folder: Path) -> float:
+    """The used share of the disk that `folder` lies on, as df counts it."""
+    status = os.statvfs(folder)
+    used = status.f_blocks - status.f_bfree
+    total = used + status.f_bavail
+    return used / total if total else 0.0
+
+
+class Cleaner:
+    """Decides about one store. `disk_used_ratio` tells how full its disk is."""
+
+    def __init__(
+        self, policy: CleanPolicy, clock: Clock, disk_used_ratio: Callable[[], float]
+    ) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._disk_used_ratio = disk_used_ratio
+        self._agreement = Agreement()
+
+    def decide(self, changed_ms: Sequence[float], *, manual: bool) -> CleanDecision:
+        """For segments, oldest first, that were last written at `changed_ms`; the last one stays.
+
+        `manual` cleans what has expired whatever the hour.
+        """
+        policy = self._policy
+        ratio = self._disk_used_ratio()
+        disk_full = ratio > policy.warning_level_ratio
+        candidates = changed_ms[:-1][: policy.files_per_pass_max]
+        now_ms = self._clock.now_ms()
+        agreed = self._reading_agrees(now_ms)
+        if policy.clean_file_forcibly_enable and ratio > policy.clean_forcibly_ratio:
+            if candidates:
+                logger.warning(
+                    "the disk is used to %.0f %%: removing %d log segments before their time",
+                    100 * ratio,
+                    len(candidates),
+                )
+            return CleanDecision(len(candidates), disk_full)
+        if not (manual or ratio > policy.used_ratio_max or self._is_hour(now_ms)):
+            return CleanDecision(0, disk_full)
+        count = self._expired_count(candidates, now_ms)
+        if count and not agreed:
+            logger.info("%d log segments have expired if the clock is right; waiting", count)
+            return CleanDecision(0, disk_full)
+        return CleanDecision(count, disk_full)
+
+    def _expired_count(self, changed_ms: Sequence[float], now_ms: int) -> int:
+        """How many of the oldest segments are as old as they have to be."""
+        expired = [now_ms - changed >= self._policy.reserved_ms for changed in changed_ms]
+        return expired.index(False) if False in expired else len(expired)
+
+    def waits(
+        self, changed_ms: Sequence[float], safe_count: int, *, manual: bool
+    ) -> list[SegmentWait]:
+        """What keeps the segments that stay, as `decide` would see them now; the last one apart.
+
+        `safe_count`: how many of the oldest ones nothing needs any more.
+        """
+        policy, now_ms = self._policy, self._clock.now_ms()
+        candidates = changed_ms[:-1]
+        agreed_ms = self._agreement.read(now_ms, self._clock.monotonic_ms())
+        ratio = self._disk_used_ratio()
+        is_forced = policy.clean_file_forcibly_enable and ratio > policy.clean_forcibly_ratio
+        expired = len(candidates) if is_forced else self._expired_count(candidates, now_ms)
+        free = min(expired, safe_count)
+        until_ms: int | None = now_ms
+        reason = WaitReason.BATCH
+        if not is_forced and agreed_ms < policy.confirm_ms:
+            reason, until_ms = WaitReason.CLOCK, now_ms + round(policy.confirm_ms - agreed_ms)
+        elif not (is_forced or manual or ratio > policy.used_ratio_max or self._is_hour(now_ms)):
+            reason, until_ms = WaitReason.HOUR, self._next_hour_ms(now_ms)
+        found = [
+            SegmentWait(reason, free, until_ms),
+            SegmentWait(WaitReason.NEEDED, expired - free),
+        ]
+        if expired < len(candidates):
+            young_ms = round(candidates[expired] + policy.reserved_ms)
+            found.append(SegmentWait(WaitReason.AGE, len(candidates) - expired, young_ms))
+        return [wait for wait in found if wait.segment_count > 0]
+
+    def _reading_agrees(self, now_ms: int) -> bool:
+        """Whether this reading and one of at least `confirm_ms` ago are in step."""
+        before_ms = self._agreement.step_ms
+        agreed_ms = self._agreement.read(now_ms, self._clock.monotonic_ms())
+        step_ms = self._agreement.step_ms
+        if before_ms is not None and step_ms is not None and step_ms != before_ms:
+            logger.warning("the clock jumped by %d ms", step_ms - before_ms)
+        return agreed_ms >= self._policy.confirm_ms
+
+    def _is_hour(self, now_ms: int) -> bool:
+        hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
+        return hour in self._policy.delete_when_hours
+
+    def _next_hour_ms(self, now_ms: int) -> int | None:
+        """When the next hour of cleaning begins, by local time; None where there is none."""
+        hour = (
+            datetime.fromtimestamp(now_ms / 1000)
+            .astimezone()
+            .replace(tzinfo=None, minute=0, second=0, microsecond=0)
+        )
+        for step in range(1, 25):
+            begin = (hour + timedelta(hours=step)).astimezone()
+            if begin.hour in self._policy.delete_when_hours:
+                return round(begin.timestamp() * 1000)
+        return None

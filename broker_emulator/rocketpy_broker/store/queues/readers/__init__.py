@@ -1,0 +1,1 @@
+"""Readers of queues: ranges, single messages and look-ups."""

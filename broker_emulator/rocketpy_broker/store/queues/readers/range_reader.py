@@ -1,0 +1,337 @@
+"""Reading records of one queue: the consume queue names byte ranges of the log, which are gathered.
+
+Nothing is decoded. Ranges that lie together are handed out as views of the mapped log; scattered
+ones are gathered by one Arrow `take`, without a loop over messages.
+
+A unit is believed only where a record of its size says that it lies there; of records that this
+process has written and that lie together, only the first and the last one are asked. What this
+process has written or scanned, and what is recent enough to be in memory, is then given as it is.
+Anything else comes from a disk and is compared with its checksums first; a damaged record is
+reported and passed over, a filler that stands for one is passed over. Holds no state.
+Source: spec/storage.md section 6.6 (statuses and next offsets); rows C03, S11, S12, F5, F16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.filler import fillers_among
+from rocketpy_broker.store.log.property_crc import wrong_property_crcs
+from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.readers.candidates import (
+    SCAN_UNITS_MAX,
+    Candidates,
+    matching_units,
+)
+from rocketpy_broker.store.queues.readers.record_copy import Parts, gather, gather_written
+from rocketpy_broker.store.queues.units import BLANK_SIZE, Units, blank_count
+from rocketpy_broker.store.values import (
+    Damage,
+    GetMessageResult,
+    GetMessageStatus,
+    QueueRange,
+    ReadLimits,
+)
+from rocketpy_proto.record import MalformedRecordError, RecordBlock, has_queue_offset
+from rocketpy_proto.record.layout import FIXED_BYTES, MAGIC_V1, MAGIC_V2
+
+_HEAD = np.dtype(
+    {
+        "names": ["total_size", "magic", "flag", "physical_offset", "sys_flag", "store_host"],
+        "formats": [">i4", ">u4", ">i4", ">i8", ">i4", "V8"],
+        "offsets": [0, 4, 16, 28, 36, 64],
+        "itemsize": 72,
+    }
+)
+# The first look at a queue is at so many units, or at a few more than the read before gave: often
+# no other is needed.
+FIRST_UNITS, UNITS_BEYOND = 64, 16
+NOTHING_WRITTEN = 1 << 62
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads one log. Offsets are physical ones, in bytes.
+
+    Behind `checked_from` this process has seen every record, behind `written_from` it has written
+    them and their units; `memory_bytes` is how far behind the log's end data counts as being in
+    memory. `on_damage` gets to know of damaged records.
+    """
+
+    log: CommitLog
+    memory_bytes: int
+    on_damage: Callable[[Damage], None]
+    checked_from: int = 0
+    written_from: int = NOTHING_WRITTEN
+
+    def get_message(
+        self, queue: ConsumeQueue, offset: int, offset_end: int, limits: ReadLimits
+    ) -> GetMessageResult:
+        """Records [offset, offset_end) of `queue` within `limits`, but at least one.
+
+        May end early, at the end of a queue file or log segment, before a damaged record, or when
+        enough units have been looked at for their tags; `next_offset` says where to go on.
+        """
+        bounds = QueueRange(queue.min_offset, queue.max_offset)
+        missed = _outside(bounds, offset)
+        if missed is not None:
+            return missed
+        look = max(queue.units_read, FIRST_UNITS)
+        first = queue.units(offset, offset + look)
+        _, first_size, _ = first.item(0)
+        if first_size == BLANK_SIZE:
+            blank = queue.units(offset, min(bounds.max_offset, offset + SCAN_UNITS_MAX))
+            return _removed(bounds, offset + blank_count(blank))
+        if limits.tags_codes is None:
+            count = max(min(offset_end - offset, _units_wanted(limits, first_size)), 0)
+            is_enough = count <= len(first) or len(first) < look or not _fit(limits, first)
+            units = first[:count] if is_enough else queue.units(offset, offset + count)
+            result = self._read(bounds, Candidates(offset, units), limits)
+            queue.units_read = min(result.next_offset - offset + UNITS_BEYOND, SCAN_UNITS_MAX)
+            return result
+        matching = matching_units(queue, offset, offset_end, limits.tags_codes)
+        if len(matching) == 0:
+            return self._unmatched(bounds, matching, matching.offset_behind(0))
+        return self._read(bounds, matching, limits)
+
+    def _read(
+        self, bounds: QueueRange, candidates: Candidates, limits: ReadLimits
+    ) -> GetMessageResult:
+        """The records of the first candidates, at least of one."""
+        physical_offset, first_size, _ = candidates.first(1).item(0)
+        segment = self.log.files.find(physical_offset)
+        if segment is None:
+            return _gone(bounds, candidates)
+        is_cold = physical_offset < self._cold_end
+        units = self._fitting(candidates, segment, limits, first_size, is_cold=is_cold)
+        offsets, sizes = _fields(units)
+        parts: Parts | None = None
+        if not is_cold and physical_offset >= self.written_from:
+            parts = gather_written(segment, offsets, sizes)
+        if parts is None:
+            units = self._whole(segment, units, is_cold=is_cold)
+            if len(units) == 0:
+                return _gone(bounds, candidates)
+            offsets, sizes = offsets[: len(units)], sizes[: len(units)]
+        next_offset = candidates.offset_behind(len(units))
+        if limits.matches is not None:
+            count_max = limits.cold_matches_max if is_cold else limits.matches_max
+            found = _first_true(_matching(segment, units, limits.matches), max(count_max, 1))
+            next_offset = candidates.offset_behind(len(found))
+            offsets, sizes = offsets[: len(found)][found], sizes[: len(found)][found]
+            if len(sizes) == 0:
+                return self._unmatched(bounds, candidates, next_offset)
+            parts = None
+        behind_bytes = self._behind_bytes(candidates, next_offset)
+        return GetMessageResult(
+            GetMessageStatus.FOUND,
+            next_offset,
+            bounds.min_offset,
+            bounds.max_offset,
+            gather(segment, offsets - segment.base, sizes) if parts is None else parts,
+            sizes,
+            behind_bytes > self.memory_bytes,
+            behind_bytes,
+        )
+
+    @property
+    def _cold_end(self) -> int:
+        """What lies below may have to come from disk."""
+        return self.log.end - self.memory_bytes
+
+    def _behind_bytes(self, candidates: Candidates, next_offset: int) -> int:
+        """From the last record before `next_offset` to the log's end."""
+        last = next_offset - candidates.offset - 1
+        physical_offset, _, _ = candidates.units.item(last)
+        return self.log.end - int(physical_offset)
+
+    def _unmatched(
+        self, bounds: QueueRange, candidates: Candidates, next_offset: int
+    ) -> GetMessageResult:
+        """Nothing before `next_offset` matches."""
+        result = _unmatched(bounds, next_offset)
+        if next_offset <= candidates.offset:
+            return result
+        behind_bytes = self._behind_bytes(candidates, next_offset)
+        is_cold = behind_bytes > self.memory_bytes
+        return replace(result, is_cold=is_cold, behind_bytes=behind_bytes)
+
+    def _fitting(
+        self,
+        candidates: Candidates,
+        segment: Segment,
+        limits: ReadLimits,
+        first_size: int,
+        *,
+        is_cold: bool,
+    ) -> Units:
+        """The leading units that are real, lie in `segment`, and fit the limits; at least one.
+
+        Offsets rise, so behind a hot unit there are only others.
+        """
+        count_max, bytes_max = limits.count_max, limits.bytes_max
+        if is_cold:
+            count_max = max(count_max, limits.cold_count_max)
+            bytes_max = max(bytes_max, limits.cold_bytes_max)
+        units = candidates.first(min(count_max, 1 + 2 * (bytes_max // max(first_size, 1))))
+        # A negative size, which is wrong, counts as a very large one.
+        ends = units["size"].astype(np.uint32).cumsum(dtype=np.int64)
+        if not is_cold:
+            # Blank units, and what lies behind the segment, are left to `_whole`.
+            return units[: max(int(ends.searchsorted(limits.bytes_max, "right")), 1)]
+        # Each unit goes by its own limits.
+        is_unit_cold = units["physical_offset"].astype(np.int64) < self._cold_end
+        counts = np.arange(len(units))
+        is_full = (counts >= limits.cold_count_max) | (ends > limits.cold_bytes_max)
+        is_hot_full = (counts >= limits.count_max) | (ends > limits.bytes_max)
+        stops = np.where(is_unit_cold, is_full, is_hot_full)
+        stops |= (units["size"] == BLANK_SIZE) | (units["physical_offset"] >= segment.end)
+        stops[0] = False
+        return units[: int(np.argmax(stops))] if stops.any() else units
+
+    def _whole(self, segment: Segment, units: Units, *, is_cold: bool) -> Units:
+        """The units before the first damaged record; that is reported if nothing is before it."""
+        offsets, sizes = _fields(units)
+        starts = offsets - segment.base
+        inside = (sizes >= FIXED_BYTES) & (starts >= 0) & (starts <= segment.size_bytes - sizes)
+        if not inside.all():
+            units = units[: int(np.argmin(inside))]
+            starts, sizes = starts[: len(units)], sizes[: len(units)]
+        heads = _heads(segment, starts)
+        here = (heads["total_size"] == sizes) & (heads["physical_offset"] == offsets[: len(units)])
+        here &= (heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2)
+        shown = here & has_queue_offset(heads["sys_flag"]) & ~fillers_among(heads)
+        here = here[: 1 + int(np.argmin(shown))] if not shown.all() else here
+        good = _leading(here)
+        if good > 0 and (is_cold or int(offsets.min()) < self.checked_from):
+            damaged = first_damaged(self.log, segment, starts[:good], sizes[:good])
+            good = good if damaged is None else damaged
+        if good == 0:
+            length = int(sizes[0]) if len(sizes) else 0
+            reason = "the record differs from its checksum"
+            if length and not here[0]:
+                reason = "no record begins where its unit says"
+            self.on_damage(Damage(segment.path, int(offsets[0]), length, reason))
+        return units[: min(good, _leading(shown))]
+
+
+def _fields(units: Units) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Physical offsets and sizes."""
+    return units["physical_offset"].astype(np.int64), units["size"].astype(np.int32)
+
+
+def _leading(good: NDArray[np.bool_]) -> int:
+    """How many of the first are true."""
+    return len(good) if good.all() else int(np.argmin(good))
+
+
+def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
+    """The first fields of the records at `starts`, each of which has room for them."""
+    items: NDArray[np.void] = np.ndarray(
+        (max(segment.size_bytes - _HEAD.itemsize + 1, 0),),
+        f"V{_HEAD.itemsize}",
+        segment.view,
+        strides=(1,),
+    )
+    return items[starts].view(_HEAD)
+
+
+def _fit(limits: ReadLimits, units: Units) -> bool:
+    """Whether the records of all these units may go into one read."""
+    size_bytes = np.add.reduce(units["size"], dtype=np.int64)
+    return int(size_bytes) <= max(limits.bytes_max, limits.cold_bytes_max)
+
+
+def _units_wanted(limits: ReadLimits, first_size: int) -> int:
+    """How many units may be needed for a read, going by the size of the first record."""
+    bytes_max = max(limits.bytes_max, limits.cold_bytes_max)
+    count_max = max(limits.count_max, limits.cold_count_max)
+    return max(min(count_max, 1 + 2 * (bytes_max // max(first_size, 1))), 1)
+
+
+def first_damaged(
+    log: CommitLog, segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
+) -> int | None:
+    """Index of the first of these records that is not as it was written; None for none."""
+    compared = log.compare(segment, starts, sizes)
+    first = int(np.argmax(compared.damaged)) if compared.damaged.any() else None
+    if compared.known.all():
+        return first
+    unknown = np.flatnonzero(~compared.known)
+    data = b"".join(bytes(part) for part in gather(segment, starts[unknown], sizes[unknown]))
+    try:
+        block = RecordBlock.parse(data, sizes[unknown])
+        block.verify_body_crc()
+        moved = block.header["physical_offset"] != starts[unknown] + segment.base
+        moved |= wrong_property_crcs(block)
+        bad = int(np.argmax(moved)) if moved.any() else None
+    except MalformedRecordError as error:
+        bad = error.index or 0
+    places = [] if first is None else [first]
+    places += [] if bad is None else [int(unknown[bad])]
+    return min(places, default=None)
+
+
+def _matching(
+    segment: Segment, units: Units, matches: Callable[[RecordBlock], NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Which of the first units match, up to one whose record makes no sense.
+
+    That one is given to its reader, who would get it without a filter, too, and finds out.
+    """
+    sizes = units["size"].astype(np.int32)
+    parts = gather(segment, units["physical_offset"].astype(np.int64) - segment.base, sizes)
+    data = parts[0] if len(parts) == 1 else b"".join(parts)
+    try:
+        return matches(RecordBlock.parse(data, sizes))
+    except MalformedRecordError as error:
+        if not error.index:
+            return np.ones(1, np.bool_)
+        return _matching(segment, units[: error.index], matches)
+
+
+def _first_true(found: NDArray[np.bool_], count_max: int) -> NDArray[np.bool_]:
+    """`found` up to before the value behind the first `count_max` that are true."""
+    if count_max >= len(found):
+        return found
+    places = np.flatnonzero(found)
+    return found if len(places) <= count_max else found[: int(places[count_max])]
+
+
+def _outside(bounds: QueueRange, offset: int) -> GetMessageResult | None:
+    low, high = bounds.min_offset, bounds.max_offset
+    if high == 0:
+        return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+    if offset < low:
+        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
+    if offset == high:
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+    if offset > high:
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    return None
+
+
+def _removed(bounds: QueueRange, next_offset: int) -> GetMessageResult:
+    return GetMessageResult(
+        GetMessageStatus.MESSAGE_WAS_REMOVING, next_offset, bounds.min_offset, bounds.max_offset
+    )
+
+
+def _unmatched(bounds: QueueRange, next_offset: int) -> GetMessageResult:
+    return GetMessageResult(
+        GetMessageStatus.NO_MATCHED_MESSAGE, next_offset, bounds.min_offset, bounds.max_offset
+    )
+
+
+def _gone(bounds: QueueRange, candidates: Candidates) -> GetMessageResult:
+    """The first candidate's record is lost, which is told only to who asks from its offset on."""
+    first = candidates.offset_behind(0)
+    if first > candidates.offset:
+        return _unmatched(bounds, first)
+    return _removed(bounds, first + 1)

@@ -1,0 +1,85 @@
+"""The options of `send_back`. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark_rocketpy.errors import OptionError
+from pyspark_rocketpy.options.foreign_names import SOURCE_HABITS
+from pyspark_rocketpy.options.shared import (
+    CONNECT_TIMEOUT,
+    CONSUMER_GROUP,
+    ENDPOINTS,
+    RETRY_BACKOFF,
+    RETRY_TIMES_MAX,
+    SEND_TIMEOUT,
+)
+from pyspark_rocketpy.options.specs import OptionSpec, OptionTable, number_spec, parse, text
+
+LEVEL_MIN, LEVEL_MAX = -1, 18
+RETRY_OPTIONS = (
+    ENDPOINTS,
+    replace(CONSUMER_GROUP, default=None, meaning="the group that could not consume the messages"),
+    OptionSpec(
+        "delayLevel",
+        "0",
+        f"{LEVEL_MIN} to {LEVEL_MAX}, or the name of a column of whole numbers",
+        "when a message comes again: 0 by its failures, 1 to 18 after that level; -1: it is given "
+        "up at once",
+        text,
+    ),
+    number_spec(
+        "maxReconsumeTimes",
+        None,
+        0,
+        (1 << 31) - 1,
+        "how often a message comes again before it is given up (default: the group's own, 16)",
+    ),
+    SEND_TIMEOUT,
+    CONNECT_TIMEOUT,
+    RETRY_TIMES_MAX,
+    RETRY_BACKOFF,
+)
+_NO_CLUSTER = "use endpoints; messages are sent back to a broker of rocketpy alone"
+_TABLE = OptionTable(RETRY_OPTIONS, {**SOURCE_HABITS, "nameserver": _NO_CLUSTER}, (), "")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryOptions:
+    """Checked options of `send_back`; times in ms."""
+
+    endpoints: tuple[str, ...]
+    consumer_group: str
+    # A level for all rows, or the column that has each row's.
+    delay_level: int | str
+    max_reconsume_times: int | None
+    send_timeout_ms: int
+    connect_timeout_ms: int
+    retry_times_max: int
+    retry_backoff_ms: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, object]) -> RetryOptions:
+        """Options as words of a call; None stands for one that is not set. Raises OptionError."""
+        texts = {name: str(value) for name, value in options.items() if value is not None}
+        values = parse(texts, _TABLE, is_shared=False)
+        if values["consumer_group"] is None:
+            raise OptionError(
+                "option consumerGroup is missing; set it to the group that consumes the messages"
+            )
+        values["delay_level"] = _level(str(values["delay_level"]))
+        return cls(**values)  # type: ignore[arg-type]
+
+
+def _level(value: str) -> int | str:
+    try:
+        level = int(value)
+    except ValueError:
+        return value
+    if not LEVEL_MIN <= level <= LEVEL_MAX:
+        raise OptionError(
+            f"option delayLevel is {level}; accepted: {LEVEL_MIN} to {LEVEL_MAX}, or the name of a "
+            "column of whole numbers"
+        )
+    return level

@@ -1,0 +1,230 @@
+"""The options of source and sink, parsed once into frozen values. Holds no state.
+
+Names follow Spark's Kafka source where a concept is the same, and RocketMQ where it is RocketMQ's.
+Errors come before any job starts, and name the option, the value, and what is accepted.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_rocketpy.errors import OptionError
+from pyspark_rocketpy.options.choices import Allocation, Delivery, FilterType, TimestampStrategy
+from pyspark_rocketpy.options.clusters import ClusterOptions, cluster_of
+from pyspark_rocketpy.options.foreign_names import SINK_HABITS, SOURCE_HABITS
+from pyspark_rocketpy.options.shared import CONSUMER_GROUP, retry_topic
+from pyspark_rocketpy.options.sink_specs import CONTROL_TOPIC, SINK_OPTIONS
+from pyspark_rocketpy.options.source_specs import (
+    ENDING_TIMESTAMP,
+    SOURCE_OPTIONS,
+    STARTING_TIMESTAMP,
+)
+from pyspark_rocketpy.options.specs import OptionTable, given_options, parse, tags
+from pyspark_rocketpy.times import TIME_FORMS, time_ms
+
+_SOURCE = OptionTable(
+    SOURCE_OPTIONS, SOURCE_HABITS, SINK_OPTIONS, "the sink; set it on write or writeStream"
+)
+_SINK = OptionTable(
+    SINK_OPTIONS, SINK_HABITS, SOURCE_OPTIONS, "the source; set it on read or readStream"
+)
+
+_TIMES = ((STARTING_TIMESTAMP, "starting_timestamp"), (ENDING_TIMESTAMP, "ending_timestamp"))
+# What has no meaning where endpoints name the one broker.
+OF_CLUSTERS = ("pullsInFlightMax", "brokerAbsenceTimeout")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Checked options of the source; times in ms, sizes in bytes.
+
+    Either `endpoints` or `cluster` is set.
+    """
+
+    endpoints: tuple[str, ...]
+    cluster: ClusterOptions | None
+    topics: tuple[str, ...]
+    topic_pattern: str | None
+    consumer_group: str
+    # Of option withRetries: the topic of what the group sent back.
+    retry_topic: str | None
+    starting_offsets: str | None
+    ending_offsets: str
+    starting_timestamp: int | None
+    starting_offsets_by_timestamp: str | None
+    starting_offsets_by_timestamp_strategy: TimestampStrategy
+    ending_timestamp: int | None
+    ending_offsets_by_timestamp: str | None
+    # None: that of this machine.
+    time_zone: dt.tzinfo | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay: int
+    max_bytes_per_trigger: int | None
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    allocation: Allocation | None
+    allocation_config: str | None
+    machine_rooms: tuple[str, ...] | None
+    # Of option filter, by filterType: tags or an SQL92 expression.
+    tags: tuple[str, ...] | None
+    expression: str | None
+    keys: tuple[str, ...] | None
+    push_down_filters: bool
+    fail_on_data_loss: bool
+    commit_offsets: bool
+    columns: tuple[str, ...] | None
+    fetch_bytes_max: int
+    prefetch_bytes_max: int
+    poll_timeout: int
+    connect_timeout_ms: int
+    retry_times_max: int
+    retry_backoff_ms: int
+    pull_timeout_ms: int
+    pulls_in_flight_max: int
+    broker_absence_timeout: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, is_shared: bool = False) -> SourceOptions:
+        """Shared options, as of a view, may be a sink's too. Raises OptionError."""
+        values = parse(options, _SOURCE, is_shared=is_shared)
+        values["cluster"] = cluster_of(values, given_options(options), OF_CLUSTERS)
+        topic, topics = values.pop("topic"), values.pop("topics")
+        chosen = [kind for kind in (topic, topics, values["topic_pattern"]) if kind is not None]
+        if len(chosen) != 1:
+            raise OptionError("set one of the options topic, topics and topicPattern, and only one")
+        values["retry_topic"] = retry_topic(
+            str(values["consumer_group"]),
+            is_read=bool(values.pop("with_retries")),
+            is_given=CONSUMER_GROUP.name.lower() in given_options(options),
+        )
+        for name, field in _TIMES:
+            values[field] = _time(name, values[field], values["time_zone"])
+        values |= _filter(values.pop("filter"), values.pop("filter_type"))
+        read = topics or (() if topic is None else (topic,))
+        return cls(topics=read, **values)  # type: ignore[arg-type]
+
+
+def _time(option: str, value: object, zone: object) -> int | None:
+    """Milliseconds since 1970. Raises OptionError."""
+    assert zone is None or isinstance(zone, dt.tzinfo)
+    try:
+        return None if value is None else time_ms(value, zone)
+    except ValueError as error:
+        raise OptionError(f"option {option} is {value!r}; accepted: {TIME_FORMS}") from error
+
+
+def _filter(value: object, kind: object) -> dict[str, object]:
+    """Fields of SourceOptions. Raises OptionError."""
+    if kind is FilterType.SQL92:
+        if value is None:
+            raise OptionError("option filterType is SQL92, but filter is not set; set it as well")
+        return {"tags": None, "expression": value}
+    try:
+        return {"tags": None if value is None else tags(str(value)), "expression": None}
+    except ValueError as error:
+        raise OptionError(
+            f"option filter is {value!r}; accepted: TagA || TagB, or *; for a condition on the "
+            "messages' properties set filterType to SQL92"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Checked options of the sink; times in ms, sizes in bytes.
+
+    Either `endpoints` or `cluster` is set.
+    """
+
+    endpoints: tuple[str, ...]
+    cluster: ClusterOptions | None
+    topic: str | None
+    delivery: Delivery
+    # Set for effectively-once alone.
+    control_topic: str | None
+    txn_app_id: str | None
+    txn_version: int | None
+    idempotence_properties: bool
+    batch_bytes_max: int
+    send_timeout_ms: int
+    commit_timeout_ms: int
+    fail_on_data_loss: bool
+    connect_timeout_ms: int
+    retry_times_max: int
+    retry_backoff_ms: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, is_shared: bool = False) -> SinkOptions:
+        """Shared options, as of a view, may be a source's too. Raises OptionError."""
+        values = parse(options, _SINK, is_shared=is_shared)
+        values["cluster"] = cluster_of(values, given_options(options), ())
+        if values["delivery"] is None:
+            is_cluster = values["cluster"] is not None
+            values["delivery"] = Delivery.AT_LEAST_ONCE if is_cluster else Delivery.EXACTLY_ONCE
+        if values["delivery"] is not Delivery.EFFECTIVELY_ONCE:
+            if CONTROL_TOPIC.lower() in given_options(options):
+                raise OptionError(
+                    "option controlTopic is for delivery effectively-once; leave it out, or set "
+                    "delivery"
+                )
+            values["control_topic"] = None
+        parsed = cls(**values)  # type: ignore[arg-type]
+        parsed._check()
+        return parsed
+
+    def _check(self) -> None:
+        if self.cluster is not None and self.delivery is Delivery.EXACTLY_ONCE:
+            raise OptionError(
+                "option delivery is exactly-once, which a cluster of Apache RocketMQ cannot do: "
+                "nothing there lets messages of several queues show together, and once only. Leave "
+                "it out: with at-least-once a row that comes twice has the same UNIQ_KEY both "
+                "times, and effectively-once looks for it before it is sent again"
+            )
+        if self.cluster is None and self.delivery is Delivery.EFFECTIVELY_ONCE:
+            raise OptionError(
+                "option delivery is effectively-once, which is for clusters of Apache RocketMQ "
+                "(option nameServer); with endpoints set it to exactly-once, which promises more"
+            )
+        if self.cluster is not None and self.txn_app_id is not None:
+            raise OptionError(
+                "option txnAppId is for batches that show exactly once, which a cluster of Apache "
+                "RocketMQ cannot do; leave it out with nameServer"
+            )
+        if (self.txn_app_id is None) != (self.txn_version is None):
+            raise OptionError("set both options txnAppId and txnVersion, or none of them")
+        if self.txn_app_id is not None and self.delivery is not Delivery.EXACTLY_ONCE:
+            raise OptionError("txnAppId needs option delivery to be exactly-once, its default")
+
+
+_BY_BROKER = 'JSON names brokers: `{"orders":{"broker-a":{"0":12}}}`'
+_NO_MEANING = "no meaning: nothing is committed"
+# What is otherwise on a cluster, by option.
+ON_CLUSTERS = {
+    "endpoints": "refused; nameServer is in its place",
+    "startingOffsets": _BY_BROKER,
+    "endingOffsets": _BY_BROKER,
+    "startingOffsetsByTimestamp": _BY_BROKER,
+    "endingOffsetsByTimestamp": _BY_BROKER,
+    "maxBytesPerTrigger": "by estimate, from samples",
+    "allocationConfig": "names queues as `orders:broker-a:0`",
+    "machineRooms": "each broker with queues of the query must be in one of the rooms",
+    "filter": "SQL92 needs `enablePropertyFilter=true` at the brokers",
+    "keys": "no index is asked: tasks read everything and leave the others out",
+    "failOnDataLoss": "of the source also: whether a broker that is away too long fails the query",
+    "fetchBytesMax": "of one Arrow batch; a broker answers 32 messages or 256 KiB at a time",
+    "delivery": "at-least-once, the default, or effectively-once; exactly-once is refused",
+    "txnAppId": "refused: it needs exactly-once",
+    "txnVersion": "refused: it needs exactly-once",
+    "batchBytesMax": "and no more than 4 MiB",
+    "controlTopic": "only here; at one broker",
+    "commitTimeoutMs": _NO_MEANING,
+}
+
+
+def cluster_table() -> str:
+    """What each option is on a cluster, as a Markdown table for the documentation."""
+    names = dict.fromkeys(spec.name for spec in (*SOURCE_OPTIONS, *SINK_OPTIONS))
+    rows = [f"| `{name}` | {ON_CLUSTERS.get(name, 'yes')} |" for name in names]
+    return "\n".join(["| option | on a cluster |", "|---|---|", *rows])

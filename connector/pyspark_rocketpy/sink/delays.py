@@ -1,0 +1,86 @@
+"""Rows that become visible later: by a delay level, or at a time. Holds no state. Rows D01, D02.
+
+The broker takes blocks whose messages all wait alike, so rows that wait differently are told apart.
+Whether a time is too far ahead is for the broker to say, whose clock counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pyspark_rocketpy.errors import ColumnError
+from pyspark_rocketpy.sink.rows import Rows, first_true
+from pyspark_rocketpy.transport.write_values import DELAY_TIMED
+from rocketpy_proto.record.block.masks import null_unless
+from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS
+
+DELAY_BITS = 8
+assert DELAY_TIMED < 1 << DELAY_BITS
+LEVEL_MAX = DELAY_TIMED - 1
+# The end of the year 9999, the last that Python's calendar holds.
+TIME_MICROSECONDS_MAX = 253_402_300_799_999_999
+
+
+def delays_of(rows: Rows) -> NDArray[np.int64]:
+    """The level of each row, DELAY_TIMED where it has a time, 0 where it does not wait.
+
+    Raises ColumnError.
+    """
+    delays = np.zeros(len(rows), np.int64)
+    if rows.has("delayLevel"):
+        levels = rows.batch.column("delayLevel").cast(pa.int64()).fill_null(0)
+        negative = pc.less(levels, 0)
+        if pc.any(negative).as_py():
+            row = first_true(negative)
+            raise ColumnError(
+                f"column delayLevel is {levels[row].as_py()} in {rows.where(row)}; accepted are "
+                "levels from 1 on, and 0 or null for no delay"
+            )
+        delays = np.minimum(levels.to_numpy(zero_copy_only=False), LEVEL_MAX)
+    if rows.has("deliverAt"):
+        times = _microseconds(rows)
+        _check_times(rows, times)
+        is_timed = times.is_valid().to_numpy(zero_copy_only=False)
+        both = is_timed & (delays > 0)
+        if both.any():
+            raise ColumnError(
+                f"columns delayLevel and deliverAt are both set in {rows.where(int(both.argmax()))}"
+                "; leave one of them null"
+            )
+        delays = np.where(is_timed, DELAY_TIMED, delays)
+    return delays
+
+
+def waiting_properties(rows: Rows) -> dict[str, pa.StringArray]:
+    """The properties by which the broker lets messages wait; null where a row does not."""
+    properties = {}
+    if rows.has("delayLevel"):
+        levels = rows.batch.column("delayLevel").cast(pa.int64())
+        levels = pc.min_element_wise(levels, LEVEL_MAX, skip_nulls=False)
+        positive = null_unless(pc.greater(levels, 0), levels)
+        properties[DELAY] = positive.cast(pa.string())
+    if rows.has("deliverAt"):
+        # Rounded up: a message is never early. Times that are over stand for now.
+        times = pc.max_element_wise(_microseconds(rows), 0, skip_nulls=False)
+        milliseconds = pc.divide(pc.add(times, 999), 1_000)
+        properties[TIMER_DELIVER_MS] = milliseconds.cast(pa.string())
+    return properties
+
+
+def _microseconds(rows: Rows) -> pa.Int64Array:
+    return rows.batch.column("deliverAt").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+
+
+def _check_times(rows: Rows, times: pa.Int64Array) -> None:
+    """Raises ColumnError for a time that no calendar holds."""
+    too_late = pc.greater(times, TIME_MICROSECONDS_MAX).fill_null(False)
+    if pc.any(too_late).as_py():
+        row = first_true(too_late)
+        raise ColumnError(
+            f"column deliverAt is {times[row].as_py()} microseconds since 1970 in "
+            f"{rows.where(row)}, limit is the end of the year 9999; a broker takes times up to 3 "
+            "days from now, unless it is configured otherwise"
+        )

@@ -1,0 +1,1 @@
+"""Plans of batches: offsets, limits and the division into tasks."""

@@ -1,0 +1,236 @@
+"""What both readers share: a query's options, its broker's answers, its tasks, and reading them.
+
+A copy of it travels to the executors. It keeps nothing that a crash could lose.
+Source: spec/spark_python_datasource.md sections 1 to 5.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_rocketpy.errors import RocketpyError
+from pyspark_rocketpy.imports import importing_much
+from pyspark_rocketpy.offsets import (
+    Bounds,
+    Epochs,
+    Origin,
+    Positions,
+    epochs_in,
+    joined,
+)
+from pyspark_rocketpy.options.values import SourceOptions
+from pyspark_rocketpy.source import brokers
+from pyspark_rocketpy.source.columns import BROKER_NAME, arrow_schema
+from pyspark_rocketpy.source.plan import allocation, boundaries, losses, positions
+from pyspark_rocketpy.source.plan.boundaries import Boundary
+from pyspark_rocketpy.source.plan.reconcile import (
+    Answer,
+    Checkpoint,
+    Standing,
+    reconcile,
+    reconcile_batch,
+)
+from pyspark_rocketpy.source.plan.task_plan import TaskPlan, TaskRules, plan_tasks, ranges_between
+from pyspark_rocketpy.transport.values import PullOptions, Subscription
+
+if TYPE_CHECKING:
+    from pyspark_rocketpy.transport.interface import OffsetQueries, SourceTransport
+
+logger = logging.getLogger(__name__)
+
+
+class TaskPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(
+        self, plan: TaskPlan, store_id: str, recovery_id: str = "", broker_name: str = ""
+    ) -> None:
+        super().__init__(plan)
+        self.plan = plan
+        self.broker_name = broker_name
+        self.store_id = store_id
+        self.recovery_id = recovery_id
+
+
+class Planner:
+    """What both readers share: options, offset queries, and reading."""
+
+    def __init__(
+        self, options: SourceOptions, schema: StructType, transport: SourceTransport
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._transport = transport
+        self.tags = options.tags
+        self._subscription = Subscription(
+            options.topics, options.topic_pattern, options.consumer_group, options.retry_topic
+        )
+        self._queries: OffsetQueries | None = None
+        self._is_cluster = options.cluster is not None
+        self._absences = brokers.Absences(
+            options.broker_absence_timeout, is_fatal=options.fail_on_data_loss
+        )
+
+    @property
+    def queries(self) -> OffsetQueries:
+        """This process's queries, which stay in it."""
+        if self._queries is None:
+            self._queries = self._transport.offset_queries()
+        return self._queries
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_queries": None}
+
+    def bounds(
+        self, known: Bounds | None = None, hold_ms: int = 0, recovery_id: str = ""
+    ) -> Bounds:
+        """What the broker has of our topics, now or when it is no more what is known."""
+        return self.queries.bounds(self._subscription, known, hold_ms, recovery_id)
+
+    def existing(self) -> Bounds:
+        """All of what there is, where each topic that is named has to be there.
+
+        Raises OptionError, and ConnectionFailedError or BrokerError for a broker that does not
+        answer: a query that began without its queues would miss messages, or read too many.
+        """
+        named = self._options.starting_offsets or ""
+        wants_committed = named.lower() == boundaries.COMMITTED_NAME
+        subscription = replace(self._subscription, wants_committed=wants_committed)
+        bounds = self.queries.bounds(subscription)
+        positions.require_topics(self._subscription, bounds)
+        if self.queries.unanswered is not None:
+            raise self.queries.unanswered
+        return bounds
+
+    def require_same_topics(self, logged: Positions) -> None:
+        """Raises OffsetError for positions of other topics than ours."""
+        fails = self._options.fail_on_data_loss
+        positions.require_same_topics(self._subscription, logged, fail_on_data_loss=fails)
+
+    def resolve(self, boundary: Boundary, bounds: Bounds) -> Positions:
+        """The positions that options name."""
+        return boundaries.resolve(boundary, bounds, self.queries.search)
+
+    def origin(self, epochs: Epochs) -> Origin:
+        """What positions in topics with these epochs are of."""
+        return Origin(self.queries.store_id, epochs, self.queries.recovery_id)
+
+    def plan(
+        self,
+        begin: Positions,
+        end: Positions,
+        origin: Origin,
+        keys: Iterable[Sequence[str]] = (),
+    ) -> list[TaskPartition]:
+        """Tasks for the messages between two positions of this origin.
+
+        Without those that have none of the keys of one sequence, as far as the broker's index
+        knows; and without what has come in place of messages that a power cut took since. What is
+        planned is read also where it is not listed now. Brokers of a cluster refuse hidden queues.
+        """
+        epochs, options = origin.epochs, self._options
+        answer = self.bounds(recovery_id=origin.recovery_id)
+        begin, end = brokers.adopted(begin, answer), brokers.adopted(end, answer)
+        bounds = self._filled(answer, begin, end)
+        asked = Checkpoint(end).unlisted(bounds, end.keys())
+        hidden = self.queries.hidden_bounds(asked, origin.recovery_id) if asked else {}
+        bounds = joined(bounds, hidden)
+        batch = reconcile_batch(begin, end, epochs, bounds, bounds.keys() | answer.keys())
+        losses.settle(batch.lost, fail_on_data_loss=options.fail_on_data_loss)
+        if self._is_cluster or options.fail_on_data_loss:
+            losses.refuse(batch.hidden)
+        self._check_allocation(batch.end, known=begin)
+        ranges = ranges_between(batch.begin, batch.end)
+        for wanted in keys:
+            ranges = self.queries.find_keys(ranges, wanted)
+        epochs = {**epochs_in(bounds), **epochs}
+        ranges = [replace(part, topic_epoch=epochs.get(part.topic, 0)) for part in ranges]
+        told = self.queries.store_id, self.queries.recovery_id, self._broker_name()
+        return [TaskPartition(task, *told) for task in plan_tasks(ranges, TaskRules.of(options))]
+
+    def standing(
+        self, checkpoint: Checkpoint, answer: Bounds, seen: Bounds | None, recovery_id: str
+    ) -> Standing:
+        """Where the query stands, by what `bounds` has answered to one that knows this recovery.
+
+        Raises ConnectionFailedError, also for a broker that is away for too long; BrokerError.
+        """
+        checkpoint = replace(
+            checkpoint,
+            listed=brokers.adopted(checkpoint.listed, answer),
+            kept=brokers.adopted(checkpoint.kept, answer),
+        )
+        read = self._subscription.reads(checkpoint.places)
+        listed = {topic: its for topic, its in checkpoint.listed.items() if topic in read}
+        bounds = self._filled(answer, listed)
+        topics = bounds.keys() | answer.keys()
+        # A recovery may have cut also what is not read now; it is told of only this once.
+        is_recovered = recovery_id != self.queries.recovery_id
+        asked = checkpoint.unlisted(bounds, checkpoint.places.keys() if is_recovered else topics)
+        hidden = self.queries.hidden_bounds(asked, recovery_id) if asked else {}
+        return reconcile(checkpoint, Answer(bounds, hidden, topics, read, seen))
+
+    def _filled(self, answer: Bounds, begin: Positions, end: Positions | None = None) -> Bounds:
+        """What `bounds` has answered, with the queues of brokers that are away.
+
+        Raises ConnectionFailedError for one that is away for too long.
+        """
+        return self._absences.filled(answer, begin, end) if self._is_cluster else answer
+
+    def _check_allocation(self, end: Positions, known: Positions) -> None:
+        options = self._options
+        if options.allocation_config is not None:
+            allocation.require_named(options.allocation_config, end, known)
+        if options.machine_rooms is not None:
+            for name in self._broker_names(end):
+                allocation.require_room(options.machine_rooms, name)
+
+    def _broker_name(self) -> str:
+        """Of all rows, where they show it and queues are not told apart by it; else empty."""
+        is_shown = BROKER_NAME in self._schema.names and not self._is_cluster
+        return self.queries.broker_name() if is_shown else ""
+
+    def _broker_names(self, positions: Positions) -> list[str]:
+        """The brokers that have the queues; where they are not told apart, the one that answers."""
+        names = {queue.broker_name for queues in positions.values() for queue in queues}
+        return sorted(names - {""}) or [self.queries.broker_name()]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The messages of one task; Spark gives None for a batch without partitions."""
+        if not isinstance(partition, TaskPartition):
+            return iter(())
+        # Decoding takes long to import, and is for tasks alone.
+        with importing_much():
+            from pyspark_rocketpy.source.message_filter import MessageFilter
+            from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
+
+        options = self._options
+        wanted = MessageFilter(self.tags, options.keys, options.expression)
+        pull = PullOptions(
+            options.consumer_group,
+            options.fetch_bytes_max,
+            options.fail_on_data_loss,
+            wanted.tags_codes,
+            wanted.expression,
+            partition.store_id,
+            partition.recovery_id,
+            () if wanted.expression is not None else wanted.tags or (),
+        )
+        config = ReadConfig(self._transport, pull, wanted, partition.broker_name)
+        return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
+
+    def commit(self, reached: Positions, epochs: Epochs) -> bool:
+        """Report progress, as well as possible: the checkpoint is the truth, so never raise."""
+        try:
+            self.queries.commit(self._options.consumer_group, reached, epochs)
+        except RocketpyError as error:
+            logger.warning("progress could not be reported: %s", error)
+            return False
+        return True

@@ -1,0 +1,52 @@
+"""Retries of calls to the broker that a client configuration names. Holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from pyspark_rocketpy.errors import OtherStoreError
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, client_for, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
+from pyspark_rocketpy.transport.retries import PASSING_ERRORS, Retries
+from pyspark_rocketpy.transport.values import RetryPolicy
+
+T = TypeVar("T")
+
+
+@contextmanager
+def leaving_other_stores(client: ClientConfig) -> Iterator[None]:
+    """Forget the process's client where it talks to another store than the one that is meant.
+
+    The right broker may be back at one of the endpoints when it is asked next.
+    """
+    try:
+        yield
+    except OtherStoreError:
+        forget_client(client)
+        raise
+
+
+def retries_for(client: ClientConfig, policy: RetryPolicy) -> Retries:
+    """A count of failures that forgets the process's client where its connection broke."""
+    return Retries(policy, lambda: forget_client(client))
+
+
+def retried(
+    client: ClientConfig,
+    policy: RetryPolicy,
+    call: Callable[[BrokerClient], T],
+    connected: Callable[[ClientConfig], BrokerClient] = client_for,
+) -> T:
+    """What `call` returns, which must be harmless to repeat; it checks its answers itself.
+
+    Raises ConnectionFailedError, BrokerError.
+    """
+    retries = retries_for(client, policy)
+    while True:
+        try:
+            with leaving_other_stores(client):
+                return call(connected(client))
+        except PASSING_ERRORS as error:
+            retries.pause(error)

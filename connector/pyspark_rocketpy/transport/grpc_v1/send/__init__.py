@@ -1,0 +1,1 @@
+"""Blocks of messages on their way to a broker, and messages sent back."""

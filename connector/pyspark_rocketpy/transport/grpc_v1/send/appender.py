@@ -1,0 +1,153 @@
+"""Sending blocks and awaiting every acknowledgement, past broken connections and busy brokers.
+
+Blocks go out while answers come back, a bounded number apart. What is not acknowledged is kept,
+and sent again in its order over a new stream. Holds no state on disk: when the process dies, blocks
+without an acknowledgement may or may not be stored.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import grpc
+
+from pyspark_rocketpy.errors import ConnectionFailedError
+from pyspark_rocketpy.transport.grpc_v1.client import AnswerT, BrokerClient, check, client_for
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.retries import leaving_other_stores, retries_for
+from pyspark_rocketpy.transport.retries import PASSING_ERRORS
+from pyspark_rocketpy.transport.values import RetryPolicy
+
+if TYPE_CHECKING:
+    from grpc import _CallIterator
+
+IN_FLIGHT_MAX = 8
+# How long a cancelled call has to end. grpcio 1.75 lost one, whose connection ended as it began.
+CANCEL_SECONDS_MAX = 5.0
+
+
+RequestT = TypeVar("RequestT")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamForm(Generic[RequestT, AnswerT]):
+    """A method that takes blocks, and what to do with each answer."""
+
+    open: Callable[[BrokerClient, Iterator[RequestT]], _CallIterator[AnswerT]]
+    acknowledge: Callable[[RequestT, AnswerT], None] = lambda _request, _answer: None
+
+
+class Appender(Generic[RequestT, AnswerT]):
+    """Sends blocks, and acknowledges each, in order. `close` it, whatever happened."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        policy: RetryPolicy,
+        send_timeout_ms: int,
+        form: StreamForm[RequestT, AnswerT],
+    ) -> None:
+        self._form = form
+        self._config = config
+        self._retries = retries_for(config, policy)
+        self._send_timeout_ms = send_timeout_ms
+        self._unacknowledged: deque[RequestT] = deque()
+        self._stream: _Stream[RequestT, AnswerT] | None = None
+
+    def send(self, request: RequestT) -> None:
+        """Send a block; waits while too many are unanswered.
+
+        Raises BrokerError for a refused block, ConnectionFailedError.
+        """
+        if len(self._unacknowledged) == IN_FLIGHT_MAX:
+            self._await_one()
+        self._retried(lambda stream: stream.send(request))
+        self._unacknowledged.append(request)
+
+    def finish(self) -> None:
+        """Wait for all acknowledgements. Raises BrokerError, ConnectionFailedError."""
+        while self._unacknowledged:
+            self._await_one()
+
+    def _open(self) -> _Stream[RequestT, AnswerT]:
+        """The stream; a new one is given first what the last one left."""
+        if self._stream is None:
+            self._stream = _Stream(client_for(self._config), self._form)
+            for request in self._unacknowledged:
+                self._stream.send(request)
+        return self._stream
+
+    def _await_one(self) -> None:
+        response = self._retried(lambda stream: stream.answer(self._send_timeout_ms))
+        self._retries.succeeded()
+        self._form.acknowledge(self._unacknowledged.popleft(), response)
+
+    def _retried(self, act: Callable[[_Stream[RequestT, AnswerT]], T]) -> T:
+        """What `act` returns, on as many streams as the retries allow."""
+        while True:
+            try:
+                with leaving_other_stores(self._config):
+                    return act(self._open())
+            except PASSING_ERRORS as error:
+                # Blocks behind a refused one may be stored already; they go again behind it.
+                self.close()
+                self._retries.pause(error)
+
+    def close(self) -> None:
+        """End the stream, whatever state it is in."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+class _Stream(Generic[RequestT, AnswerT]):
+    """One call, and the thread that hears its answers, so that no wait is without end."""
+
+    def __init__(self, client: BrokerClient, form: StreamForm[RequestT, AnswerT]) -> None:
+        self._client = client
+        self._outgoing: queue.SimpleQueue[RequestT | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[AnswerT | grpc.RpcError | None] = queue.SimpleQueue()
+        requests: Iterator[RequestT] = iter(self._outgoing.get, None)
+        self._call = form.open(client, requests)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        try:
+            for response in self._call:
+                self._answers.put(response)
+        except grpc.RpcError as error:
+            self._answers.put(error)
+        else:
+            self._answers.put(None)
+
+    def send(self, request: RequestT) -> None:
+        self._outgoing.put(request)
+
+    def answer(self, timeout_ms: int) -> AnswerT:
+        """The next answer, which has succeeded. Raises ConnectionFailedError, BrokerError."""
+        try:
+            answer = self._answers.get(timeout=timeout_ms / 1000)
+        except queue.Empty as error:
+            raise ConnectionFailedError(
+                f"{self._client.endpoint} has not acknowledged a block within {timeout_ms} ms; see "
+                "whether the broker still runs, or set option sendTimeoutMs higher"
+            ) from error
+        if answer is None:
+            raise ConnectionFailedError(f"{self._client.endpoint} ended the stream of blocks")
+        if isinstance(answer, grpc.RpcError):
+            raise self._client.failed(answer) from answer
+        check(answer.status)
+        return answer
+
+    def close(self) -> None:
+        """Cancel the call. The thread of one that gRPC has lost is left: it never ends."""
+        self._outgoing.put(None)
+        self._call.cancel()
+        self._listener.join(CANCEL_SECONDS_MAX)

@@ -1,0 +1,225 @@
+"""Batches that are written once: the tasks' parts, and the commit of all of them together.
+
+A staged block is kept aside by the broker, which shows the blocks of a batch when CommitBatch names
+their attempts. The broker carries a commit out by itself; the caller asks after it for as long as
+it gets on. Holds no state on disk: what a killed task or driver has staged is never named, and so
+never shows. Rows S2, S7, S8, S10.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import CommitError, ConnectionFailedError
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.retries import retried
+from pyspark_rocketpy.transport.retries import backoff_ms
+from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.write_values import (
+    Attempt,
+    BatchJob,
+    CommitPatience,
+    CommittedBatch,
+)
+from rocketpy_proto.rocketpy.v1 import broker_pb2
+
+logger = logging.getLogger(__name__)
+# How long one call is held by the broker, so that progress is seen.
+WAIT_MS_MAX = 10_000
+PROGRESS_MS = 30_000
+
+
+def job_of(job: BatchJob) -> broker_pb2.BatchJob:
+    """The job as the broker is told of it."""
+    return broker_pb2.BatchJob(
+        writer_id=job.batch.writer_id,
+        batch_id=job.batch.batch_id,
+        job_token=job.token,
+        is_single=job.is_single,
+    )
+
+
+def part_of(attempt: Attempt, sent: broker_pb2.StageBlocksResponse, store_id: str = "") -> bytes:
+    """A task's part of the request that commits the batch, as it travels to the driver."""
+    part = broker_pb2.CommitBatchRequest(job=job_of(attempt.job))
+    part.job.store_id = store_id
+    if sent.block_count:
+        part.tasks.task.append(attempt.task)
+        part.tasks.task_token.append(attempt.token)
+        part.tasks.block_count.append(sent.block_count)
+        part.tasks.record_count.append(sent.record_count)
+        part.tasks.bytes.append(sent.bytes)
+    return part.SerializeToString()
+
+
+def joined(parts: Sequence[bytes], batch_id: int) -> broker_pb2.CommitBatchRequest:
+    """The request of all tasks, in their order.
+
+    Raises CommitError where they do not agree, or are of another batch than `batch_id`.
+    """
+    if not parts:
+        raise CommitError("no task has told what it wrote; run the batch again")
+    whole = broker_pb2.CommitBatchRequest()
+    whole.job.CopyFrom(_job_of_part(parts[0]))
+    for data in parts:
+        part = broker_pb2.CommitBatchRequest.FromString(data)
+        if part.job.store_id != whole.job.store_id:
+            raise CommitError(
+                f"the tasks of one batch have staged at two brokers, with stores "
+                f"{whole.job.store_id} and {part.job.store_id}; nothing shows: let option "
+                "endpoints be addresses of one broker, and run the batch again"
+            )
+        if part.job != whole.job:
+            raise CommitError(
+                f"tasks of different jobs meet in one commit: {_told(whole.job)} and "
+                f"{_told(part.job)}; run the batch again"
+            )
+        # Repeated fields join behind each other.
+        whole.tasks.MergeFrom(part.tasks)
+    if whole.job.batch_id != batch_id:
+        raise CommitError(
+            f"batch {batch_id} is to be committed, but its tasks have written batch "
+            f"{whole.job.batch_id}; run the batch again"
+        )
+    return whole
+
+
+def _job_of_part(part: bytes) -> broker_pb2.BatchJob:
+    return broker_pb2.CommitBatchRequest.FromString(part).job
+
+
+def _told(job: broker_pb2.BatchJob) -> str:
+    return f"batch {job.batch_id} of writer {job.writer_id}, job {job.job_token}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommitter:
+    """Commits batches."""
+
+    client: ClientConfig
+    policy: RetryPolicy
+    patience: CommitPatience
+
+    def commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
+        """Make the batch visible, and wait until it is; see SinkTransport.commit_batch.
+
+        Raises BrokerError, CommitError, ConnectionFailedError.
+        """
+        try:
+            return self._commit(request)
+        except ConnectionFailedError as error:
+            way_on = _LOOK_FIRST if request.job.is_single else "run the batch again"
+            raise ConnectionFailedError(
+                f"{error}; the batch may be committed all the same: {way_on}",
+                is_lasting=error.is_lasting,
+            ) from error
+
+    def _commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
+        response = self._begin(request)
+        watch = _Watch(request, self.patience.standstill_ms_max, self.policy.backoff_ms)
+        while response.outcome not in _ENDS:
+            watch.look(response)
+            # The batch before it may not be stored yet; and a broker that was restarted with
+            # ASYNC_FLUSH may have lost the decision.
+            is_decided = response.batch_id == request.job.batch_id
+            response = self._query(request.job) if is_decided else self._begin(request)
+        return CommittedBatch(
+            response.batch_id,
+            response.outcome != broker_pb2.ALREADY_COMMITTED,
+            response.record_count,
+            response.record_count_decided,
+        )
+
+    def abort(self, job: broker_pb2.BatchJob) -> None:
+        """Remove what a job has staged. Raises BrokerError, ConnectionFailedError.
+
+        Not tried again: a failed query waits for it, and the broker removes it in time.
+        """
+        request = broker_pb2.AbortBatchRequest(job=job)
+        timeout_ms = self.patience.call_ms_max
+        once = RetryPolicy(0, self.policy.backoff_ms)
+        retried(self.client, once, lambda client: client.abort_batch(request, timeout_ms))
+
+    def _begin(self, request: broker_pb2.CommitBatchRequest) -> broker_pb2.BatchResponse:
+        request.wait_ms_max = self._wait_ms_max
+
+        def call(client: BrokerClient) -> broker_pb2.BatchResponse:
+            size, size_max = request.ByteSize(), client.limits.request_bytes_max
+            if size > size_max:
+                raise CommitError(
+                    f"the {len(request.tasks.task)} tasks of the batch take {size} bytes to name, "
+                    f"the broker takes {size_max}; write with fewer tasks, as by coalesce"
+                )
+            return client.commit_batch(request, self.patience.call_ms_max)
+
+        return retried(self.client, self.policy, call)
+
+    def _query(self, job: broker_pb2.BatchJob) -> broker_pb2.BatchResponse:
+        request = broker_pb2.QueryBatchRequest(job=job, wait_ms_max=self._wait_ms_max)
+        timeout_ms = self.patience.call_ms_max
+        return retried(
+            self.client, self.policy, lambda client: client.query_batch(request, timeout_ms)
+        )
+
+    @property
+    def _wait_ms_max(self) -> int:
+        return min(self.patience.call_ms_max // 2, WAIT_MS_MAX)
+
+
+_RUN_AGAIN = "run the batch again to wait for it, or set option commitTimeoutMs higher"
+_SAVED_AGAIN = "saved again its messages come twice; next time set option commitTimeoutMs higher"
+_LOOK_FIRST = "look at the topic before you save again, or its messages may come twice"
+_ENDS = (broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED, broker_pb2.INCOMPLETE)
+
+
+class _Watch:
+    """Sees whether a commit gets on, and tells of it now and then."""
+
+    def __init__(
+        self, request: broker_pb2.CommitBatchRequest, standstill_ms_max: int, backoff_ms: int
+    ) -> None:
+        self._job = request.job
+        self._standstill_ms_max = standstill_ms_max
+        self._backoff_ms = backoff_ms
+        self._moved_ms = self._told_ms = self._asked_ms = clock.monotonic_ms()
+        # As far as it ever was: a broker that goes back and forth gets nowhere.
+        self._furthest = -1, -1
+        self._standing = 0
+
+    def look(self, response: broker_pb2.BatchResponse) -> None:
+        """Wait where the answer came at once and says nothing new, so that none is asked in vain.
+
+        Raises CommitError where it has stood still for too long.
+        """
+        now_ms = clock.monotonic_ms()
+        reached = response.batch_id, response.record_count
+        is_new = reached > self._furthest
+        if is_new:
+            self._furthest, self._moved_ms, self._standing = reached, now_ms, 0
+        self._tell(response, now_ms)
+        if not is_new:
+            wait_ms = self._asked_ms + backoff_ms(self._backoff_ms, self._standing) - now_ms
+            self._standing += 1
+            if wait_ms > 0:
+                clock.sleep_ms(wait_ms)
+        self._asked_ms = clock.monotonic_ms()
+
+    def _tell(self, response: broker_pb2.BatchResponse, now_ms: int) -> None:
+        how_far = (
+            f"{response.record_count} of {response.record_count_decided} messages of "
+            f"batch {response.batch_id} of writer {self._job.writer_id} are stored"
+        )
+        if now_ms - self._moved_ms >= self._standstill_ms_max:
+            reason = f" ({response.hindrance})" if response.hindrance else ""
+            way_on = _SAVED_AGAIN if self._job.is_single else _RUN_AGAIN
+            raise CommitError(
+                f"{how_far}, and no more for {now_ms - self._moved_ms} ms{reason}; the batch is "
+                f"decided, and the broker stores the rest as soon as it can: {way_on}"
+            )
+        if now_ms - self._told_ms >= PROGRESS_MS:
+            self._told_ms = now_ms
+            logger.warning("%s", how_far)

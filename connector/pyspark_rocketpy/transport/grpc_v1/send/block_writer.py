@@ -1,0 +1,150 @@
+"""The blocks of one task, on their way to a broker: shown at once, or staged for a batch.
+
+A staged block carries its number, so that one that is sent again counts once, and an attempt ends
+with a request of its own, whose answer is compared with what was sent. Holds no state on disk: what
+a killed task has staged is never named by a commit, and so never shows.
+
+Every request names the store that has answered first, so that no block and no commit gets to
+another one when a broken connection is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from pyspark_rocketpy.errors import CommitError
+from pyspark_rocketpy.transport.grpc_v1.answers import check_appended
+from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
+from pyspark_rocketpy.transport.grpc_v1.retries import retried
+from pyspark_rocketpy.transport.grpc_v1.send.appender import Appender, StreamForm
+from pyspark_rocketpy.transport.grpc_v1.send.batches import job_of, part_of
+from pyspark_rocketpy.transport.values import RetryPolicy
+from pyspark_rocketpy.transport.write_values import SIZE_BYTES, Attempt, Block, WriteQueues
+from rocketpy_proto.rocketpy.v1.broker_pb2 import (
+    AppendRequest,
+    AppendResponse,
+    StageBlocksRequest,
+    StageBlocksResponse,
+)
+
+
+class _GrpcWriter:
+    """What both writers do alike."""
+
+    def __init__(self, client: ClientConfig, policy: RetryPolicy) -> None:
+        self._client = client
+        self._policy = policy
+
+    def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
+        """See BlockWriter."""
+        nums = retried(self._client, self._policy, lambda client: client.write_queue_nums(topics))
+        return {topic: WriteQueues({"": num}) for topic, num in nums.items()}
+
+
+class GrpcBlockWriter(_GrpcWriter):
+    """Blocks that show at once. See BlockWriter."""
+
+    def __init__(self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int) -> None:
+        super().__init__(client, policy)
+        form = StreamForm(BrokerClient.append, _appended)
+        self._appender = Appender(client, policy, send_timeout_ms, form)
+
+    @cached_property
+    def _store_id(self) -> str:
+        """Asked with the first block: a task without rows asks nobody."""
+        return retried(self._client, self._policy, BrokerClient.store_id)
+
+    def send(self, block: Block) -> None:
+        """See BlockWriter."""
+        self._appender.send(
+            AppendRequest(
+                topic=block.topic,
+                queue_id=block.queue_id,
+                record_sizes=block.record_sizes,
+                records=block.records,
+                store_id=self._store_id,
+            )
+        )
+
+    def finish(self) -> bytes:
+        """See BlockWriter."""
+        self._appender.finish()
+        return b""
+
+    def close(self) -> None:
+        """See BlockWriter."""
+        self._appender.close()
+
+
+class GrpcStagingWriter(_GrpcWriter):
+    """Blocks of an attempt at a task of a batch. See BlockWriter."""
+
+    def __init__(
+        self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int, attempt: Attempt
+    ) -> None:
+        super().__init__(client, policy)
+        form = StreamForm(BrokerClient.stage_blocks, self._acknowledged)
+        self._appender = Appender(client, policy, send_timeout_ms, form)
+        self._attempt = attempt
+        self._job = job_of(attempt.job)
+        self._job.store_id = retried(client, policy, BrokerClient.store_id)
+        self._answer = StageBlocksResponse()
+        self._sent = StageBlocksResponse()
+        # The broker hears of the job before it has rows, and tells whether it wants any.
+        self._appender.send(self._request(0))
+
+    def _request(self, block_number: int) -> StageBlocksRequest:
+        return StageBlocksRequest(
+            job=self._job,
+            task=self._attempt.task,
+            task_token=self._attempt.token,
+            block_number=block_number,
+        )
+
+    def _acknowledged(self, _: StageBlocksRequest, response: StageBlocksResponse) -> None:
+        self._answer = response
+
+    def send(self, block: Block) -> None:
+        """See BlockWriter."""
+        if self._answer.is_committed:
+            return
+        request = self._request(self._sent.block_count)
+        request.topic, request.queue_id = block.topic, block.queue_id
+        request.record_sizes, request.records = block.record_sizes, block.records
+        self._appender.send(request)
+        self._sent.block_count += 1
+        self._sent.record_count += len(block.record_sizes) // SIZE_BYTES
+        self._sent.bytes += len(block.records)
+
+    def finish(self) -> bytes:
+        """See BlockWriter."""
+        sent = self._sent
+        last = self._request(sent.block_count)
+        last.is_last = True
+        self._appender.send(last)
+        self._appender.finish()
+        kept = self._answer
+        if not kept.is_committed and _counts(kept) != _counts(sent):
+            raise CommitError(
+                f"task {self._attempt.task} has sent {_told(sent)}, and the broker holds "
+                f"{_told(kept)}; run the task again"
+            )
+        return part_of(self._attempt, sent, self._job.store_id)
+
+    def close(self) -> None:
+        """See BlockWriter."""
+        self._appender.close()
+
+
+def _appended(request: AppendRequest, response: AppendResponse) -> None:
+    check_appended(response, len(request.record_sizes) // SIZE_BYTES)
+
+
+def _counts(of: StageBlocksResponse) -> list[int]:
+    return [of.block_count, of.record_count, of.bytes]
+
+
+def _told(of: StageBlocksResponse) -> str:
+    return f"{of.block_count} blocks of {of.record_count} messages, {of.bytes} bytes"

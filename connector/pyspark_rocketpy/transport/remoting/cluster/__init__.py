@@ -1,0 +1,1 @@
+"""A cluster's name servers, routes, topics, groups and bounds."""

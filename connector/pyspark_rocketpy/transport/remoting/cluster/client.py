@@ -1,0 +1,143 @@
+"""A cluster as one: its topics, its routes, and requests to the broker that has a queue.
+
+One object for each configuration in a process (`cluster_for`). Where a broker does not answer,
+or says that a queue is not its own, the topic's route is asked for again before the next request;
+where an address takes no connection, for this request.
+Nothing is kept that a crash could lose.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.transport.remoting.cluster.name_servers import NameServers
+from pyspark_rocketpy.transport.remoting.cluster.routes import Routes, TopicRoute, masters
+from pyspark_rocketpy.transport.remoting.net.calls import Call, Caller, ClusterConfig, Request
+from pyspark_rocketpy.transport.remoting.net.connections import SHARED, Connections
+from pyspark_rocketpy.transport.remoting.net.peers import NAME_SERVER_OPTION, Peer
+from rocketpy_proto.remoting import ResponseCode
+from rocketpy_proto.remoting.headers.pulls import MASTER_ID
+
+T = TypeVar("T")
+
+# By these a broker says that the queue is not, or no longer, here.
+_WRONG_ROUTE = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+    }
+)
+
+
+class Cluster:
+    """Asks name servers where, and brokers what; for all threads."""
+
+    def __init__(self, config: ClusterConfig, connections: Connections = SHARED) -> None:
+        self._caller = Caller(config, connections)
+        self._name_servers = NameServers(config.name_servers, self._caller)
+        self._routes = Routes(self._name_servers.route)
+
+    def topics(self) -> tuple[str, ...]:
+        """Every topic, those of RocketMQ itself among them.
+
+        Raises ConnectionFailedError, BrokerError.
+        """
+        return self._name_servers.topics()
+
+    def route(self, topic: str) -> TopicRoute:
+        """Raises TopicNotExistError, ConnectionFailedError, BrokerError."""
+        return self._routes.route(topic)
+
+    def prepare(self, topics: Sequence[str]) -> None:
+        """Ask for the routes of many topics at a time, which `route` would ask for one by one."""
+        self._routes.prepare(topics, self._name_servers.routes)
+
+    def doubt(self, topic: str) -> None:
+        """Ask for the topic's route when it is wanted next."""
+        self._routes.doubt(topic)
+
+    def masters(self) -> dict[str, Peer]:
+        """The masters of all brokers that have one, by name.
+
+        Raises ConnectionFailedError, BrokerError.
+        """
+        return masters(self._name_servers.cluster_info().broker_addr_table)
+
+    def names(self) -> frozenset[str]:
+        """Of clusters and brokers, each of which has a topic of its own name.
+
+        Raises ConnectionFailedError, BrokerError.
+        """
+        brokers = self._name_servers.cluster_info().broker_addr_table
+        clusters = (broker.cluster for broker in brokers.values())
+        return frozenset({*brokers, *(name for name in clusters if name)})
+
+    def ask(self, peer: Peer, request: Request[T]) -> Call[T]:
+        """Ask a broker about itself. Raises ConnectionFailedError."""
+        return self._caller.ask(peer, request)
+
+    def ask_owner(
+        self, topic: str, broker_name: str, request: Request[T], broker_id: int = MASTER_ID
+    ) -> Call[T]:
+        """Ask a broker that has queues of a topic.
+
+        Raises ConnectionFailedError, also where the route has no such broker just now,
+        TopicNotExistError, BrokerError.
+        """
+        return self.ask_owner_all(topic, broker_name, [request], broker_id)[0]
+
+    def ask_owner_all(
+        self,
+        topic: str,
+        broker_name: str,
+        requests: Sequence[Request[T]],
+        broker_id: int = MASTER_ID,
+    ) -> list[Call[T]]:
+        """The same for many requests, which leave in one go.
+
+        Where no connection is made, a name server is asked again, and a new address is tried: a
+        broker may have moved since the route was kept. Nothing was sent then.
+        """
+        peer = self.route(topic).peer(broker_name, broker_id)
+        if peer is None:
+            self._routes.doubt(topic)
+            raise ConnectionFailedError(
+                f"no name server of option {NAME_SERVER_OPTION} knows an address of broker "
+                f"{broker_name} with id {broker_id}, which has queues of topic {topic}; see "
+                "whether it runs"
+            )
+
+        def heard(error: ConnectionFailedError | BrokerError) -> None:
+            if isinstance(error, ConnectionFailedError) or error.response_code in _WRONG_ROUTE:
+                self._routes.doubt(topic)
+
+        try:
+            return self._caller.ask_all(peer, requests, heard)
+        except ConnectionFailedError:
+            moved_to = self._new_address(topic, broker_name, broker_id)
+            if moved_to in {None, peer}:
+                raise
+        return self._caller.ask_all(moved_to, requests, heard)
+
+    def _new_address(self, topic: str, broker_name: str, broker_id: int) -> Peer | None:
+        """Returns a broker's address by a new route; None where there is none just now."""
+        self._routes.doubt(topic)
+        try:
+            return self.route(topic).peer(broker_name, broker_id)
+        except (ConnectionFailedError, BrokerError):
+            return None
+
+
+_clusters: dict[ClusterConfig, Cluster] = {}
+# A lock of one may be held by a thread that a forked process does not have.
+os.register_at_fork(after_in_child=_clusters.clear)
+
+
+def cluster_for(config: ClusterConfig) -> Cluster:
+    """This process's cluster for `config`. It connects when it is first asked."""
+    return _clusters.setdefault(config, Cluster(config))

@@ -1,0 +1,181 @@
+"""Looks at the offsets of many queues: all at once, at every broker that has them.
+
+    look   for each broker its master, or else a slave: the ends of all queues, chunk by chunk
+    chunk  requests for queues of one topic at one broker, which leave in one go
+
+So many chunks are on their way; while one is worked on the others are waited for. A broker that
+does not answer is left out of the look, and for a time of others where that took long. Nothing is
+kept that a crash could lose. Source: spec/cluster.md 2.2 item 4, 2.4 and 2.5.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.refusals import is_passing
+from pyspark_rocketpy.transport.remoting.net.calls import Call
+from rocketpy_proto.remoting import MessageQueue
+
+T = TypeVar("T")
+# Queues of a chunk, and chunks on their way: bounds what brokers hold for us, and we of them.
+CHUNK_QUEUES_MAX = 128
+CHUNKS_MAX = 8
+# A broker that took so long not to answer is not asked again for a time.
+SLOW_MS = 1_000
+LEFT_MS = 10_000
+# Broker ids of one name that are tried in one look.
+_TRIES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[T]):
+    """What was answered of a queue, and by which of its broker's."""
+
+    value: T
+    broker_id: int
+
+
+Ask = Callable[[Sequence[MessageQueue], int], list[Call[T]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk(Generic[T]):
+    queues: list[MessageQueue]
+    calls: list[Call[T]]
+    broker_id: int
+    since_ms: int
+
+    @property
+    def broker_name(self) -> str:
+        return self.queues[0].broker_name
+
+
+class Looks:
+    """Looks at a cluster; knows which brokers were slow not to answer."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._left_until_ms: dict[tuple[str, int], int] = {}
+        # Why brokers are missing in the last look, by name.
+        self.failures: dict[str, ConnectionFailedError | BrokerError] = {}
+
+    def look(self, queues: Sequence[MessageQueue], ask: Ask[T]) -> dict[MessageQueue, Seen[T]]:
+        """What is answered of each queue; brokers that do not answer are missing as a whole.
+
+        `ask` sends requests about queues of one topic at one broker id. Raises BrokerError for a
+        refusal that does not pass.
+        """
+        self.failures = {}
+        seen: dict[MessageQueue, Seen[T]] = {}
+        missing = _by_broker(queues)
+        for number in range(_TRIES_MAX):
+            if not missing:
+                break
+            ids = {name: self._broker_id(missing[name][0], number) for name in missing}
+            asked = {name: missing[name] for name, found in ids.items() if found is not None}
+            if not asked:
+                break
+            found = self._look_once(asked, ids, ask)
+            seen |= found
+            missing = {name: its for name, its in missing.items() if its[0] not in found}
+        return seen
+
+    def broker_id(self, queue: MessageQueue) -> int | None:
+        """Whom to ask first of a queue's broker; None where nobody has an address."""
+        return self._broker_id(queue, 0)
+
+    def _broker_id(self, queue: MessageQueue, number: int) -> int | None:
+        try:
+            ids = self._cluster.route(queue.topic).broker_ids(queue.broker_name)
+        except (ConnectionFailedError, BrokerError):
+            return None
+        now_ms = clock.monotonic_ms()
+        left = self._left_until_ms
+        ready = [each for each in ids if left.get((queue.broker_name, each), 0) <= now_ms]
+        return ready[number] if number < len(ready) else None
+
+    def _look_once(
+        self,
+        queues: Mapping[str, list[MessageQueue]],
+        ids: Mapping[str, int | None],
+        ask: Ask[T],
+    ) -> dict[MessageQueue, Seen[T]]:
+        """Each broker answers for all of its queues, or for none."""
+        seen: dict[str, dict[MessageQueue, Seen[T]]] = {name: {} for name in queues}
+        under_way: deque[_Chunk[T]] = deque()
+        for chunk in _interleaved(queues):
+            name = chunk[0].broker_name
+            broker_id = ids[name]
+            assert broker_id is not None
+            if name in seen:
+                since_ms = clock.monotonic_ms()
+                try:
+                    calls = ask(chunk, broker_id)
+                except (ConnectionFailedError, BrokerError) as error:
+                    self._leave(seen, name, broker_id, since_ms, error)
+                else:
+                    under_way.append(_Chunk(chunk, calls, broker_id, since_ms))
+            if len(under_way) >= CHUNKS_MAX:
+                self._hear(seen, under_way.popleft())
+        while under_way:
+            self._hear(seen, under_way.popleft())
+        return {queue: each for found in seen.values() for queue, each in found.items()}
+
+    def _hear(self, seen: dict[str, dict[MessageQueue, Seen[T]]], chunk: _Chunk[T]) -> None:
+        name = chunk.broker_name
+        if name not in seen:
+            for call in chunk.calls:
+                call.leave()
+            return
+        try:
+            for queue, call in zip(chunk.queues, chunk.calls, strict=True):
+                seen[name][queue] = Seen(call.answer(), chunk.broker_id)
+        except (ConnectionFailedError, BrokerError) as error:
+            self._leave(seen, name, chunk.broker_id, chunk.since_ms, error)
+            for call in chunk.calls:
+                call.leave()
+
+    def _leave(
+        self,
+        seen: dict[str, dict[MessageQueue, Seen[T]]],
+        name: str,
+        broker_id: int,
+        since_ms: int,
+        error: ConnectionFailedError | BrokerError,
+    ) -> None:
+        """Go on without a broker. Raises what does not pass."""
+        if not is_passing(error, is_slave=broker_id != 0) or getattr(error, "is_lasting", False):
+            raise error
+        self.failures.setdefault(name, error)
+        seen.pop(name, None)
+        now_ms = clock.monotonic_ms()
+        if now_ms - since_ms >= SLOW_MS:
+            self._left_until_ms[name, broker_id] = now_ms + LEFT_MS
+
+
+def _by_broker(queues: Sequence[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    found: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        found[queue.broker_name].append(queue)
+    return found
+
+
+def _interleaved(queues: Mapping[str, list[MessageQueue]]) -> Iterator[list[MessageQueue]]:
+    """Chunks, one of each broker in turn."""
+    chunks = [list(_chunks(its)) for its in queues.values()]
+    for turn in itertools.zip_longest(*chunks):
+        yield from (chunk for chunk in turn if chunk is not None)
+
+
+def _chunks(queues: Sequence[MessageQueue]) -> Iterator[list[MessageQueue]]:
+    for _, its in itertools.groupby(queues, key=lambda queue: queue.topic):
+        of_topic = list(its)
+        for begin in range(0, len(of_topic), CHUNK_QUEUES_MAX):
+            yield of_topic[begin : begin + CHUNK_QUEUES_MAX]

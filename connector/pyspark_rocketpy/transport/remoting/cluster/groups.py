@@ -1,0 +1,75 @@
+"""What brokers are told and asked of groups and their filters. Holds no state.
+
+Source: spec/remoting.md sections 2.8 and 4.4, spec/cluster.md section 2.6.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import SQL92
+from pyspark_rocketpy.transport.remoting.net.calls import Call, Request
+from pyspark_rocketpy.transport.remoting.net.peers import Peer
+from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode, encode_body
+from rocketpy_proto.remoting.bodies.clients import (
+    CheckClientRequestBody,
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    SubscriptionData,
+)
+from rocketpy_proto.remoting.headers.clients import UnregisterClientRequest
+
+RETRY_PREFIX = "%RETRY%"
+_PARSE_FAILED = frozenset({ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_PARSE_FAILED})
+
+
+def make_group(cluster: Cluster, topic: str, broker_name: str, group: str) -> None:
+    """Makes a group and its retry topic at a topic's master, by joining and leaving at once.
+
+    Where brokers make no groups, nothing happens. Raises ConnectionFailedError, BrokerError.
+    """
+    client_id = f"rocketpy@{uuid.uuid4().hex}"
+    joining = HeartbeatData(
+        client_id, consumers=(ConsumerData(group, ConsumeType.CONSUME_ACTIVELY),)
+    )
+    heartbeat = Request(RequestCode.HEART_BEAT, _heard, body=encode_body(joining))
+    leaving = Request(
+        RequestCode.UNREGISTER_CLIENT,
+        _heard,
+        UnregisterClientRequest(client_id, consumer_group=group),
+    )
+    try:
+        cluster.ask_owner(topic, broker_name, heartbeat).answer()
+    finally:
+        cluster.ask_owner(topic, broker_name, leaving).answer()
+
+
+def check_expression(cluster: Cluster, peer: Peer, group: str, expression: str) -> Call[str | None]:
+    """What a broker finds wrong with an SQL92 expression.
+
+    Its answer raises BrokerError 1 where the broker does not filter by properties.
+    """
+    checked = CheckClientRequestBody(
+        "rocketpy", group, SubscriptionData(group, expression, expression_type=SQL92)
+    )
+    request = Request(
+        RequestCode.CHECK_CLIENT_CONFIG,
+        _fault,
+        body=encode_body(checked),
+        accepted=_PARSE_FAILED,
+    )
+    return cluster.ask(peer, request)
+
+
+def _heard(_peer: Peer, _answer: RemotingCommand) -> None:
+    """4.9 answers without fields."""
+
+
+def _fault(_peer: Peer, answer: RemotingCommand) -> str | None:
+    if answer.code == ResponseCode.SUCCESS:
+        return None
+    # The parser's words, behind its Java name, and before a list of all that it knows.
+    told = (answer.remark or "it cannot be parsed").partition("\n")[0]
+    return told.rpartition("Exception: ")[2]

@@ -1,0 +1,263 @@
+"""What a reader asks of brokers: offsets of queues, and their records. Holds no state.
+
+Each function sends a request and returns at once: many may be under way. A queue that is not there
+has the offset 0, without an error: whether it is there, the route says. Source: spec/remoting.md
+sections 2.5 and 2.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import partial
+
+import msgspec
+
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.net.calls import RECORDS_BYTES_MAX, Call, Request
+from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.responses import header_of
+from rocketpy_proto.remoting import (
+    EXCHANGES,
+    Header,
+    MessageQueue,
+    RemotingCommand,
+    RequestCode,
+    ResponseCode,
+)
+from rocketpy_proto.remoting.headers.offsets import (
+    LOWER,
+    GetMaxOffsetRequest,
+    OffsetResponse,
+    QueryConsumerOffsetRequest,
+    QueueRequest,
+    SearchOffsetRequest,
+    UpdateConsumerOffsetRequest,
+)
+from rocketpy_proto.remoting.headers.pulls import (
+    MASTER_ID,
+    SUBSCRIPTION,
+    SUSPEND,
+    PullMessageRequest,
+    PullMessageResponse,
+)
+
+# Brokers look only every 5 s whether a held pull is over.
+HELD_LONGER_MS_MAX = 10_000
+# What brokers answer at most, unless their limits were raised.
+PULLED_MESSAGES_MAX = 32
+TAG, SQL92 = "TAG", "SQL92"
+ALL = "*"
+
+
+class PullStatus(IntEnum):
+    """What became of a pull, by its response code."""
+
+    FOUND = ResponseCode.SUCCESS
+    # Nothing yet, or not in this file of the queue: go on at the next offset.
+    NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND
+    # Nothing that matches. A slave also says so of offsets that it does not have: then the next
+    # offset is the one that was asked for.
+    NO_MATCHED_MESSAGE = ResponseCode.PULL_RETRY_IMMEDIATELY
+    # Below the queue's begin or above its end: messages are lost, or the offset is wrong.
+    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+
+
+_PULL_CODES = frozenset(ResponseCode(status) for status in PullStatus)
+
+
+class PullResult(msgspec.Struct, frozen=True):
+    """The records from an offset on, back to back, as they are stored; [min, max) is the queue's.
+
+    Records of offsets below the one that was asked for, or beyond what is wanted, may be among
+    them. `remark` has the store's own word for the status.
+    """
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    suggest_which_broker_id: int
+    records: memoryview
+    remark: str
+
+
+class Pull(msgspec.Struct, frozen=True):
+    """What is to be pulled; without an expression all. `suspend_ms` > 0 waits for a message."""
+
+    consumer_group: str
+    queue: MessageQueue
+    offset: int
+    count: int = PULLED_MESSAGES_MAX
+    expression: str = ALL
+    expression_type: str = TAG
+    suspend_ms: int = 0
+    broker_id: int = MASTER_ID
+
+
+def max_offset(cluster: Cluster, queue: MessageQueue, broker_id: int = MASTER_ID) -> Call[int]:
+    """The offset that the queue's next message will have."""
+    header = GetMaxOffsetRequest(queue.topic, queue.queue_id, broker_name=queue.broker_name)
+    return _ask_offset(cluster, queue, RequestCode.GET_MAX_OFFSET, header, broker_id)
+
+
+def min_offset(cluster: Cluster, queue: MessageQueue, broker_id: int = MASTER_ID) -> Call[int]:
+    """The offset of the queue's oldest message."""
+    header = QueueRequest(queue.topic, queue.queue_id, queue.broker_name)
+    return _ask_offset(cluster, queue, RequestCode.GET_MIN_OFFSET, header, broker_id)
+
+
+def search_offset(
+    cluster: Cluster, queue: MessageQueue, store_ms: int, broker_id: int = MASTER_ID
+) -> Call[int]:
+    """The first offset stored at that time (ms since 1970) or later; the end where there is none.
+
+    4.9 and the first of 5.x answer the nearest in time, which may be older: look at the record.
+    """
+    header = SearchOffsetRequest(queue.topic, queue.queue_id, store_ms, LOWER, queue.broker_name)
+    return _ask_offset(cluster, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, broker_id)
+
+
+def consumer_offset(cluster: Cluster, group: str, queue: MessageQueue) -> Call[int | None]:
+    """What a group has committed; None for nothing, which is 0 at 4.9."""
+    header = QueryConsumerOffsetRequest(
+        group,
+        queue.topic,
+        queue.queue_id,
+        is_zero_if_not_found=False,
+        broker_name=queue.broker_name,
+    )
+    request = Request(
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        _committed,
+        header,
+        accepted=frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}),
+    )
+    return cluster.ask_owner(queue.topic, queue.broker_name, request)
+
+
+def update_consumer_offset(
+    cluster: Cluster, group: str, queue: MessageQueue, offset: int
+) -> Call[None]:
+    """Commit a group's offset, at the master, which keeps it without looking at the range.
+
+    Its answer raises BrokerError 26 where 5.3 does not know the group.
+    """
+    header = UpdateConsumerOffsetRequest(
+        group, queue.topic, queue.queue_id, offset, queue.broker_name
+    )
+    request = Request(RequestCode.UPDATE_CONSUMER_OFFSET, _nothing, header)
+    return cluster.ask_owner(queue.topic, queue.broker_name, request)
+
+
+def pull(cluster: Cluster, wanted: Pull, patience: Patience) -> Call[PullResult]:
+    """Records of a queue, for nobody: no offset is committed, no group joined.
+
+    `patience` is for the broker's work; where it may hold the pull, that comes on top.
+    """
+    return pull_all(cluster, [wanted], patience)[0]
+
+
+def pull_all(
+    cluster: Cluster, wanted: Sequence[Pull], patience: Patience
+) -> list[Call[PullResult]]:
+    """Pulls from one broker, for one queue, which leave in one go.
+
+    They differ by offset and count alone, so the rest is encoded once.
+    """
+    first = wanted[0]
+    model = _pull_request(first, patience)
+    fields = EXCHANGES[model.code].request.encode(model.header)
+    requests = [
+        Request(
+            model.code,
+            partial(_pulled, each),
+            body_bytes_max=model.body_bytes_max,
+            accepted=model.accepted,
+            patience=model.patience,
+            ext_fields={**fields, "queueOffset": str(each.offset), "maxMsgNums": str(each.count)},
+        )
+        for each in wanted
+    ]
+    return cluster.ask_owner_all(
+        first.queue.topic, first.queue.broker_name, requests, first.broker_id
+    )
+
+
+def _pull_request(wanted: Pull, patience: Patience) -> Request[PullResult]:
+    queue = wanted.queue
+    held_ms = wanted.suspend_ms + HELD_LONGER_MS_MAX if wanted.suspend_ms else 0
+    header = PullMessageRequest(
+        wanted.consumer_group,
+        queue.topic,
+        queue.queue_id,
+        wanted.offset,
+        wanted.count,
+        SUBSCRIPTION | (SUSPEND if wanted.suspend_ms else 0),
+        suspend_timeout_ms=wanted.suspend_ms,
+        subscription=wanted.expression,
+        expression_type=wanted.expression_type,
+        broker_name=queue.broker_name,
+    )
+    return Request(
+        RequestCode.PULL_MESSAGE,
+        partial(_pulled, wanted),
+        header,
+        body_bytes_max=RECORDS_BYTES_MAX,
+        accepted=_PULL_CODES,
+        patience=Patience(patience.ms + held_ms, patience.option) if held_ms else patience,
+    )
+
+
+def _ask_offset(
+    cluster: Cluster, queue: MessageQueue, code: RequestCode, header: Header, broker_id: int
+) -> Call[int]:
+    request = Request(code, partial(_offset, code), header)
+    return cluster.ask_owner(queue.topic, queue.broker_name, request, broker_id)
+
+
+def _offset(code: RequestCode, peer: Peer, answer: RemotingCommand) -> int:
+    return header_of(peer, code, answer, OffsetResponse).offset
+
+
+def _committed(peer: Peer, answer: RemotingCommand) -> int | None:
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    offset = _offset(RequestCode.QUERY_CONSUMER_OFFSET, peer, answer)
+    # What a client has committed as -1 reads as nothing, too.
+    return offset if offset >= 0 else None
+
+
+def _nothing(_peer: Peer, _answer: RemotingCommand) -> None:
+    """An answer whose code says all."""
+
+
+def _pulled(wanted: Pull, peer: Peer, answer: RemotingCommand) -> PullResult:
+    header = header_of(peer, RequestCode.PULL_MESSAGE, answer, PullMessageResponse)
+    status = PullStatus(answer.code)
+    if status is PullStatus.FOUND:
+        _require_progress(wanted, peer, header, answer)
+    return PullResult(
+        status,
+        header.next_begin_offset,
+        header.min_offset,
+        header.max_offset,
+        header.suggest_which_broker_id,
+        memoryview(answer.body),
+        answer.remark or "",
+    )
+
+
+def _require_progress(
+    wanted: Pull, peer: Peer, header: PullMessageResponse, answer: RemotingCommand
+) -> None:
+    """Raises ConnectionFailedError for messages that lead nowhere, or that are none.
+
+    A client that followed such an answer would pull the same again, or miss messages.
+    """
+    if header.next_begin_offset <= wanted.offset or not answer.body:
+        raise peer.failed(
+            f"answers a pull from offset {wanted.offset} with messages up to "
+            f"{header.next_begin_offset}, {len(answer.body)} bytes of them",
+            is_lasting=True,
+        )

@@ -1,0 +1,211 @@
+"""Routes: which brokers have a topic's queues, and at which addresses.
+
+Kept for 30 s, as RocketMQ's clients do, and asked for anew once a broker has said otherwise or not
+answered. While no name server answers, the last route goes on to count: it may be right. Nothing is
+kept that a crash could lose. Source: spec/remoting.md 4.2, spec/cluster.md sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
+from pyspark_rocketpy.transport.remoting.net.peers import NAME_SERVER_OPTION, Peer
+from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData
+from rocketpy_proto.remoting.headers.pulls import MASTER_ID
+from rocketpy_proto.remoting.headers.topics import PERM_READ, PERM_WRITE
+
+ROUTE_MS_MAX = 30_000
+# After name servers have not answered, until they are asked again.
+_UNANSWERED_MS_MAX = 5_000
+_ROUTES_MAX = 10_000
+# Of all routes that are kept: queues and addresses, each of some 300 bytes.
+_ENTRIES_MAX = 500_000
+# Questions that are on their way together.
+_ROUTES_TOGETHER = 128
+# More than any topic has at all of its brokers; a plan would have an entry for each.
+QUEUES_MAX = 65_536
+_COUNT_DIGITS_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Where one topic lies. Raises BrokerError for brokers without a name, or of the same name."""
+
+    topic: str
+    data: TopicRouteData
+    # By broker name and id.
+    _addresses: dict[str, dict[int, str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        addresses = {broker.broker_name: broker.broker_addrs for broker in self.data.broker_datas}
+        object.__setattr__(self, "_addresses", addresses)
+        for named in (self.data.broker_datas, self.data.queue_datas):
+            names = {each.broker_name for each in named}
+            if "" in names:
+                raise self._senseless("a broker without a name")
+            if len(names) < len(named):
+                raise self._senseless("two brokers of the same name")
+
+    @property
+    def entry_count(self) -> int:
+        """How many queues' and brokers' entries it has in memory."""
+        addresses = sum(1 + len(each) for each in self._addresses.values())
+        return len(self.data.queue_datas) + addresses
+
+    def read_queue_nums(self) -> dict[str, int]:
+        """How many queues may be read at each broker, by its name; their ids begin with 0.
+
+        A broker may be away. Raises BrokerError for a route that cannot be meant.
+        """
+        return self._checked(
+            {
+                queues.broker_name: queues.read_queue_nums
+                for queues in self.data.queue_datas
+                if queues.perm & PERM_READ
+            }
+        )
+
+    def write_queue_nums(self) -> dict[str, int]:
+        """How many queues can be written at each broker that has a master, by its name.
+
+        Raises BrokerError for a route that cannot be meant.
+        """
+        ordered = self._ordered()
+        return self._checked(
+            {
+                queues.broker_name: (
+                    queues.write_queue_nums if ordered is None else ordered[queues.broker_name]
+                )
+                for queues in self.data.queue_datas
+                if self._is_written(queues) and (ordered is None or queues.broker_name in ordered)
+            }
+        )
+
+    def peer(self, broker_name: str, broker_id: int = MASTER_ID) -> Peer | None:
+        """The address of a broker; None where it has none just now."""
+        address = self._addresses.get(broker_name, {}).get(broker_id)
+        return None if address is None else Peer(address)
+
+    def broker_ids(self, broker_name: str) -> list[int]:
+        """Who of a broker has an address just now: its master, then its slaves."""
+        return sorted(self._addresses.get(broker_name, {}))
+
+    def _is_written(self, queues: QueueData) -> bool:
+        has_master = MASTER_ID in self._addresses.get(queues.broker_name, {})
+        return bool(queues.perm & PERM_WRITE) and has_master
+
+    def _ordered(self) -> dict[str, int] | None:
+        """The queues of a topic whose order was configured, like `broker-a:4;broker-b:2`."""
+        if not self.data.order_topic_conf:
+            return None
+        ordered = {}
+        for entry in self.data.order_topic_conf.rstrip(";").split(";"):
+            name, _, count = entry.rpartition(":")
+            is_number = count.isascii() and count.isdecimal() and len(count) <= _COUNT_DIGITS_MAX
+            if not (name and is_number) or name in ordered:
+                raise self._senseless(f"the order configuration {entry!r:.200}")
+            ordered[name] = int(count)
+        return ordered
+
+    def _checked(self, counts: dict[str, int]) -> dict[str, int]:
+        """The numbers of queues by broker. Raises BrokerError for those that cannot be meant."""
+        for count in counts.values():
+            if not 0 <= count <= QUEUES_MAX:
+                raise self._senseless(f"{count} queues at one broker, limit {QUEUES_MAX}")
+        total = sum(counts.values())
+        if total > QUEUES_MAX:
+            raise self._senseless(f"{total} queues at {len(counts)} brokers, limit {QUEUES_MAX}")
+        return counts
+
+    def _senseless(self, what: str) -> BrokerError:
+        return BrokerError(
+            f"a name server of option {NAME_SERVER_OPTION} says that topic {self.topic} has {what}"
+            "; see which name server that is, and have its brokers registered again"
+        )
+
+
+@dataclass(slots=True)
+class _Kept:
+    route: TopicRoute
+    asked_again_ms: int
+
+
+class Routes:
+    """The routes of the topics that were asked for, by topic; for all threads."""
+
+    def __init__(self, look_up: Callable[[str], TopicRouteData]) -> None:
+        self._look_up = look_up
+        self._lock = threading.Lock()
+        self._kept: dict[str, _Kept] = {}
+        self._entry_count = 0
+
+    def route(self, topic: str) -> TopicRoute:
+        """Raises TopicNotExistError, ConnectionFailedError, BrokerError."""
+        kept = self._kept.get(topic)
+        if kept is not None and clock.monotonic_ms() < kept.asked_again_ms:
+            return kept.route
+        try:
+            route = TopicRoute(topic, self._look_up(topic))
+        except TopicNotExistError:
+            self._drop(topic)
+            raise
+        except (ConnectionFailedError, BrokerError):
+            if kept is None:
+                raise
+            kept.asked_again_ms = clock.monotonic_ms() + _UNANSWERED_MS_MAX
+            return kept.route
+        self._keep(route)
+        return route
+
+    def prepare(
+        self,
+        topics: Sequence[str],
+        look_up: Callable[[Sequence[str]], Mapping[str, TopicRouteData]],
+    ) -> None:
+        """Ask for many at a time, of those that `route` would ask for; it does where that fails."""
+        now_ms, kept = clock.monotonic_ms(), self._kept
+        due = [
+            topic for topic in topics if topic not in kept or kept[topic].asked_again_ms <= now_ms
+        ]
+        for begin in range(0, len(due) if len(due) > 1 else 0, _ROUTES_TOGETHER):
+            for topic, data in look_up(due[begin : begin + _ROUTES_TOGETHER]).items():
+                with contextlib.suppress(BrokerError):
+                    self._keep(TopicRoute(topic, data))
+
+    def doubt(self, topic: str) -> None:
+        """Ask for the route when it is wanted next: a broker was not what it says."""
+        kept = self._kept.get(topic)
+        if kept is not None:
+            kept.asked_again_ms = clock.monotonic_ms()
+
+    def _keep(self, route: TopicRoute) -> None:
+        with self._lock:
+            self._leave(route.topic)
+            self._kept[route.topic] = _Kept(route, clock.monotonic_ms() + ROUTE_MS_MAX)
+            self._entry_count += route.entry_count
+            while len(self._kept) > _ROUTES_MAX or self._entry_count > _ENTRIES_MAX:
+                self._leave(next(iter(self._kept)))
+
+    def _drop(self, topic: str) -> None:
+        with self._lock:
+            self._leave(topic)
+
+    def _leave(self, topic: str) -> None:
+        """Keep a route no longer. With the lock."""
+        kept = self._kept.pop(topic, None)
+        if kept is not None:
+            self._entry_count -= kept.route.entry_count
+
+
+def masters(brokers: dict[str, BrokerData]) -> dict[str, Peer]:
+    """The masters among the brokers of a cluster, by name."""
+    return {
+        name: Peer(broker.broker_addrs[MASTER_ID])
+        for name, broker in brokers.items()
+        if MASTER_ID in broker.broker_addrs
+    }

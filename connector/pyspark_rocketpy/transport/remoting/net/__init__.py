@@ -1,0 +1,1 @@
+"""Sockets, TLS, and calls of RocketMQ's remoting protocol."""

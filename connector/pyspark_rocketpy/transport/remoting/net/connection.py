@@ -1,0 +1,353 @@
+"""One connection: many requests under way, their answers in any order, matched by `opaque`.
+
+The thread that asks writes its request itself; a thread of the connection reads all answers, and
+wakes who waits once for all that came together. A request that a peer sends is refused: nobody here
+serves one. Whatever breaks the protocol ends the connection, and with it every request that waits.
+Nothing is kept that a crash could lose; a request whose answer did not come may have been done.
+Source: spec/remoting.md sections 1.4 and 6.1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import ConnectionFailedError
+from pyspark_rocketpy.transport.remoting.net.peers import FIRST_BYTES, Patience, Peer, stranger
+from pyspark_rocketpy.transport.remoting.net.streams import Stream, TlsConfig, connect
+from rocketpy_proto.remoting import (
+    FRAME_BYTES_MAX,
+    FrameDecoder,
+    RemotingCommand,
+    RemotingFormatError,
+    ResponseCode,
+    encode_frame,
+)
+
+# The answer to a batch names an id of up to 57 characters for each of 10,000 messages.
+HEADER_BYTES_MAX = 1 << 20
+# Requests of one connection whose answers nobody waits for any longer.
+_ABANDONED_MAX = 1_000
+_OPAQUE_MASK = (1 << 31) - 1
+_REFUSAL_TIMEOUT_MS = 3_000
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A request, and what of an answer is accepted; `opaque` is the connection's to give."""
+
+    request: RemotingCommand
+    patience: Patience
+    body_bytes_max: int
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Without the request, which may hold secrets."""
+        return [("patience", self.patience)]
+
+    def __repr__(self) -> str:
+        """The same."""
+        return f"Question({self.patience})"
+
+
+class Pending(msgspec.Struct, eq=False):
+    """A request that was sent. The time for its answer began then."""
+
+    connection: Connection
+    question: Question
+    opaque: int
+    deadline_ms: int
+    # How often something had come before.
+    receipts: int
+    # Set once, by the connection.
+    outcome: RemotingCommand | ConnectionFailedError | None = None
+    # Made for who waits for several.
+    told: futures.Future[None] | None = None
+
+    @property
+    def future(self) -> futures.Future[None]:
+        """Done when the request is over."""
+        return self.connection.future_of(self)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether `answer` returns or raises at once."""
+        return self.outcome is not None
+
+    def answer(self) -> RemotingCommand:
+        """The answer, once it is here. Raises ConnectionFailedError."""
+        if not self.is_over:
+            self.connection.wait_for(self)
+        if isinstance(self.outcome, RemotingCommand):
+            return self.outcome
+        assert self.outcome is not None, "who has waited is told something"
+        raise self.outcome
+
+    def end(self, outcome: RemotingCommand | ConnectionFailedError) -> None:
+        """What became of it; for the connection, under its lock."""
+        self.outcome = outcome
+        if self.told is not None:
+            self.told.set_result(None)
+
+    def leave(self) -> None:
+        """Nobody wants the answer any more: it is read over when it comes."""
+        self.connection.leave(self)
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Without what was asked and answered, which may hold secrets."""
+        return [("peer", self.connection.peer), ("opaque", self.opaque)]
+
+    def __repr__(self) -> str:
+        """The same."""
+        return f"Pending({self.connection.peer}, {self.opaque})"
+
+
+class Connection:
+    """A connection to a peer, for all threads of the process. `close` it."""
+
+    def __init__(self, peer: Peer, stream: Stream) -> None:
+        self.peer = peer
+        self._stream = stream
+        # Around the fields below. The same thread may have it already where the garbage collector
+        # ends a range that nobody reads, and what that has asked for is left.
+        self._lock = threading.RLock()
+        # For who waits for an answer.
+        self._arrival = threading.Condition(self._lock)
+        self._opaques = itertools.count()
+        self._waiting: dict[int, Pending] = {}
+        self._abandoned: set[int] = set()
+        self._failure: Callable[[], ConnectionFailedError] | None = None
+        self._receipts = 0
+        self._used_ms = clock.monotonic_ms()
+        # Held around whole frames.
+        self._writing = threading.Lock()
+        self._reader = threading.Thread(target=self._read, name=f"rocketpy {peer}", daemon=True)
+        self._reader.start()
+
+    @classmethod
+    def open(cls, peer: Peer, patience: Patience, tls: TlsConfig | None) -> Connection:
+        """Raises ConnectionFailedError, OptionError."""
+        return cls(peer, connect(peer, patience, tls))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request may still be answered."""
+        return self._failure is None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._waiting)
+
+    @property
+    def idle_ms(self) -> int:
+        """For how long nothing has gone either way; 0 while an answer is waited for."""
+        with self._lock:
+            return 0 if self._waiting else clock.monotonic_ms() - self._used_ms
+
+    @property
+    def _doubt(self) -> str:
+        """What a peer may be that has not said anything yet."""
+        return "" if self._receipts else "; it may be no RocketMQ server, or want TLS (option tls)"
+
+    def ask(self, question: Question) -> Pending:
+        """Send a request. See `ask_all`."""
+        return self.ask_all([question])[0]
+
+    def ask_all(self, questions: Sequence[Question]) -> list[Pending]:
+        """Send requests, all in one go. What fails on the way is raised by `Pending.answer`.
+
+        Raises UnencodableRemotingError for a request that no frame holds; then none is sent.
+        """
+        opaques = [next(self._opaques) & _OPAQUE_MASK for _ in questions]
+        frames: list[bytes | memoryview] = []
+        for question, opaque in zip(questions, opaques, strict=True):
+            frames += encode_frame(question.request, opaque)
+        now_ms = clock.monotonic_ms()
+        with self._lock:
+            asked = [
+                Pending(self, question, opaque, now_ms + question.patience.ms, self._receipts)
+                for question, opaque in zip(questions, opaques, strict=True)
+            ]
+            self._used_ms = now_ms
+            if self._failure is not None:
+                for pending in asked:
+                    pending.end(self._failure())
+                return asked
+            self._waiting.update(zip(opaques, asked, strict=True))
+        if not self._write(frames, min(pending.deadline_ms for pending in asked)):
+            for pending in asked:
+                self._withdraw(pending)
+        return asked
+
+    def wait_for(self, pending: Pending) -> None:
+        """Until it is over; by its deadline it is."""
+        left_ms = max(pending.deadline_ms - clock.monotonic_ms(), 0)
+        with self._arrival:
+            self._arrival.wait_for(lambda: pending.is_over, left_ms / 1000)
+        if not pending.is_over:
+            self._give_up(pending)
+
+    def future_of(self, pending: Pending) -> futures.Future[None]:
+        """Done when it is over."""
+        with self._lock:
+            if pending.told is None:
+                pending.told = futures.Future()
+                if pending.is_over:
+                    pending.told.set_result(None)
+            return pending.told
+
+    def _give_up(self, pending: Pending) -> None:
+        """Wait no longer. A peer that has sent nothing is given up.
+
+        What others wait for goes on, where anything has come since this was asked.
+        """
+        patience = pending.question.patience
+        problem = (
+            f"has not answered within {patience.ms} ms; set option {patience.option} higher if it "
+            f"is only slow{self._doubt}"
+        )
+        with self._lock:
+            if not self._abandon(pending, problem):
+                return
+            is_silent = self._receipts == pending.receipts
+            is_forgetful = len(self._abandoned) > _ABANDONED_MAX
+        if is_silent or is_forgetful:
+            self._fail(problem)
+
+    def leave(self, pending: Pending) -> None:
+        """Wait no longer, without a doubt in the peer: it may still be in time."""
+        with self._lock:
+            self._abandon(pending, "was left: its answer is not wanted any more")
+
+    def _abandon(self, pending: Pending, problem: str) -> bool:
+        """Whether it was waited for until now; what may come is read over then. With the lock."""
+        if pending.opaque not in self._waiting:
+            return False
+        # In this order: who is interrupted in between leaves no answer that nobody knows.
+        self._abandoned.add(pending.opaque)
+        del self._waiting[pending.opaque]
+        pending.end(self.peer.failed(problem))
+        return True
+
+    def close(self) -> None:
+        """End the connection; what waits for an answer fails."""
+        self._fail("was left: its connection was closed here")
+        self._reader.join()
+
+    def abandon(self) -> None:
+        """For a forked process, whose parent goes on with it: no thread reads here."""
+        self._stream.close()
+
+    def _withdraw(self, pending: Pending) -> None:
+        """Fail a request of which nothing was sent."""
+        patience = pending.question.patience
+        problem = f"was taking other requests for {patience.ms} ms (option {patience.option})"
+        with self._lock:
+            if self._waiting.pop(pending.opaque, None) is not None:
+                pending.end(self.peer.failed(problem))
+
+    def _write(self, frames: list[bytes | memoryview], deadline_ms: int) -> bool:
+        """Whether it was these frames' turn in time. What fails then ends the connection."""
+        left_ms = max(deadline_ms - clock.monotonic_ms(), 0)
+        if not self._writing.acquire(timeout=left_ms / 1000):
+            return False
+        try:
+            if self._failure is None:
+                self._stream.send(frames, deadline_ms)
+        except TimeoutError:
+            self._fail("takes no more requests")
+        except OSError as error:
+            self._fail(f"broke the connection ({error})")
+        except BaseException:
+            # Of a frame a part may be out, which the next one would be taken for.
+            self._fail("was left: a request was interrupted")
+            raise
+        finally:
+            self._writing.release()
+        return True
+
+    def _read(self) -> None:
+        decoder = FrameDecoder(FRAME_BYTES_MAX, HEADER_BYTES_MAX)
+        first = b""
+        try:
+            while data := self._stream.receive():
+                if len(first) < FIRST_BYTES:
+                    first = (first + data)[:FIRST_BYTES]
+                    if (problem := stranger(first)) is not None:
+                        self._fail(problem, is_lasting=True)
+                        return
+                commands: list[RemotingCommand] = []
+                try:
+                    # What came before bad bytes counts.
+                    commands.extend(decoder.feed(data))
+                finally:
+                    self._take(commands)
+        except RemotingFormatError as error:
+            self._fail(f"does not answer as RocketMQ does ({error})", is_lasting=True)
+        except OSError as error:
+            self._fail(f"broke the connection ({error})")
+        else:
+            where = " inside of an answer" if decoder.has_begun else ""
+            self._fail(f"closed the connection{where}{self._doubt}")
+        finally:
+            # Nobody waits for ever, and nobody writes when the descriptor is another's.
+            self._fail("is not listened to any more")
+            with self._writing:
+                self._stream.close()
+
+    def _take(self, commands: Sequence[RemotingCommand]) -> None:
+        """What came together. Raises RemotingFormatError for an answer that nobody waits for."""
+        with self._lock:
+            self._receipts += 1
+            self._used_ms = clock.monotonic_ms()
+            for command in commands:
+                if command.is_response:
+                    self._take_answer(command)
+            self._arrival.notify_all()
+        for command in commands:
+            if not command.is_response:
+                self._refuse(command)
+
+    def _take_answer(self, answer: RemotingCommand) -> None:
+        pending = self._waiting.pop(answer.opaque, None)
+        if pending is not None:
+            pending.end(self._outcome(pending, answer))
+        elif answer.opaque in self._abandoned:
+            self._abandoned.remove(answer.opaque)
+        else:
+            raise RemotingFormatError(
+                "answer", f"the opaque {answer.opaque} is of no request, or came twice"
+            )
+
+    def _outcome(
+        self, pending: Pending, answer: RemotingCommand
+    ) -> RemotingCommand | ConnectionFailedError:
+        size, size_max = len(answer.body), pending.question.body_bytes_max
+        if size <= size_max:
+            return answer
+        problem = f"answers with {size} bytes, at most {size_max} are accepted"
+        return self.peer.failed(problem, is_lasting=True)
+
+    def _refuse(self, request: RemotingCommand) -> None:
+        if not request.is_one_way:
+            remark = f" request type {request.code} not supported"
+            answer = request.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+            self._write(encode_frame(answer), clock.monotonic_ms() + _REFUSAL_TIMEOUT_MS)
+
+    def _fail(self, problem: str, *, is_lasting: bool = False) -> None:
+        """End the connection, for its first problem."""
+        with self._lock:
+            if self._failure is not None:
+                return
+            self._failure = partial(self.peer.failed, problem, is_lasting=is_lasting)
+            waiting, self._waiting = self._waiting, {}
+            self._stream.end()
+            for pending in waiting.values():
+                pending.end(self._failure())
+            self._arrival.notify_all()

@@ -1,0 +1,116 @@
+"""This process's connections: one for each address, shared by all threads, so many at most.
+
+One that has gone, or that its server is about to close for idleness, is replaced when it is used
+next. A forked process begins with none: the parent goes on with its own. Nothing is kept that a
+crash could lose.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from dataclasses import dataclass, field
+
+from pyspark_rocketpy.transport.remoting.net.connection import Connection
+from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
+
+CONNECTIONS_MAX = 256
+# Servers close connections that were idle for 120 s; a request must not cross that.
+IDLE_MS_MAX = 100_000
+_Key = tuple[Peer, TlsConfig | None]
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the connection to one address is, or is being opened."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: Connection | None = None
+    is_gone: bool = False
+
+
+class Connections:
+    """Connections by address, the ones used last at the end. `close` them."""
+
+    def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
+        self._connections_max = connections_max
+        self._lock = threading.Lock()
+        self._places: dict[_Key, _Place] = {}
+
+    def get(self, peer: Peer, patience: Patience, tls: TlsConfig | None) -> Connection:
+        """An open connection. Raises ConnectionFailedError, OptionError.
+
+        While one is opened, others to the same address wait for it, and nobody else does.
+        """
+        while True:
+            place = self._place(peer, tls)
+            with place.lock:
+                if not place.is_gone:
+                    return self._opened(place, peer, patience, tls)
+
+    def _opened(
+        self, place: _Place, peer: Peer, patience: Patience, tls: TlsConfig | None
+    ) -> Connection:
+        found = place.connection
+        if found is not None and (not found.is_open or found.idle_ms >= IDLE_MS_MAX):
+            found.close()
+            found = place.connection = None
+        if found is None:
+            found = place.connection = Connection.open(peer, patience, tls)
+        return found
+
+    def _place(self, peer: Peer, tls: TlsConfig | None) -> _Place:
+        with self._lock:
+            key = peer, tls
+            place = self._places.pop(key, None)
+            if place is None:
+                if len(self._places) >= self._connections_max:
+                    self._make_room(peer)
+                place = _Place()
+            self._places[key] = place
+            return place
+
+    def _make_room(self, peer: Peer) -> None:
+        """Leave the address that was not used for longest. Raises ConnectionFailedError."""
+        for key, place in self._places.items():
+            if place.lock.acquire(blocking=False):
+                try:
+                    if place.connection is None or not place.connection.is_awaited:
+                        _leave(place)
+                        del self._places[key]
+                        return
+                finally:
+                    place.lock.release()
+        raise peer.failed(
+            f"would be one more connection than {self._connections_max}, and answers are waited "
+            "for at all of these"
+        )
+
+    def close(self) -> None:
+        """End all connections; others may be opened after that."""
+        with self._lock:
+            places, self._places = self._places, {}
+        for place in places.values():
+            with place.lock:
+                _leave(place)
+
+    def abandon(self) -> None:
+        """In a forked process: begin anew, for the threads are not here, and locks may be held."""
+        places, self._places = self._places, {}
+        self._lock = threading.Lock()
+        for place in places.values():
+            if place.connection is not None:
+                place.connection.abandon()
+
+
+def _leave(place: _Place) -> None:
+    place.is_gone = True
+    if place.connection is not None:
+        place.connection.close()
+
+
+SHARED = Connections()
+atexit.register(SHARED.close)
+os.register_at_fork(after_in_child=SHARED.abandon)

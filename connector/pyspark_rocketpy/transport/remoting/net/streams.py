@@ -1,0 +1,164 @@
+"""A socket to one address, plain or in TLS: one thread reads, any may write.
+
+The socket does not block; who has to wait does so outside of the lock, for TLS's state must not be
+used by two at a time. Nothing is kept that a crash could lose.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
+from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+
+_RECEIVE_BYTES = 256 << 10
+# Pieces up to this size, together, leave as one.
+_JOINED_BYTES_MAX = 64 << 10
+_WANTS_READ = (BlockingIOError, ssl.SSLWantReadError)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """Files in PEM form. Without verification anybody can be the server, as in RocketMQ's default.
+
+    Without `ca_file` the system's authorities count; certificate and key are for servers that
+    ask for one.
+    """
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    is_verified: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Raises OptionError for files that cannot be used."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ValueError) as error:
+            raise OptionError(f"option tlsCaFile is {self.ca_file!r}: {_reason(error)}") from error
+        if not self.is_verified:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.cert_file is not None:
+            try:
+                # The password keeps OpenSSL from asking for one.
+                context.load_cert_chain(self.cert_file, self.key_file, password="")
+            except (OSError, ValueError) as error:
+                raise OptionError(
+                    f"options tlsCertFile and tlsKeyFile are {self.cert_file!r} and "
+                    f"{self.key_file!r}: {_reason(error)}"
+                ) from error
+        return context
+
+
+def connect(peer: Peer, patience: Patience, tls: TlsConfig | None) -> Stream:
+    """A connected stream. Raises ConnectionFailedError, OptionError."""
+    context = None if tls is None else tls.context()
+    timeout = patience.ms / 1000
+    try:
+        plain = socket.create_connection((peer.host, peer.port), timeout)
+    except TimeoutError as error:
+        raise peer.failed(
+            f"has not accepted a connection within {patience.ms} ms (option {patience.option})"
+        ) from error
+    # A name that is no name is a ValueError.
+    except (OSError, ValueError) as error:
+        raise peer.failed(f"cannot be reached ({_reason(error)})") from error
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected = plain if context is None else _secured(plain, peer, context)
+    except (OSError, ValueError) as error:
+        plain.close()
+        raise _handshake_failed(peer, error) from error
+    return Stream(connected)
+
+
+def _secured(plain: socket.socket, peer: Peer, context: ssl.SSLContext) -> socket.socket:
+    return context.wrap_socket(plain, server_hostname=peer.host)
+
+
+def _handshake_failed(peer: Peer, error: Exception) -> ConnectionFailedError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return peer.failed(
+            f"has a certificate that is not accepted ({error.verify_message}); see option "
+            "tlsCaFile, or set option tlsVerify to false",
+            is_lasting=True,
+        )
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        problem = f"speaks no TLS that suits ({_reason(error)}); see option tls"
+        return peer.failed(problem, is_lasting=True)
+    return peer.failed(f"ended the TLS handshake ({_reason(error)}); see option tls")
+
+
+def _reason(error: Exception) -> str:
+    """What an error of the system says, without its number."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+class Stream:
+    """A connected socket. `end` it from any thread; the reader closes it then."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        self._socket = connected
+        # Around each call of the socket: TLS has one state for both directions.
+        self._lock = threading.Lock()
+        self._readable = _poll(connected, select.POLLIN)
+
+    def receive(self) -> bytes:
+        """What has come, once something has; empty at the end. Raises OSError."""
+        while True:
+            try:
+                with self._lock:
+                    return self._socket.recv(_RECEIVE_BYTES)
+            except _WANTS_READ:
+                self._readable.poll()
+            except ssl.SSLWantWriteError:
+                _poll(self._socket, select.POLLOUT).poll()
+
+    def send(self, pieces: Iterable[bytes | memoryview], deadline_ms: int) -> None:
+        """All of the pieces, before the clock says so. Raises TimeoutError, OSError."""
+        for piece in _joined(list(pieces)):
+            left = memoryview(piece)
+            while left:
+                try:
+                    with self._lock:
+                        left = left[self._socket.send(left) :]
+                except ssl.SSLWantReadError:
+                    self._wait(select.POLLIN, deadline_ms)
+                except (BlockingIOError, ssl.SSLWantWriteError):
+                    self._wait(select.POLLOUT, deadline_ms)
+
+    def _wait(self, event: int, deadline_ms: int) -> None:
+        left_ms = deadline_ms - clock.monotonic_ms()
+        if left_ms <= 0 or not _poll(self._socket, event).poll(left_ms):
+            raise TimeoutError
+
+    def end(self) -> None:
+        """Let who waits here go on: there is nothing more to read or write."""
+        # Not TLS's own, which would leave the reader with bytes that are not decrypted.
+        try:
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        except OSError:
+            return  # The peer was faster, or it is closed.
+
+    def close(self) -> None:
+        """Once nobody uses it any more."""
+        self._socket.close()
+
+
+def _poll(connected: socket.socket, event: int) -> select.poll:
+    poll = select.poll()
+    poll.register(connected, event)
+    return poll
+
+
+def _joined(pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    is_small = sum(map(len, pieces)) <= _JOINED_BYTES_MAX
+    return [b"".join(pieces)] if is_small else pieces

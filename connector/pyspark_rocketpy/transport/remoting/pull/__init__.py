@@ -1,0 +1,1 @@
+"""Ranges read from a cluster, and the offsets that plan them."""

@@ -1,0 +1,102 @@
+"""Waiting for messages: pulls at the ends of queues that brokers hold until something comes.
+
+A held pull costs one request in 15 s for a queue, and is answered within milliseconds. It stays
+with its broker while a batch is worked on, and counts on for the next wait. Nothing is kept that a
+crash could lose. Source: spec/remoting.md 2.5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent import futures
+from dataclasses import dataclass
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
+    HELD_LONGER_MS_MAX,
+    Pull,
+    PullResult,
+    PullStatus,
+    pull,
+)
+from pyspark_rocketpy.transport.remoting.net.calls import Call
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from rocketpy_proto.remoting import MessageQueue
+
+# As long as RocketMQ's own clients hold.
+HOLD_MS = 15_000
+# A pull that is answered sooner, and without a message, was not held.
+HELD_MS_MIN = 500
+# Queues at which messages are waited for; of the others looks tell.
+HELD_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    offset: int
+    call: Call[PullResult]
+    since_ms: int
+
+    @property
+    def until_ms(self) -> int:
+        """Until when its answer is waited for."""
+        return self.since_ms + HOLD_MS + HELD_LONGER_MS_MAX
+
+
+class HeldPulls:
+    """Pulls of one query, by queue."""
+
+    def __init__(self, cluster: Cluster, patience: Patience) -> None:
+        self._cluster = cluster
+        self._patience = patience
+        self._held: dict[MessageQueue, _Held] = {}
+        # Queues whose broker does not hold a pull at this offset, and until when that counts.
+        self._unheld: dict[MessageQueue, tuple[int, int]] = {}
+
+    def wait(self, group: str, ends: Iterable[tuple[MessageQueue, int]], wait_ms: int) -> None:
+        """Until a message may have come behind one of these ends, or the time is over."""
+        wanted = {
+            self._held[queue].call.pending.future
+            for queue, offset in ends
+            if self._hold(group, queue, offset)
+        }
+        if not wanted:
+            clock.sleep_ms(wait_ms)
+            return
+        futures.wait(wanted, wait_ms / 1000, futures.FIRST_COMPLETED)
+        for queue in [queue for queue, held in self._held.items() if held.call.is_answered]:
+            self._end(queue)
+
+    def _hold(self, group: str, queue: MessageQueue, offset: int) -> bool:
+        """Whether a pull is held there."""
+        now_ms = clock.monotonic_ms()
+        held = self._held.get(queue)
+        if held is not None and (held.offset != offset or held.until_ms <= now_ms):
+            held.call.leave()
+            del self._held[queue]
+        elif held is not None:
+            return True
+        at, until_ms = self._unheld.get(queue, (-1, 0))
+        if len(self._held) >= HELD_MAX or (at == offset and until_ms > now_ms):
+            return False
+        wanted = Pull(group, queue, offset, count=1, suspend_ms=HOLD_MS)
+        try:
+            call = pull(self._cluster, wanted, self._patience)
+        except (ConnectionFailedError, BrokerError):
+            self._unheld[queue] = offset, now_ms + HOLD_MS
+            return False
+        self._held[queue] = _Held(offset, call, now_ms)
+        return True
+
+    def _end(self, queue: MessageQueue) -> None:
+        held = self._held.pop(queue)
+        now_ms = clock.monotonic_ms()
+        try:
+            is_over = held.call.answer().status is PullStatus.NO_NEW_MESSAGE
+        except (ConnectionFailedError, BrokerError):
+            is_over = False
+        # After any other answer, a client that asked again at once would not stop asking.
+        if not is_over or now_ms - held.since_ms < HELD_MS_MIN:
+            self._unheld[queue] = held.offset, now_ms + HOLD_MS

@@ -1,0 +1,57 @@
+"""Bounds of queues that a route may not have any more: a broker still answers for them.
+
+Holds no state. Source: spec/cluster.md sections 2.2 and 2.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from pyspark_rocketpy.errors import TopicNotExistError
+from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
+from pyspark_rocketpy.transport.remoting.cluster.bounds import ask_each, joined_bounds
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.fan_out import Looks
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import max_offset, min_offset
+from rocketpy_proto.remoting import MessageQueue
+
+
+def hidden_bounds(cluster: Cluster, looks: Looks, queues: Positions) -> Bounds:
+    """Returns the bounds of the queues whose brokers answer.
+
+    Raises ConnectionFailedError, BrokerError.
+    """
+    cluster.prepare(list(queues))
+    wanted = [
+        MessageQueue(queue.broker_name, queue.queue_id, topic)
+        for topic, its in queues.items()
+        for queue in its
+    ]
+    asked = [queue for queue in wanted if looks.broker_id(queue) is not None]
+    ends = looks.look(asked, partial(ask_each, cluster, max_offset))
+    begins = looks.look(list(ends), partial(ask_each, cluster, min_offset))
+    found = joined_bounds(ends, begins, dict.fromkeys(ends, -1))
+    return {topic: _by_route(cluster, topic, queues[topic], its) for topic, its in found.items()}
+
+
+def _by_route(
+    cluster: Cluster,
+    topic: str,
+    places: dict[BrokerQueue, int],
+    queues: dict[BrokerQueue, QueueBounds],
+) -> dict[BrokerQueue, QueueBounds]:
+    """The queues, of which some may have come back since the route was asked for.
+
+    Messages that are unread may have come since: then the route is asked for again.
+    """
+    if any(there.max_offset > places[queue] for queue, there in queues.items()):
+        cluster.doubt(topic)
+    try:
+        counts = cluster.route(topic).read_queue_nums()
+    except TopicNotExistError:
+        counts = {}
+    return {
+        queue: replace(there, is_hidden=queue.queue_id >= counts.get(queue.broker_name, 0))
+        for queue, there in queues.items()
+    }

@@ -1,0 +1,375 @@
+"""Offset queries of the planning process, at a cluster's name servers and brokers.
+
+Queues are those of the route; a queue that is not there has the offset 0 at a broker, without an
+error. A broker that is away is left out, and its slave is asked in its place, where it has one.
+What is only looked at now and then is kept for some seconds: least offsets, and, while no name
+server answers, the topics. The very first query is not repeated: a wrong address is told at once.
+Nothing is kept that a crash could lose. Source: spec/cluster.md sections 2.2 to 2.6.
+
+An idle query has a held pull at each of up to 256 queues, and looks at the ends of all queues every
+5 s, or every 50 ms for each queue where that is longer, and when a wait ends:
+
+    queues      held pulls/s    looks: requests/s
+    4           0.3             0.8
+    100         7               20
+    10,000      17              333 (once in a wait of 30 s)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import (
+    BrokerBusyError,
+    BrokerError,
+    ConnectionFailedError,
+    OptionError,
+    TopicNotExistError,
+)
+from pyspark_rocketpy.offsets import (
+    Bounds,
+    Epochs,
+    Positions,
+    QueueRange,
+)
+from pyspark_rocketpy.transport.remoting.cluster.bounds import (
+    ask_each,
+    has_news,
+    joined_bounds,
+    no_broker_error,
+)
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.fan_out import Looks, Seen
+from pyspark_rocketpy.transport.remoting.cluster.groups import (
+    RETRY_PREFIX,
+    check_expression,
+    make_group,
+)
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
+    consumer_offset,
+    max_offset,
+    min_offset,
+    update_consumer_offset,
+)
+from pyspark_rocketpy.transport.remoting.cluster.system_topics import is_system_topic
+from pyspark_rocketpy.transport.remoting.net.calls import Call
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.pull.held_pulls import HeldPulls
+from pyspark_rocketpy.transport.remoting.pull.hidden_queues import hidden_bounds
+from pyspark_rocketpy.transport.remoting.pull.sampler import Sampler
+from pyspark_rocketpy.transport.retries import PASSING_ERRORS, retried
+from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
+from rocketpy_proto.remoting import MessageQueue, ResponseCode
+
+T = TypeVar("T")
+_Progress: TypeAlias = tuple[MessageQueue, int]
+# Least offsets move when files are removed, hours apart.
+MIN_OFFSET_MS_MAX = 10_000
+LOOK_MS_MIN, LOOK_MS_A_QUEUE = 5_000, 50
+# Of all topics of a query; a plan has some entries of 300 bytes for each.
+QUERY_QUEUES_MAX = 262_144
+
+
+class RemotingOffsetQueries:
+    """See OffsetQueries."""
+
+    def __init__(
+        self, cluster: Cluster, retries: RetryPolicy, group: str, patience: Patience
+    ) -> None:
+        self._cluster = cluster
+        self._retries = retries
+        self._answered = False
+        self._looks = Looks(cluster)
+        self._held = HeldPulls(cluster, patience)
+        self._sampler = Sampler(cluster, self._looks, group, patience)
+        self._group = group
+        self._topics: tuple[str, ...] | None = None
+        # Least offsets by queue, and until when they count.
+        self._mins: dict[MessageQueue, Seen[int]] = {}
+        self._mins_until_ms = 0
+        self._made: set[tuple[str, str]] = set()
+        self._unanswered: ConnectionFailedError | BrokerError | None = None
+
+    @property
+    def unanswered(self) -> ConnectionFailedError | BrokerError | None:
+        """See OffsetQueries. Not told are brokers that no name server knows just now."""
+        return self._unanswered
+
+    @property
+    def store_id(self) -> str:
+        """Brokers of RocketMQ know of no ids."""
+        return ""
+
+    @property
+    def recovery_id(self) -> str:
+        """Nor of recoveries."""
+        return ""
+
+    def require_store(self, store_id: str) -> None:
+        """Whatever an offset says: there is nothing to compare it with."""
+
+    # Bounds.
+
+    def bounds(
+        self,
+        subscription: Subscription,
+        known: Bounds | None = None,
+        wait_ms_max: int = 0,
+        recovery_id: str = "",
+    ) -> Bounds:
+        """See OffsetQueries. Brokers that do not answer are missing, and their topics are not."""
+        end_ms = clock.monotonic_ms() + wait_ms_max
+        while True:
+            found = self._retried(partial(self._look, subscription))
+            left_ms = end_ms - clock.monotonic_ms()
+            if known is None or left_ms <= 0 or has_news(known, found):
+                return found
+            ends = [
+                (MessageQueue(queue.broker_name, queue.queue_id, topic), each.max_offset)
+                for topic, queues in found.items()
+                for queue, each in queues.items()
+                if not each.is_behind
+            ]
+            look_ms = max(LOOK_MS_MIN, LOOK_MS_A_QUEUE * len(ends))
+            self._held.wait(self._group, ends, min(left_ms, look_ms))
+
+    def _look(self, subscription: Subscription) -> Bounds:
+        queues = self._queues(subscription)
+        everything = [queue for its in queues.values() for queue in its]
+        ends = self._looks.look(everything, partial(ask_each, self._cluster, max_offset))
+        if everything and not ends and not self._answered:
+            raise next(iter(self._looks.failures.values()), no_broker_error(subscription))
+        failures = self._looks.failures
+        begins = self._min_offsets(list(ends))
+        failures = {**self._looks.failures, **failures}
+        committed = self._committed(subscription, list(ends))
+        failures = {**self._looks.failures, **failures}
+        there = ends.keys() & begins.keys() & committed.keys()
+        bounds: Bounds = {topic: {} for topic in queues} | joined_bounds(ends, begins, committed)
+        missing = next((queue for queue in everything if queue not in there), None)
+        self._unanswered = None
+        if missing is not None:
+            self._unanswered = failures.get(missing.broker_name, no_broker_error(subscription))
+        if not self._answered and isinstance(self._unanswered, BrokerBusyError):
+            # A query that begins needs all queues. Later, absence has its own time.
+            raise self._unanswered
+        return bounds
+
+    def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
+        """See OffsetQueries. Brokers answer also for queues that no route has any more."""
+        return self._retried(partial(hidden_bounds, self._cluster, self._looks, queues))
+
+    def _queues(self, subscription: Subscription) -> dict[str, list[MessageQueue]]:
+        """The queues to read of each topic that is there, by the name servers."""
+        found: dict[str, list[MessageQueue]] = {}
+        left = QUERY_QUEUES_MAX
+        names = self._names(subscription)
+        self._cluster.prepare(names)
+        for topic in names:
+            try:
+                counts = self._cluster.route(topic).read_queue_nums()
+            except TopicNotExistError:
+                continue
+            left -= sum(counts.values())
+            if left < 0:
+                raise BrokerError(
+                    f"the query's topics have too many queues: {QUERY_QUEUES_MAX - left} in "
+                    f"{len(found) + 1} of {len(names)} topics, limit {QUERY_QUEUES_MAX}; read "
+                    "fewer topics with one query"
+                )
+            found[topic] = [
+                MessageQueue(name, queue_id, topic)
+                for name, count in sorted(counts.items())
+                for queue_id in range(count)
+            ]
+        return found
+
+    def _names(self, subscription: Subscription) -> list[str]:
+        named = list(subscription.named)
+        if subscription.topic_pattern is None:
+            return named
+        try:
+            own = self._cluster.names()
+            self._topics = tuple(topic for topic in self._cluster.topics() if topic not in own)
+        except PASSING_ERRORS:
+            if self._topics is None:
+                raise
+        users = [topic for topic in self._topics if not is_system_topic(topic)]
+        return sorted(subscription.reads(users) | set(named))
+
+    def _min_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Seen[int]]:
+        now_ms = clock.monotonic_ms()
+        if now_ms >= self._mins_until_ms:
+            self._mins, self._mins_until_ms = {}, now_ms + MIN_OFFSET_MS_MAX
+        new = [queue for queue in queues if queue not in self._mins]
+        self._mins |= self._looks.look(new, partial(ask_each, self._cluster, min_offset))
+        return self._mins
+
+    def _committed(
+        self, subscription: Subscription, queues: Sequence[MessageQueue]
+    ) -> dict[MessageQueue, int]:
+        """What the group has committed, where that counts; else and for nothing -1.
+
+        0 says the same as nothing: 4.9 does not tell the one from the other.
+        """
+        if not subscription.wants_committed:
+            return dict.fromkeys(queues, -1)
+        ask = partial(_ask_committed, self._cluster, subscription.consumer_group)
+        seen = self._looks.look(queues, ask)
+        return {queue: each.value or -1 for queue, each in seen.items()}
+
+    # Single questions.
+
+    def search(self, times: Sequence[QueueTime]) -> list[int | None]:
+        """See OffsetQueries."""
+        return self._retried(lambda: self._sampler.search(times))
+
+    def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
+        """See OffsetQueries; by estimate, of some records of each range."""
+        return self._retried(lambda: self._sampler.limit_bytes(ranges, bytes_max))
+
+    def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
+        """Whole ranges: brokers find single messages by a key, not where there are none."""
+        return list(ranges)
+
+    def expression_fault(self, expression: str) -> str | None:
+        """See OffsetQueries. Every master is asked.
+
+        Raises OptionError where none of them filters by SQL92.
+        """
+        return self._retried(lambda: self._fault(expression))
+
+    def _fault(self, expression: str) -> str | None:
+        refusals: list[BrokerError] = []
+        failures: list[ConnectionFailedError] = []
+        masters = sorted(self._cluster.masters().items())
+        for _, peer in masters:
+            try:
+                fault = check_expression(self._cluster, peer, self._group, expression).answer()
+            except ConnectionFailedError as error:
+                failures.append(error)
+            except BrokerError as error:
+                is_busy = isinstance(error, BrokerBusyError)
+                if is_busy or error.response_code != ResponseCode.SYSTEM_ERROR:
+                    raise
+                refusals.append(error)
+            else:
+                if fault is not None:
+                    return fault
+        if refusals and len(refusals) + len(failures) == len(masters):
+            raise OptionError(
+                f"option filter is an SQL92 expression, which brokers refuse ({refusals[0]}); set "
+                "enablePropertyFilter=true in their configuration, or filter by option tags"
+            )
+        if failures and len(failures) == len(masters):
+            raise failures[0]
+        return None
+
+    def broker_name(self) -> str:
+        """The first by name of the cluster's masters."""
+        return min(self._retried(self._cluster.masters), default="")
+
+    # Progress.
+
+    def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
+        """See OffsetQueries. Masters alone are told: what a slave is told is lost.
+
+        Each is told, and the first failure raised then. One that is away is told the next time.
+        A broker that hears of a group's first two queues of a topic at once forgets one of them:
+        so it hears of one alone, and then of the others.
+        """
+        failures: list[ConnectionFailedError | BrokerError] = []
+        firsts: list[_Progress] = []
+        others: list[_Progress] = []
+        for topic, queues in positions.items():
+            by_broker: dict[str, list[_Progress]] = {}
+            for queue, offset in queues.items():
+                told = MessageQueue(queue.broker_name, queue.queue_id, topic), offset
+                by_broker.setdefault(queue.broker_name, []).append(told)
+            for broker_name, (first, *rest) in sorted(by_broker.items()):
+                try:
+                    made = partial(self._make_group, group, topic, broker_name)
+                    if retried(self._retries, made, (BrokerBusyError,)):
+                        firsts.append(first)
+                        others += rest
+                except (ConnectionFailedError, BrokerError) as error:
+                    failures.append(error)
+        failures += self._tell(group, firsts)
+        failures += self._tell(group, others)
+        if failures:
+            raise failures[0]
+
+    def _tell(
+        self, group: str, progress: Iterable[_Progress]
+    ) -> list[ConnectionFailedError | BrokerError]:
+        """Commit all of it at once; what failed. What a busy broker has refused is told again."""
+        failures, left = list[ConnectionFailedError | BrokerError](), list(progress)
+
+        def tell() -> None:
+            nonlocal left
+            failed = self._tell_once(group, left)
+            busy = [pair for pair in failed if isinstance(pair[1], BrokerBusyError)]
+            failures.extend(pair[1] for pair in failed if pair not in busy)
+            left = [each for each, _ in busy]
+            if busy:
+                raise busy[0][1]
+
+        try:
+            retried(self._retries, tell, (BrokerBusyError,))
+        except BrokerBusyError as error:
+            failures.append(error)
+        return failures
+
+    def _tell_once(
+        self, group: str, progress: Iterable[_Progress]
+    ) -> list[tuple[_Progress, ConnectionFailedError | BrokerError]]:
+        """Commit all of it at once; what failed, and how."""
+        failed: list[tuple[_Progress, ConnectionFailedError | BrokerError]] = []
+        calls: list[tuple[_Progress, Call[None]]] = []
+        for each in progress:
+            try:
+                calls.append((each, update_consumer_offset(self._cluster, group, *each)))
+            except (ConnectionFailedError, BrokerError) as error:
+                failed.append((each, error))
+        for each, call in calls:
+            try:
+                call.answer()
+            except (ConnectionFailedError, BrokerError) as error:
+                failed.append((each, error))
+        return failed
+
+    def _make_group(self, group: str, topic: str, broker_name: str) -> bool:
+        """Let a broker know the group, and its retry topic, by which tools find it.
+
+        False where the broker is away.
+        """
+        try:
+            master = self._cluster.route(topic).peer(broker_name)
+        except TopicNotExistError:
+            master = None
+        if master is None or (group, broker_name) in self._made:
+            return master is not None
+        try:
+            known = self._cluster.route(RETRY_PREFIX + group).peer(broker_name)
+        except TopicNotExistError:
+            known = None
+        if known is None:
+            make_group(self._cluster, topic, broker_name, group)
+        self._made.add((group, broker_name))
+        return True
+
+    def _retried(self, ask: Callable[[], T]) -> T:
+        """The answer; before the first one a connection that fails is an error at once."""
+        passing = PASSING_ERRORS if self._answered else (BrokerBusyError,)
+        answer = retried(self._retries, ask, passing)
+        self._answered = True
+        return answer
+
+
+def _ask_committed(
+    cluster: Cluster, group: str, queues: Sequence[MessageQueue], _broker_id: int
+) -> list[Call[int | None]]:
+    return [consumer_offset(cluster, group, queue) for queue in queues]

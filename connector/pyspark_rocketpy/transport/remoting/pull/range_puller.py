@@ -1,0 +1,335 @@
+"""Pulling a range of a queue of a cluster, with many pulls on their way. State: where to go on.
+
+Brokers answer 32 messages or 256 KiB at most. So the next offsets are foreseen (`lanes`) and asked
+for before they are wanted, as far as `windows` allows; answers that are there together are joined,
+their records checked, and are one piece. What is asked for has been seen by the plan: an offset
+that the master does not have is a loss.
+
+Master first. Where it is away, or does not answer, a slave of the route is asked, and the master
+again where that one fails; a slave that lacks an offset may be behind, and is waited for. All that
+passes is waited for up to `brokerAbsenceTimeout`. A killed task leaves nothing behind.
+Source: spec/remoting.md 2.5 and 6.7, spec/cluster.md 2.2 to 2.5.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import (
+    OUT_OF_REACH,
+    BrokerBusyError,
+    BrokerError,
+    ConnectionFailedError,
+    DataLossError,
+)
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.rebatching import Piece, lost_end
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.outage import Absence
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
+    ALL,
+    PULLED_MESSAGES_MAX,
+    Pull,
+    PullResult,
+    PullStatus,
+    pull_all,
+)
+from pyspark_rocketpy.transport.remoting.cluster.refusals import (
+    is_hidden_queue,
+    is_passing,
+    with_advice,
+)
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.pull.congestion_window import Window
+from pyspark_rocketpy.transport.remoting.pull.pipeline import (
+    FILTERED_LANE_COUNT,
+    NOTHING,
+    Answer,
+    Asked,
+    Lane,
+)
+from pyspark_rocketpy.transport.remoting.pull.response_assembler import Joiner
+from pyspark_rocketpy.transport.remoting.pull.subscriptions import expression_of
+from pyspark_rocketpy.transport.values import PullOptions
+from rocketpy_proto.remoting import MessageQueue
+from rocketpy_proto.remoting.headers.pulls import MASTER_ID
+
+logger = logging.getLogger(__name__)
+# More than brokers give: where one gives more than others, its first answer tells.
+_FIRST_COUNT = 1_024
+# The log's files with these messages are gone, though the queue still has them.
+_BEING_REMOVED = "MESSAGE_WAS_REMOVING"
+
+
+@dataclass(frozen=True, slots=True)
+class PullLimits:
+    """How much of a queue may be on its way, and how long its broker is waited for."""
+
+    pulls_max: int
+    bytes_max: int
+    patience: Patience
+    absence_ms_max: int
+    backoff_ms: int
+
+
+class RangePuller:
+    """Pulls one range."""
+
+    def __init__(
+        self, cluster: Cluster, limits: PullLimits, options: PullOptions, part: QueueRange
+    ) -> None:
+        self._cluster = cluster
+        self._limits = limits
+        self._options = options
+        self._range = part
+        self._queue = MessageQueue(part.broker_name, part.queue_id, part.topic)
+        self._type, self._expression = expression_of(options)
+        self._is_filtered = self._expression != ALL
+        self._joiner = Joiner(
+            part,
+            is_filtered=self._is_filtered,
+            fails_on_loss=options.fail_on_data_loss,
+        )
+        self._lanes: deque[Lane] = deque()
+        # Where the next lane begins; the first lane finds out how long lanes are.
+        self._lanes_end = part.begin
+        self._is_first = True
+        self._window = Window(limits.pulls_max, limits.bytes_max)
+        self._absence = Absence(limits.absence_ms_max, limits.backoff_ms)
+        # Whose turn it is of those that the route has, master first.
+        self._turn = 0
+        self._broker_id = MASTER_ID
+
+    def pieces(self) -> Generator[Piece]:
+        """What the cluster has of the range, as it comes.
+
+        Raises DataLossError, ConnectionFailedError, BrokerError.
+        """
+        try:
+            while self._joiner.offset < self._range.end:
+                try:
+                    self._ask()
+                    answers = self._next_answers()
+                except (ConnectionFailedError, BrokerError) as error:
+                    self._meet(error)
+                    continue
+                self._absence.is_over()
+                self._ask_ahead()
+                yield from self._joiner.pieces(answers)
+        finally:
+            self._drop_lanes()
+
+    # Asking.
+
+    def _ask(self) -> None:
+        """As many pulls as may be on their way. Raises ConnectionFailedError, BrokerError."""
+        pulls_max = 1 if self._is_first else self._window.pulls
+        idle = [
+            lane
+            for lane in itertools.islice(self._lanes, pulls_max)
+            if lane.asked is None and not lane.is_done and self._has_room(lane)
+        ]
+        while len(self._lanes) < pulls_max and self._lanes_end < self._range.end:
+            lane = self._new_lane()
+            if not self._has_room(lane):
+                break
+            self._lanes.append(lane)
+            self._lanes_end = lane.end
+            idle.append(lane)
+        if idle:
+            self._ask_for(idle)
+
+    def _ask_ahead(self) -> None:
+        """While what is here is decoded. What fails now is met when it is wanted."""
+        if self._joiner.offset < self._range.end:
+            try:
+                self._ask()
+            except (ConnectionFailedError, BrokerError) as error:
+                logger.debug("a pull ahead failed: %s", error)
+
+    def _new_lane(self) -> Lane:
+        begin = self._lanes_end
+        if self._is_filtered:
+            count = FILTERED_LANE_COUNT
+        elif self._is_first:
+            count = _FIRST_COUNT
+        else:
+            count = self._window.count
+        return Lane(begin, min(begin + count, self._range.end))
+
+    def _has_room(self, lane: Lane) -> bool:
+        """Whether more may be kept for a lane; always for the one that is delivered next."""
+        if not self._is_filtered or not self._lanes or lane is self._lanes[0]:
+            return True
+        kept = sum(len(answer.records) for other in self._lanes for answer in other.answers)
+        return kept < self._limits.bytes_max
+
+    def _ask_for(self, lanes: list[Lane]) -> None:
+        broker_id = self._broker_id = self._next_broker_id()
+        wanted = [self._pull_for(lane, broker_id) for lane in lanes]
+        since_ms = clock.monotonic_ms()
+        calls = pull_all(self._cluster, wanted, self._limits.patience)
+        for lane, call in zip(lanes, calls, strict=True):
+            lane.asked = Asked(call, since_ms, broker_id)
+
+    def _pull_for(self, lane: Lane, broker_id: int) -> Pull:
+        count = lane.end - lane.position
+        return Pull(
+            self._options.consumer_group,
+            self._queue,
+            lane.position,
+            min(count, PULLED_MESSAGES_MAX) if self._is_filtered else count,
+            self._expression,
+            self._type,
+            broker_id=broker_id,
+        )
+
+    def _next_broker_id(self) -> int:
+        """The master, or who has its turn of those that the route has.
+
+        Raises ConnectionFailedError, BrokerError.
+        """
+        ids = self._cluster.route(self._range.topic).broker_ids(self._range.broker_name)
+        return ids[self._turn % len(ids)] if ids else MASTER_ID
+
+    # Answers.
+
+    def _next_answers(self) -> list[Answer]:
+        """What comes next, at least one answer. Raises ConnectionFailedError, BrokerError."""
+        head = self._lanes[0]
+        if not head.answers:
+            self._wait_for(head)
+        for lane in list(self._lanes):
+            while lane.is_answered:
+                self._look_at(lane)
+            if not (self._is_filtered or lane.is_done):
+                break
+        found: list[Answer] = []
+        size = 0
+        while self._lanes and size < self._options.fetch_bytes_max:
+            answers = self._lanes[0].delivered()
+            size += sum(len(answer.records) for answer in answers)
+            found += answers
+            if not self._lanes[0].is_done:
+                break
+            self._lanes.popleft()
+        return found
+
+    def _wait_for(self, head: Lane) -> None:
+        """An answer for the lane that is delivered next."""
+        asked = head.asked
+        assert asked is not None, "the first lane is always asked for"
+        was_there = asked.call.is_answered
+        result = asked.call.answer()
+        waited_ms = None if was_there else clock.monotonic_ms() - asked.since_ms
+        self._window.answered(len(result.records), waited_ms)
+        if self._brings_more(head, result):
+            self._take(head, result)
+        else:
+            self._settle(head, asked, result)
+
+    def _look_at(self, lane: Lane) -> None:
+        """An answer that is there; where it does not help, it waits for the lane's turn."""
+        assert lane.asked is not None
+        try:
+            result = lane.asked.call.answer()
+        except (ConnectionFailedError, BrokerError):
+            lane.is_stuck = True
+            return
+        if self._brings_more(lane, result):
+            self._window.answered(len(result.records), None)
+            self._take(lane, result)
+        else:
+            lane.is_stuck = True
+
+    def _brings_more(self, lane: Lane, result: PullResult) -> bool:
+        if result.status is PullStatus.FOUND:
+            return True
+        return (
+            self._is_filtered
+            and result.status is PullStatus.NO_MATCHED_MESSAGE
+            and result.remark != _BEING_REMOVED
+            and result.next_begin_offset > lane.position
+        )
+
+    def _take(self, lane: Lane, result: PullResult) -> None:
+        end = min(result.next_begin_offset, lane.end)
+        count = end - lane.position
+        if self._is_first and not self._is_filtered and lane.end < self._range.end:
+            self._window.first(count)
+        elif not self._is_filtered and end < lane.end:
+            self._window.short(count)
+        elif not self._is_filtered:
+            self._window.full()
+        if self._is_first:
+            self._is_first = False
+            if not self._is_filtered:
+                lane.end = self._lanes_end = end
+        is_found = result.status is PullStatus.FOUND
+        lane.take(end, result.records if is_found else NOTHING)
+
+    def _settle(self, head: Lane, asked: Asked, result: PullResult) -> None:
+        """An answer without messages that were to be there.
+
+        Raises ConnectionFailedError where it may be another one later.
+        """
+        offset, end = head.position, self._range.end
+        has = f"the queue now holds [{result.min_offset}, {result.max_offset})"
+        if asked.broker_id != MASTER_ID:
+            raise asked.call.peer.failed(
+                f"is a slave, and does not have offset {offset} of {self._range.rest(offset)}: "
+                f"there {has}"
+            )
+        lost = lost_end(
+            offset,
+            end,
+            next_offset=result.next_begin_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+            # As when an operator has reset the group's offsets: that is not for us.
+            is_moved=result.status is PullStatus.OFFSET_ILLEGAL,
+        )
+        if lost is None:
+            raise asked.call.peer.failed(
+                f"answers a pull from offset {offset} with {result.status.name}, though {has}"
+            )
+        self._lose(head, lost, f"{has} ({result.remark or result.status.name})")
+
+    def _lose(self, head: Lane, end: int, reason: str) -> None:
+        """Offsets up to `end` will not come."""
+        self._lanes.popleft()
+        self._drop_lanes()
+        head.end = end
+        head.take(end, NOTHING, reason)
+        self._lanes.append(head)
+        self._lanes_end = end
+        self._is_first = False
+
+    # Failures.
+
+    def _meet(self, error: ConnectionFailedError | BrokerError) -> None:
+        """Wait, and let the next try be another one. Raises the error where none helps."""
+        head = self._lanes[0] if self._lanes else None
+        if is_hidden_queue(error):
+            place = self._range.rest(self._joiner.offset)
+            raise DataLossError(f"{place} are {OUT_OF_REACH} ({error})") from error
+        if not is_passing(error, is_slave=self._broker_id != MASTER_ID):
+            raise with_advice(error, is_sql=self._options.expression is not None) from error
+        if isinstance(error, BrokerBusyError) and self._broker_id == MASTER_ID:
+            self._window.halve()
+        else:
+            self._turn += 1
+        for lane in self._lanes:
+            if lane.is_stuck or lane is head or isinstance(error, ConnectionFailedError):
+                lane.stop()
+        self._absence.pause(self._range.rest(self._joiner.offset), error)
+
+    def _drop_lanes(self) -> None:
+        for lane in self._lanes:
+            lane.stop()
+        self._lanes.clear()

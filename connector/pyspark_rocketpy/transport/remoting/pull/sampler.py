@@ -1,0 +1,266 @@
+"""Looks at some records of queues: how large they are, when they were stored. Holds no state.
+
+Brokers of RocketMQ measure no ranges, and the older ones find times only nearly; so records are
+pulled and looked at, a bounded number of them. Planners start without what decodes records, so the
+few fields are read here. Source: spec/storage.md section 2, spec/remoting.md 2.6.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.byte_shares import Measured, shares
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.fan_out import Looks
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
+    Pull,
+    PullResult,
+    PullStatus,
+    pull,
+    search_offset,
+)
+from pyspark_rocketpy.transport.remoting.net.calls import Call
+from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.retries import PASSING_ERRORS
+from pyspark_rocketpy.transport.values import QueueTime
+from rocketpy_proto.remoting import MessageQueue
+from rocketpy_proto.remoting.headers.pulls import MASTER_ID
+
+# size, magic, (CRC), queue id, (flag), queue offset, (physical offset), sysFlag, (born time)
+_HEAD = struct.Struct(">iI4xi4xq8xi8x")
+_STORE_TIME = struct.Struct(">q")
+# (attempts, half message), length of the body
+_BODY_LENGTH = struct.Struct(">12xi")
+_HOST_BYTES, _HOST_V6_BYTES = 8, 20
+_BORN_HOST_V6, _STORE_HOST_V6 = 1 << 4, 1 << 5
+# Of this form, a topic's length has two bytes.
+_MAGIC_V2 = 0xDAA320AB
+# Ranges of which records are looked at; the others are taken to be like these.
+SAMPLES_MAX = 512
+SAMPLED_MESSAGES = 8
+# What a record is taken for where none could be looked at.
+_USUAL_BYTES = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The first record of an answer."""
+
+    size: int
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    store_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A queue's range, and when the first message from some offset on was stored, if one is."""
+
+    min_offset: int
+    max_offset: int
+    store_ms: int | None
+
+    def is_at_least(self, time_ms: int) -> bool:
+        """True if there is a message that was stored then or later."""
+        return self.store_ms is not None and self.store_ms >= time_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A pull of one record that is on its way."""
+
+    queue: MessageQueue
+    offset: int
+    call: Call[PullResult]
+
+    def answer(self) -> _Look:
+        """Raises ConnectionFailedError, BrokerError; also for a record that was not asked for."""
+        result = self.call.answer()
+        if result.status is not PullStatus.FOUND:
+            return _Look(result.min_offset, result.max_offset, None)
+        first = _first(result.records)
+        if (
+            first is None
+            or (first.topic, first.queue_id) != (self.queue.topic.encode(), self.queue.queue_id)
+            or not self.offset <= first.queue_offset < result.next_begin_offset
+        ):
+            raise self.call.peer.failed(
+                f"answers a pull from offset {self.offset} of queue {self.queue.queue_id} of topic "
+                f"{self.queue.topic} with other records; have its store checked",
+                is_lasting=True,
+            )
+        return _Look(result.min_offset, result.max_offset, first.store_ms)
+
+
+def _first(records: memoryview) -> _Stored | None:
+    """None for what is too short to be one."""
+    try:
+        size, magic, queue_id, queue_offset, sys_flag = _HEAD.unpack_from(records)
+        place = _HEAD.size + (_HOST_V6_BYTES if sys_flag & _BORN_HOST_V6 else _HOST_BYTES)
+        (store_ms,) = _STORE_TIME.unpack_from(records, place)
+        place += _STORE_TIME.size
+        place += _HOST_V6_BYTES if sys_flag & _STORE_HOST_V6 else _HOST_BYTES
+        (body_length,) = _BODY_LENGTH.unpack_from(records, place)
+    except struct.error:
+        return None
+    place += _BODY_LENGTH.size + max(body_length, 0)
+    begin = place + (2 if magic == _MAGIC_V2 else 1)
+    topic = bytes(records[begin : begin + int.from_bytes(records[place:begin], "big")])
+    return _Stored(size, topic, queue_id, queue_offset, store_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """Pulls single records, for a group; `looks` says of whom."""
+
+    cluster: Cluster
+    looks: Looks
+    group: str
+    patience: Patience
+
+    def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
+        """See OffsetQueries; by estimate: a few records at the begin and the end of each range.
+
+        Raises BrokerError.
+        """
+        measures = self._measured(ranges)
+        if sum(each.bytes for each in measures) <= bytes_max:
+            return [part.end for part in ranges]
+        budgets = shares(measures, bytes_max)
+        return [
+            part.begin + _count_within(measured, part.count, budget)
+            for part, measured, budget in zip(ranges, measures, budgets, strict=True)
+        ]
+
+    def _measured(self, ranges: Sequence[QueueRange]) -> list[Measured]:
+        step = max(-(-len(ranges) // SAMPLES_MAX), 1)
+        calls = [
+            (self._pull(part, part.begin), self._pull(part, part.end - SAMPLED_MESSAGES))
+            for part in ranges[::step]
+        ]
+        sampled = [(_records(begin), _records(end)) for begin, end in calls]
+        means = [_mean(records) for records in sampled]
+        known = [mean for mean in means if mean is not None]
+        usual = sum(known) / len(known) if known else _USUAL_BYTES
+        found = []
+        for number, part in enumerate(ranges):
+            mean = means[number // step] or usual
+            first = _first(sampled[number // step][0]) if number % step == 0 else None
+            found.append(
+                Measured(
+                    int(mean * part.count),
+                    part.count,
+                    first_bytes=int(mean) if first is None else first.size,
+                    # Queues of several brokers are in one order by their times alone.
+                    first_physical_offset=0 if first is None else first.store_ms,
+                )
+            )
+        return found
+
+    def _pull(self, part: QueueRange, offset: int) -> Call[PullResult] | None:
+        """None where the broker is away: that is the task's matter, not the plan's."""
+        queue = MessageQueue(part.broker_name, part.queue_id, part.topic)
+        try:
+            return self._pull_at(queue, max(offset, part.begin), SAMPLED_MESSAGES)
+        except PASSING_ERRORS:
+            return None
+
+    def _pull_at(self, queue: MessageQueue, offset: int, count: int = 1) -> Call[PullResult]:
+        broker_id = self.looks.broker_id(queue)
+        wanted = Pull(
+            self.group,
+            queue,
+            offset,
+            count,
+            broker_id=MASTER_ID if broker_id is None else broker_id,
+        )
+        return pull(self.cluster, wanted, self.patience)
+
+    def search(self, times: Sequence[QueueTime]) -> list[int | None]:
+        """See OffsetQueries. Raises ConnectionFailedError, BrokerError."""
+        found: list[int | None] = []
+        for begin in range(0, len(times), SAMPLES_MAX):
+            found += self._search(times[begin : begin + SAMPLES_MAX])
+        return found
+
+    def _search(self, times: Sequence[QueueTime]) -> list[int | None]:
+        queues = [MessageQueue(time.broker_name, time.queue_id, time.topic) for time in times]
+        searches = [
+            search_offset(
+                self.cluster, queue, time.timestamp_ms, self.looks.broker_id(queue) or MASTER_ID
+            )
+            for queue, time in zip(queues, times, strict=True)
+        ]
+        told = [search.answer() for search in searches]
+        # The one found, and the one before it.
+        pulls = [
+            (self._ask(queue, max(offset - 1, 0)), self._ask(queue, offset))
+            for queue, offset in zip(queues, told, strict=True)
+        ]
+        looked = [(before.answer(), there.answer()) for before, there in pulls]
+        return [
+            self._settled(queue, time.timestamp_ms, offset, *looks)
+            for queue, time, offset, looks in zip(queues, times, told, looked, strict=True)
+        ]
+
+    def _ask(self, queue: MessageQueue, offset: int) -> _Asked:
+        return _Asked(queue, offset, self._pull_at(queue, offset))
+
+    def _settled(
+        self, queue: MessageQueue, time_ms: int, offset: int, before: _Look, there: _Look
+    ) -> int | None:
+        """The offset that was told, where the records agree; else what a search of ours finds."""
+        low, high = there.min_offset, there.max_offset
+        is_first = offset <= low or not before.is_at_least(time_ms)
+        if offset == high and is_first:
+            return None
+        if offset >= low and is_first and there.is_at_least(time_ms):
+            return offset
+        while low < high:
+            middle = (low + high) // 2
+            if self._ask(queue, middle).answer().is_at_least(time_ms):
+                high = middle
+            else:
+                low = middle + 1
+        return low if low < there.max_offset else None
+
+
+def _records(call: Call[PullResult] | None) -> memoryview:
+    """What a pull brought; nothing where it failed."""
+    try:
+        result = None if call is None else call.answer()
+    except PASSING_ERRORS:
+        result = None
+    if result is None or result.status is not PullStatus.FOUND:
+        return memoryview(b"")
+    return result.records
+
+
+def _mean(samples: tuple[memoryview, memoryview]) -> float | None:
+    """Bytes of a record; None where there is none to look at."""
+    sizes = [size for records in samples for size in _record_sizes(records)]
+    return sum(sizes) / len(sizes) if sizes else None
+
+
+def _record_sizes(records: memoryview) -> list[int]:
+    sizes = []
+    position = 0
+    while position + 4 <= len(records):
+        size = int.from_bytes(records[position : position + 4], "big")
+        if size <= 0:
+            break
+        sizes.append(size)
+        position += size
+    return sizes
+
+
+def _count_within(measured: Measured, count: int, budget: int) -> int:
+    """How many messages of a range have so many bytes, by its mean."""
+    if budget <= 0:
+        return 0
+    mean = max(measured.bytes / max(count, 1), 1.0)
+    return min(1 + int(max(budget - measured.first_bytes, 0) / mean), count)

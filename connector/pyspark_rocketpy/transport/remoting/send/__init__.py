@@ -1,0 +1,1 @@
+"""Batches written to a cluster, at least once or effectively once."""

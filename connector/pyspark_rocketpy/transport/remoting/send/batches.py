@@ -1,0 +1,146 @@
+"""Parcels: what one request stores in one queue. A block's records become batches, without a loop.
+
+    stored record   fixed part | body | topic length, topic | properties length, properties
+    entry of a batch   its head | body |                      properties length, properties
+
+So an entry is its record with the topic left out and the fixed part's last bytes written over: all
+entries of a block are cut out of a copy of it in one step. Messages that wait go one by one, since
+brokers take no delay in a batch. Holds no state. Source: spec/remoting.md section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyspark_rocketpy.transport.remoting.send.requests import BATCH_MESSAGES_MAX
+from pyspark_rocketpy.transport.write_values import Block
+from rocketpy_proto.call_limits import OWN_QUEUES
+from rocketpy_proto.record import RecordBlock
+from rocketpy_proto.record.block.ranges import binary_ranges
+from rocketpy_proto.record.layout import HEADER_BYTES, PROPERTIES_LENGTH_BYTES
+from rocketpy_proto.record.properties import UNIQ_KEY, decode_properties
+from rocketpy_proto.remoting.batches import BATCH_BYTES_MAX
+
+_HEAD = np.dtype(
+    [
+        ("size", ">i4"),  # of the whole entry
+        ("magic", ">i4"),  # 0
+        ("crc", ">i4"),  # 0: the broker computes it
+        ("flag", ">i4"),  # the application's
+        ("body_length", ">i4"),
+    ]
+)
+assert _HEAD.itemsize < HEADER_BYTES, "a head has room where its record's fixed part was"
+# What a broker adds to a message: CLUSTER, MSG_REGION, TRACE_ON, the longer form of its hosts. 4.9
+# counts the records that a batch becomes, and takes as much of them as of one body.
+ADDED_BYTES_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Messages of one queue, all of which are stored, or none.
+
+    `body` is a batch's, or that of a message alone, which has `properties`. One that `is_delayed`
+    waits at its broker, in no queue of its topic.
+    """
+
+    body: bytes | memoryview
+    count: int
+    properties: str | None = None
+    flag: int = 0
+    is_movable: bool = False
+    is_delayed: bool = False
+
+
+def first_unique_key(parcel: Parcel) -> str:
+    """Of the first message, as the sink gives one to each."""
+    if parcel.properties is not None:
+        return decode_properties(parcel.properties.encode())[UNIQ_KEY]
+    head = np.frombuffer(parcel.body, _HEAD, 1)[0]
+    end = int(head["size"])
+    begin = _HEAD.itemsize + int(head["body_length"]) + PROPERTIES_LENGTH_BYTES
+    return decode_properties(bytes(memoryview(parcel.body)[begin:end]))[UNIQ_KEY]
+
+
+def parcels(block: Block) -> Iterator[tuple[int, Parcel]]:
+    """The block's messages, in order, each parcel with the number of its queue.
+
+    The loop is over parcels; single messages cost some 10 microseconds each.
+    """
+    sizes = np.frombuffer(block.record_sizes, ">i4").astype(np.int32)
+    records = RecordBlock.parse(block.records, sizes)
+    if block.queue_id == OWN_QUEUES:
+        queue_ids = records.header["queue_id"].astype(np.int64)
+    else:
+        queue_ids = np.full(len(records), block.queue_id, np.int64)
+    entries = None if block.delay else _Entries.of(records)
+    for run in _runs(records.sizes, queue_ids, 1 if entries is None else BATCH_MESSAGES_MAX):
+        count = run.stop - run.start
+        if entries is None or count == 1:
+            parcel = _single(records, run.start, block)
+        else:
+            parcel = Parcel(entries.of_run(run), count, is_movable=block.is_movable)
+        yield int(queue_ids[run.start]), parcel
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """All records as entries of a batch: entry i is [bounds[i], bounds[i + 1]) of `data`."""
+
+    data: memoryview
+    bounds: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: RecordBlock) -> _Entries:
+        heads = np.zeros(len(records), _HEAD)
+        tail_starts = records.properties_start - PROPERTIES_LENGTH_BYTES
+        tail_ends = records.properties_start + records.properties_length
+        body_ends = records.body_start + records.body_length
+        sizes = _HEAD.itemsize + records.body_length + tail_ends - tail_starts
+        heads["size"], heads["body_length"] = sizes, records.body_length
+        heads["flag"] = records.header["flag"]
+        data = records.data.copy()
+        starts = records.body_start - _HEAD.itemsize
+        items = np.ndarray((len(data) - _HEAD.itemsize + 1,), "V20", data, strides=(1,))
+        items[starts] = heads.view("V20")
+        joined = binary_ranges(data, _woven(starts, tail_starts), _woven(body_ends, tail_ends))
+        bounds = np.concatenate(([0], np.cumsum(sizes)))
+        return cls(memoryview(joined.buffers()[2] or b""), bounds)
+
+    def of_run(self, run: slice) -> memoryview:
+        return self.data[self.bounds[run.start] : self.bounds[run.stop]]
+
+
+def _woven(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One of these, one of those, and so on."""
+    return np.stack((first, second), axis=1).reshape(-1)
+
+
+def _runs(
+    sizes: NDArray[np.int32], queue_ids: NDArray[np.int64], count_max: int
+) -> Iterator[slice]:
+    """Neighbours of one queue that brokers take in one request."""
+    ends = np.cumsum(sizes.astype(np.int64) + ADDED_BYTES_MAX)
+    changes = [*(np.flatnonzero(np.diff(queue_ids)) + 1).tolist(), len(sizes)]
+    start, before = 0, 0
+    for change in changes:
+        while start < change:
+            fitting = int(np.searchsorted(ends, before + BATCH_BYTES_MAX, "right"))
+            stop = min(max(fitting, start + 1), start + count_max, change)
+            yield slice(start, stop)
+            start, before = stop, int(ends[stop - 1])
+
+
+def _single(records: RecordBlock, index: int, block: Block) -> Parcel:
+    body_start, properties_start = records.body_start[index], records.properties_start[index]
+    body = records.data[body_start : body_start + records.body_length[index]]
+    properties = records.data[
+        properties_start : properties_start + records.properties_length[index]
+    ]
+    flag = int(records.header["flag"][index])
+    text = properties.tobytes().decode()
+    return Parcel(body.tobytes(), 1, text, flag, block.is_movable, is_delayed=block.delay > 0)

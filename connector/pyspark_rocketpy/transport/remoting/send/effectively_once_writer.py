@@ -1,0 +1,163 @@
+"""The blocks of one attempt at a task, of whose rows none is stored twice: effectively once.
+
+Before it sends to a topic an attempt leaves a marker. Where it finds markers of attempts before it,
+it reads what came into the topic's queues since then, and leaves out its rows that are there. A
+send whose fate is unknown is looked for in the same way before it is repeated.
+
+What a killed attempt has sent may still wait at a broker. So such a look comes a while after the
+broker answers again: brokers drop what has waited for 200 ms. Two attempts at the same time do not
+see each other's sends. Nothing is kept that a crash could lose but for what the cluster has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import ColumnError
+from pyspark_rocketpy.offsets import QueueRange
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import max_offset
+from pyspark_rocketpy.transport.remoting.send.batches import Parcel, first_unique_key
+from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
+from pyspark_rocketpy.transport.remoting.send.deduplication import StoredRows
+from pyspark_rocketpy.transport.remoting.send.markers import ControlQueue, Marker, Reach
+from pyspark_rocketpy.transport.retries import retried
+from pyspark_rocketpy.transport.write_values import SIZE_BYTES, Attempt, Block, WriteQueues
+from rocketpy_proto.model.unique_keys import task_digits
+from rocketpy_proto.remoting import MessageQueue
+
+SETTLE_MS = 1_000
+GROUP = "rocketpy-sink"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A task's part of the batch's commit.
+
+    `begin` is the offset of the first marker of all its attempts; None for a task without rows.
+    """
+
+    writer: str
+    rows: int
+    begin: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """From where on a queue is read, by queue: where it ended when an attempt began."""
+
+    offsets: dict[MessageQueue, int]
+
+    @classmethod
+    def of(cls, markers: Iterable[Marker]) -> Since:
+        """The earliest of several markers."""
+        offsets: dict[MessageQueue, int] = {}
+        for marker in markers:
+            for name, ends in marker.offsets.items():
+                for queue_id, end in enumerate(ends):
+                    queue = MessageQueue(name, queue_id, marker.topic)
+                    offsets[queue] = min(end, offsets.get(queue, end))
+        return cls(offsets)
+
+
+class EffectivelyOnceWriter(RemotingBlockWriter):
+    """See BlockWriter."""
+
+    def __init__(
+        self, reach: Reach, control: ControlQueue, attempt: Attempt, floor: int | None
+    ) -> None:
+        """`floor`: from where on markers can be; without one the writer's last note says it."""
+        super().__init__(reach.cluster, reach.policy, reach.patience)
+        batch = attempt.job.batch
+        self._reach = reach
+        self._control = control
+        self._floor = floor
+        self._digits = task_digits((batch.writer_id, batch.batch_id, attempt.task))
+        self._stored = StoredRows(self._digits)
+        self._part = Part(writer_name(batch.writer_id), 0)
+        self._ends: dict[MessageQueue, int] = {}
+        self._lanes.look_before_repeating(self._is_stored)
+
+    def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
+        """See BlockWriter."""
+        unknown = [topic for topic in topics if topic not in self._queues]
+        found = super().write_queues(topics)
+        for topic in unknown:
+            self._begin(topic, found[topic])
+        return found
+
+    def send(self, block: Block) -> None:
+        """See BlockWriter."""
+        if block.delay:
+            raise ColumnError(
+                "columns delayLevel and deliverAt are not for delivery effectively-once: what "
+                "waits at a broker cannot be looked for; set option delivery to at-least-once"
+            )
+        count = len(block.record_sizes) // SIZE_BYTES
+        self._part = msgspec.structs.replace(self._part, rows=self._part.rows + count)
+        self.write_queues([block.topic])
+        left = self._stored.without(block) if len(self._stored) else block
+        if left is not None:
+            super().send(replace(left, is_movable=False))
+
+    def finish(self) -> bytes:
+        """See BlockWriter."""
+        super().finish()
+        return msgspec.json.encode(self._part)
+
+    def _begin(self, topic: str, queues: WriteQueues) -> None:
+        """Leave a marker, and look for what attempts with earlier ones have stored."""
+        ends = self._ends_of(
+            [MessageQueue(name, i, topic) for name, n in queues.nums.items() for i in range(n)]
+        )
+        self._ends |= ends
+        offsets = {
+            name: [ends[MessageQueue(name, i, topic)] for i in range(n)]
+            for name, n in queues.nums.items()
+        }
+        own = self._control.leave(self._digits, Marker(topic, offsets))
+        floor = self._control.floor(own) if self._floor is None else self._floor
+        found = list(self._control.earlier(self._digits, floor, own))
+        offsets_found = [own, *(one.offset for one in found)]
+        if self._part.begin is not None:
+            offsets_found.append(self._part.begin)
+        self._part = msgspec.structs.replace(self._part, begin=min(offsets_found))
+        earlier = [one.marker for one in found if one.marker.topic == topic]
+        if earlier:
+            clock.sleep_ms(SETTLE_MS)
+            since = Since.of(earlier).offsets
+            for queue, end in self._ends_of(list(since)).items():
+                self._read(queue, since[queue], end, self._stored)
+
+    def _ends_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """Where queues end; their brokers are waited for."""
+
+        def ask() -> dict[MessageQueue, int]:
+            calls = [max_offset(self._reach.cluster, queue) for queue in queues]
+            return {q: call.answer() for q, call in zip(queues, calls, strict=True)}
+
+        return retried(self._reach.policy, ask)
+
+    def _read(self, queue: MessageQueue, begin: int, end: int, into: StoredRows) -> None:
+        part = QueueRange(queue.topic, queue.queue_id, begin, end, broker_name=queue.broker_name)
+        for block in self._reach.records(part, GROUP):
+            into.add(block, queue.topic)
+
+    def _is_stored(self, queue: MessageQueue, parcel: Parcel) -> bool:
+        """Whether a parcel was stored whose answer did not come. Raises what does not pass."""
+        begin = self._lanes.end_of(queue)
+        if begin is None:
+            begin = self._ends[queue]
+        end = max_offset(self._reach.cluster, queue).answer()
+        clock.sleep_ms(SETTLE_MS)
+        end = max(end, max_offset(self._reach.cluster, queue).answer())
+        found = StoredRows(self._digits)
+        self._read(queue, begin, end, found)
+        return found.has(first_unique_key(parcel))
+
+
+def writer_name(writer_id: str) -> str:
+    """A writer's name as groups may have it."""
+    return task_digits((writer_id, 0, 0))

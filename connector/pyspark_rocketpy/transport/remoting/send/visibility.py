@@ -1,0 +1,82 @@
+"""Waiting until what is stored can be read: brokers acknowledge a message before readers see it.
+
+A broker puts messages into their queues in the order of its log, so that all of them show when the
+one that is last in the log does: one question a broker is enough. Nothing is kept that a crash
+could lose.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from pyspark_rocketpy import clock
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
+from pyspark_rocketpy.transport.remoting.cluster.queue_requests import max_offset
+from pyspark_rocketpy.transport.remoting.send.requests import SendResult
+from rocketpy_proto.remoting import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+# Most show after a few milliseconds; who waits longer than this is told.
+SHOW_MS_MAX = 10_000
+PAUSE_MS_FIRST, PAUSE_MS_MAX = 1, 64
+# The place in the log, in hexadecimal digits at the end of a message's offset id.
+_PLACE_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """Of a broker's messages the last one in its log, and the offset behind it in its queue."""
+
+    place: int
+    queue: MessageQueue
+    end: int
+
+
+class Showing:
+    """What one task has stored."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lasts: dict[str, _Last] = {}
+
+    def stored(self, queue: MessageQueue, result: SendResult, count: int) -> None:
+        """These messages were acknowledged; not for those that wait at the broker."""
+        try:
+            place = int(result.msg_ids[-1][-_PLACE_DIGITS:], 16)
+        except ValueError:
+            # No broker's own id: what lies between gave it another one.
+            return
+        last = self._lasts.get(queue.broker_name)
+        if last is None or place > last.place:
+            end = result.queue_offset + count
+            self._lasts[queue.broker_name] = _Last(place, queue, end)
+
+    def wait(self) -> None:
+        """Until everything can be read, SHOW_MS_MAX at most. It is stored: nothing is raised."""
+        until_ms = clock.monotonic_ms() + SHOW_MS_MAX
+        hidden = [last.queue for last in self._lasts.values() if not self._shows(last, until_ms)]
+        if hidden:
+            logger.warning(
+                "messages are stored, but readers do not see them yet: brokers have not "
+                "put them into their queues within %d s: %s",
+                SHOW_MS_MAX // 1000,
+                ", ".join(f"{queue.broker_name}, topic {queue.topic}" for queue in hidden),
+            )
+
+    def _shows(self, last: _Last, until_ms: int) -> bool:
+        """Whether it does before then. A broker that does not say so is not asked again."""
+        pause_ms = PAUSE_MS_FIRST
+        while True:
+            try:
+                if max_offset(self._cluster, last.queue).answer() >= last.end:
+                    return True
+            except (ConnectionFailedError, BrokerError) as error:
+                logger.info("whether messages can be read already is not known: %s", error)
+                return True
+            if clock.monotonic_ms() >= until_ms:
+                return False
+            clock.sleep_ms(pause_ms)
+            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)

@@ -1,0 +1,1 @@
+"""Records in blocks, as columns, without a loop over messages."""

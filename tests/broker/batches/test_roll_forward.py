@@ -1,0 +1,217 @@
+"""How a decided batch gets into the log: in few appends, while the loop waits for no file."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import pytest
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.batches import roll_forward
+from rocketpy_broker.services.send import append_service
+from rocketpy_broker.services.topics.system import BATCHES_TOPIC
+from rocketpy_broker.store.append.appender import AppendUnderWay
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.log.flush import FlushPlan
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.call_limits import OWN_QUEUES
+from rocketpy_proto.record import RecordBlock
+from rocketpy_proto.record.properties import DELAY
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from tests.blocks import wire_block
+from tests.broker.batches.gates import holding
+from tests.broker.batches.writer import Job, Task, bodies
+from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.patience import PATIENCE_SECONDS
+
+COMMITTED = broker_pb2.COMMITTED
+
+
+@contextmanager
+def appended() -> Iterator[list[tuple[str, int]]]:
+    """Topic and record count of each append of messages."""
+    begin = MessageStore.begin_append
+    found: list[tuple[str, int]] = []
+
+    def noted(store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known) -> object:
+        if queue.topic != BATCHES_TOPIC:
+            found.append((queue.topic, len(block)))
+        return begin(store, queue, block, known)
+
+    with mock.patch.object(MessageStore, "begin_append", noted):
+        yield found
+
+
+async def count_of(running: RunningBroker, key: str) -> int:
+    """How many messages of topic T have the key."""
+    by_key = admin_pb2.QueryMessageRequest(topic="T", key=key)
+    return len((await running.admin.QueryMessage(by_key)).record_sizes) // 4
+
+
+async def test_s08_small_blocks_that_follow_each_other_are_appended_together(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await running.create_topic("Other")
+        job = Job(running)
+        for task in range(20):
+            await job.stage((task % 3, [b"%d-a" % task]), (task % 2, [b"%d-b" % task, b"c"]))
+        job.topic = "Other"
+        await job.stage((0, [b"x"]), (1, [b"y"]))
+        with appended() as appends:
+            answer = await job.commit()
+        assert (answer.outcome, answer.record_count) == (COMMITTED, 62)
+        assert appends == [("T", 60), ("Other", 2)]
+        for queue_id in range(3):
+            wanted = []
+            for task in range(20):
+                wanted += [b"%d-a" % task] * (task % 3 == queue_id)
+                wanted += [b"%d-b" % task, b"c"] if task % 2 == queue_id else []
+            assert await bodies(running, queue_id) == wanted
+        assert await bodies(running, 0, "Other") == [b"x"]
+        assert await bodies(running, 1, "Other") == [b"y"]
+        counts = [await count_of(running, key) for key in ("0-a", "19-b", "7-b", "no-key")]
+        assert counts == [1, 1, 1, 0]
+
+
+async def test_s08_large_blocks_and_those_that_wait_are_appended_by_themselves(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roll_forward, "JOINED_BYTES_MAX", 1_000)
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        large = b"0" * 900
+        await job.stage((0, [b"a"]), (0, [b"b"]), (0, [large]), (0, [b"c"]), (0, [b"d"]))
+        job.properties = {DELAY: "1"}
+        await job.stage((0, [b"later"]), (0, [b"later"]))
+        job.properties = {}
+        await job.stage((0, [b"e"]))
+        with appended() as appends:
+            answer = await job.commit()
+        assert (answer.outcome, answer.record_count) == (COMMITTED, 8)
+        assert [count for _, count in appends] == [2, 1, 2, 1, 1, 1]
+        assert await bodies(running) == [b"a", b"b", large, b"c", b"d", b"e"]
+
+
+async def test_b09_the_loop_goes_on_while_a_thread_writes_what_was_staged(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = AppendUnderWay.write
+    is_held, goes_on = threading.Event(), threading.Event()
+
+    def held(under_way: AppendUnderWay) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            is_held.set()
+            assert goes_on.wait(PATIENCE_SECONDS)
+        write(under_way)
+
+    monkeypatch.setattr(AppendUnderWay, "write", held)
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a"]))
+        try:
+            assert (await job.commit(wait_ms_max=0)).outcome == broker_pb2.IN_PROGRESS
+            await until(is_held.is_set)
+            assert (await job.query(wait_ms_max=0)).outcome == broker_pb2.IN_PROGRESS
+            assert await bodies(running) == []
+        finally:
+            goes_on.set()
+        assert (await job.query()).outcome == COMMITTED
+        await running.append("T", 0, b"b")
+        assert await bodies(running) == [b"a", b"b"]
+
+
+async def test_s10_a_topic_that_is_deleted_while_a_block_waits_for_its_turn_takes_it_along(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage((0, [b"a"]))
+        async with running.broker.rooms.appends.turn_to_write():
+            assert (await job.commit(wait_ms_max=0)).outcome == broker_pb2.IN_PROGRESS
+            request = admin_pb2.DeleteTopicRequest(topic="T")
+            answer = await running.admin.DeleteTopic(request)
+            assert answer.status.code == ResponseCode.SUCCESS
+        answer = await job.query()
+        assert (answer.outcome, answer.record_count) == (COMMITTED, 1)
+        await running.create_topic("T")
+        assert await bodies(running) == []
+
+
+async def stage_blocks_of_many_queues(job: Job, count: int) -> None:
+    """A task for each block of 100 messages, each of a queue of its own."""
+    one_of_each = wire_block("T", [b"x"] * 100, queue_ids=list(range(100)))
+    for number in range(count):
+        task = Task(job, number, number + 1)
+        await task.send_block(OWN_QUEUES, one_of_each)
+        await task.end()
+        job.staged.append(task)
+
+
+async def test_b09_blocks_of_many_queues_are_joined_up_to_a_bound(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T", queues=100)
+        job = Job(running)
+        await stage_blocks_of_many_queues(job, 5)
+        await job.stage((7, [b"y"] * 30))
+        with appended() as appends:
+            answer = await job.commit()
+        assert (answer.outcome, answer.record_count) == (COMMITTED, 530)
+        assert appends == [("T", 200), ("T", 200), ("T", 130)]
+        assert await bodies(running, 7) == [b"x"] * 5 + [b"y"] * 30
+
+
+async def test_b09_a_batch_lets_no_more_wait_for_the_disk_than_large_sends_do(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roll_forward, "JOINED_BYTES_MAX", 0)
+    monkeypatch.setattr(roll_forward, "BULK_UNFLUSHED_BYTES_MAX", 3_000)
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        job = Job(running)
+        await job.stage(*((0, [b"%d" % number * 500]) for number in range(10)))
+        commit = running.broker.rooms.batches.commits._group_commit
+        with holding(monkeypatch, FlushPlan, "run") as gate:
+            sent = asyncio.ensure_future(running.append("T", 1, b"a"))
+            await gate.reached()
+            await job.commit(wait_ms_max=0)
+            await until(lambda: commit.waiting_count == 2)
+            unflushed_bytes = running.broker.store.unflushed_bytes
+        assert 3_000 < unflushed_bytes < 5_000
+        assert (await sent).status.code == ResponseCode.SUCCESS
+        assert (await job.query()).outcome == COMMITTED
+        assert len(await bodies(running)) == 10
+
+
+async def test_b09_a_batch_lets_a_flush_show_only_so_many_queues_parts(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_service, "BULK_UNDISPATCHED_MAX", 300)
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T", queues=100)
+        job = Job(running)
+        await stage_blocks_of_many_queues(job, 10)
+        commit = running.broker.rooms.batches.commits._group_commit
+        with holding(monkeypatch, FlushPlan, "run") as gate:
+            sent = asyncio.ensure_future(running.append("T", 1, b"a"))
+            await gate.reached()
+            await job.commit(wait_ms_max=0)
+            await until(lambda: commit.waiting_count == 2)
+            count = running.broker.store.undispatched_count
+        # The small send, the decision, and two appends of two blocks.
+        assert count == 402
+        assert (await sent).status.code == ResponseCode.SUCCESS
+        assert (await job.query()).outcome == COMMITTED
+        assert [len(await bodies(running, queue_id)) for queue_id in (0, 1, 99)] == [10, 11, 10]

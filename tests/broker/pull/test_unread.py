@@ -1,0 +1,103 @@
+"""Clients that do not read what they pull: bounded, and nobody else's harm."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import grpc
+import pytest
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.scheduler import connection
+from rocketpy_broker.services.pull import response_buffer
+from rocketpy_broker.services.pull.response_buffer import (
+    MIB,
+    SMALL_BYTES_MAX,
+    STEPS,
+    UNREAD_BYTES_LIMIT,
+    UNREAD_BYTES_MAX,
+    UnreadAnswers,
+    UnreadFullError,
+)
+from rocketpy_broker.store.values import ReadLimits
+from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
+from tests.blocks import wire_block
+from tests.broker.conftest import RunningBroker, StartBroker, until
+
+STALLED = 30
+# A window that never grows: what is not read stays at the broker.
+NARROW = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.http2.lookahead_bytes", 65_535),
+    ("grpc.http2.bdp_probe", 0),
+]
+
+
+def test_n14_answers_get_smaller_the_more_is_unread() -> None:
+    answers = UnreadAnswers()
+    wanted = ReadLimits.of_bytes(4 * MIB)
+    sizes = {}
+    for total in (0, 16 * MIB, 32 * MIB):
+        answers.total = total
+        limits = answers.limits(wanted)
+        sizes[total] = limits.bytes_max
+        assert limits.cold_bytes_max == limits.bytes_max
+    assert sizes == {0: 4 * MIB, 16 * MIB: 512 << 10, 32 * MIB: SMALL_BYTES_MAX}
+    assert answers.limits(ReadLimits.of_bytes(1_000)).bytes_max == 1_000
+
+
+def test_n14_at_the_bound_small_answers_and_new_connections_find_room() -> None:
+    answers = UnreadAnswers()
+    connection.set("stalls")
+    with answers.handed_out(UNREAD_BYTES_MAX):
+        with answers.handed_out(SMALL_BYTES_MAX):
+            pass
+        with pytest.raises(UnreadFullError) as refused, answers.handed_out(SMALL_BYTES_MAX + 1):
+            pass
+        assert refused.value.code == ResponseCode.SYSTEM_BUSY
+        connection.set("reads")
+        with answers.handed_out(UNREAD_BYTES_LIMIT - UNREAD_BYTES_MAX):
+            connection.set("another")
+            with pytest.raises(UnreadFullError), answers.handed_out(1):
+                pass
+            connection.set("reads")
+        connection.set("stalls")
+    assert (answers.total, len(answers), len(answers._counts)) == (0, 0, 0)
+
+
+async def fill(running: RunningBroker, topic: str) -> None:
+    await running.create_topic(topic, queues=1)
+    for _ in range(4):
+        block = wire_block(topic, [bytes(900_000)])
+        assert (await running.append_block(topic, 0, block)).status.code == 0
+
+
+def pull(channel: grpc.aio.Channel, topic: str) -> Any:
+    request = broker_pb2.PullRequest(
+        topic=topic, offset=0, offset_end=1 << 40, response_bytes_max=4 * MIB
+    )
+    return broker_pb2_grpc.BrokerStub(channel).Pull(request)
+
+
+async def test_n14_clients_that_never_read_take_bounded_memory_and_harm_nobody(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(response_buffer, "STEPS", tuple((size // 8, most) for size, most in STEPS))
+    async with start_broker() as running, contextlib.AsyncExitStack() as closing:
+        await fill(running, "T")
+        answers = running.broker.rooms.pulling.pulls.unread
+        calls = []
+        for _ in range(STALLED):
+            target = f"127.0.0.1:{running.ready.port}"
+            channel = grpc.aio.insecure_channel(target, options=NARROW)
+            calls.append(pull(await closing.enter_async_context(channel), "T"))
+        await until(lambda: len(answers) == STALLED)
+        # A message of 0.9 MB is given whatever its size.
+        assert answers.total <= 5 * MIB + STALLED * MIB
+        got = [each async for each in pull(running.channel, "T")]
+        assert sum(len(each.record_sizes) // 4 for each in got) == 4
+        for call in calls:
+            call.cancel()
+        await until(lambda: len(answers) == 0)
+        assert answers.total == 0

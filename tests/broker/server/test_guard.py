@@ -1,0 +1,182 @@
+"""Calls that fail as none should: a declared answer to the client, one line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.server.calls import failure_log
+from rocketpy_broker.server.calls.failure_log import FailureLog
+from rocketpy_broker.server.calls.guard import TooManyCallsError
+from rocketpy_broker.server.grpc import server
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.broker.runtime.test_request_sizes import METHODS, first_answer
+from tests.broker.server.raw_http2 import RawConnection
+
+MALFORMED = b"\x0a\xff\xff\xff\x0f"
+
+
+@pytest.mark.parametrize("name", METHODS)
+async def test_b10_a_malformed_request_is_answered_by_a_code(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    async with start_broker() as running:
+        answer = await first_answer(running, METHODS[name], MALFORMED)
+    assert answer.status.code == ResponseCode.INVALID_PARAMETER
+    assert "malformed" in answer.status.remark
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_b10_every_response_begins_with_a_status(name: str) -> None:
+    response = GetMessageClass(METHODS[name].output_type)
+    field: Any = response.DESCRIPTOR.fields_by_number[1]
+    assert field.message_type.full_name == "rocketpy.v1.Status"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/grpc.health.v1.Health/Check",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    ],
+)
+async def test_b10_malformed_requests_of_other_protocols_end_by_name(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    async with start_broker() as running:
+        method: Any = running.channel.stream_stream(path)
+        call = method(iter([MALFORMED]))
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            [_ async for _ in call]
+    assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "malformed" in str(ended.value.details())
+    assert not caplog.records
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+async def test_b10_what_no_one_expected_is_a_system_error_and_one_line_a_minute(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+
+        def fail(*_arguments: object, **_words: object) -> None:
+            raise KeyError("x" * 1_000_000)
+
+        monkeypatch.setattr(type(running.broker.rooms.operations.admin), "list_topics", fail)
+        for _ in range(50):
+            answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+            assert answer.status.code == ResponseCode.SYSTEM_ERROR
+            assert "KeyError" not in answer.status.remark
+        [line] = lines(caplog)
+        assert "ListTopics" in line.getMessage()
+        assert "KeyError" in line.getMessage()
+        assert len(line.getMessage()) < 500
+        running.clock.advance(failure_log.INTERVAL_MS)
+        await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+    [_, second] = lines(caplog)
+    assert "49 more" in second.getMessage()
+    assert second.exc_info is None
+
+
+async def test_b10_a_stream_that_fails_ends_with_a_code(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker() as running:
+
+        async def fail(*_arguments: object) -> AsyncIterator[object]:
+            yield 1 // len(_arguments[2:])
+
+        monkeypatch.setattr(type(running.broker.rooms.consuming), "pull", fail)
+        [answer] = await running.pull(topic="T")
+    assert answer.status.code == ResponseCode.SYSTEM_ERROR
+    assert len(lines(caplog)) == 1
+
+
+def test_b10_lines_are_withheld_by_peer_not_by_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    log = FailureLog(clock)
+    for port in range(10):
+        for host in ("ipv4:10.0.0.1", "ipv4:10.0.0.2"):
+            log.tell(f"{host}:{port}", "/m", ValueError("bad"))
+    assert len(lines(caplog)) == 2
+
+
+def test_b10_what_is_known_of_peers_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    log = FailureLog(ManualClock())
+    for host in range(failure_log.PEERS_MAX + 10):
+        log.tell(f"ipv4:h{host}:1", "/m", ValueError("bad"))
+    assert len(log._peers) == failure_log.PEERS_MAX
+    assert len(lines(caplog)) == failure_log.PEERS_MAX + 10
+
+
+async def test_n14_beyond_the_bound_calls_are_answered_system_busy(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CALLS_MAX", 20)
+    async with start_broker() as running:
+        await running.create_topic("T")
+        held = [asyncio.ensure_future(hold(running)) for _ in range(20)]
+        await running.held(20)
+        [busy] = await running.pull(topic="T", wait_ms_max=1_000)
+        assert busy.status.code == ResponseCode.SYSTEM_BUSY
+        assert "20 calls are running already" in busy.status.remark
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await health(running)
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+        for each in held:
+            each.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+        await running.held(0)
+        assert (await running.admin.ListTopics(admin_pb2.ListTopicsRequest())).status.code == 0
+
+
+async def hold(running: RunningBroker) -> None:
+    await running.pull(topic="T", wait_ms_max=60_000)
+
+
+async def health(running: RunningBroker) -> None:
+    await health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest())
+
+
+def test_b10_a_remark_is_bounded_and_keeps_what_to_do() -> None:
+    remark = BrokerError(f"topic {'x' * 30_000_000!r} is illegal; take a shorter one").remark
+    assert len(remark) <= 1_000
+    assert remark.startswith("topic 'xxx")
+    assert remark.endswith("is illegal; take a shorter one")
+    assert TooManyCallsError(3).remark.startswith("3 calls")
+
+
+async def test_n14_a_flood_of_resets_ends_nobody_else_s_calls(start_broker: StartBroker) -> None:
+    async with start_broker() as running, AsyncExitStack() as closing:
+        await running.create_topic("T")
+        attackers = []
+        for _ in range(4):
+            attacker = RawConnection()
+            await attacker.open(running.ready.port)
+            closing.push_async_callback(attacker.close)
+            attackers.append(attacker)
+        for _ in range(20):
+            for attacker in attackers:
+                for _ in range(250):
+                    attacker.reset(attacker.begin("/rocketpy.v1.Broker/Pull"))
+            answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+            assert answer.status.code == ResponseCode.SUCCESS
+        await until(lambda: running.broker.server.guard.running == 0)

@@ -1,0 +1,181 @@
+"""Row T04: open transactions are asked after, so often and no more, and end by the answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
+from rocketpy_broker.store.cleaner import CleanPolicy
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.record import decode_record
+from tests.broker.conftest import StartBroker
+from tests.broker.transactions.conftest import (
+    COMMIT,
+    GROUP,
+    ROLLBACK,
+    Producer,
+    bodies,
+    count,
+    end,
+    prepare,
+    rounds,
+)
+
+both = pytest.mark.parametrize("flush", list(FlushDiskType))
+BORN_MS = 1_700_000_000_000
+HALF_QUEUE_0 = (HALF_TOPIC, 0)
+
+
+@both
+async def test_t04_an_open_transaction_is_asked_after_and_ends_by_the_answer(
+    start_broker: StartBroker, producer: Producer, flush: FlushDiskType
+) -> None:
+    async with start_broker(flush) as running:
+        await running.create_topic("T")
+        await prepare(running, "a")
+        await prepare(running, "b")
+        await rounds(running)
+        assert [one.transaction_id for one in producer.asked] == ["a", "b"]
+        question = producer.asked[0]
+        record = decode_record(question.record).record
+        assert (record.topic, record.queue_id, record.body) == ("T", 1, b"a")
+        assert question.producer_group == GROUP
+        first, second = producer.halves
+        assert await end(running, first, COMMIT, from_check=True) == ResponseCode.SUCCESS
+        assert await end(running, second, ROLLBACK, from_check=True) == ResponseCode.SUCCESS
+        await rounds(running, 3)
+        assert len(producer.asked) == 2
+        assert await bodies(running) == [b"a"]
+
+
+async def test_t04_a_transaction_that_ended_is_not_asked_after(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await end(running, await prepare(running, "a"), COMMIT)
+        await end(running, await prepare(running, "b"), ROLLBACK)
+        await rounds(running, 2)
+        assert producer.asked == []
+        assert count(running, *HALF_QUEUE_0) == 2
+
+
+async def test_t04_young_transactions_are_left_alone(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await prepare(running, "young")
+        await prepare(running, "immune", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+        checks = running.broker.rooms.transactions.checks
+        running.clock.jump(6_000)
+        await checks.check_all()
+        assert producer.asked == []
+        running.clock.jump(1)
+        await checks.check_all()
+        assert [one.transaction_id for one in producer.asked] == ["young"]
+        running.clock.jump(3_600_000)
+        await checks.check_all()
+        assert [one.transaction_id for one in producer.asked] == ["young", "immune", "young"]
+
+
+async def test_t04_immunity_costs_no_checks(start_broker: StartBroker, producer: Producer) -> None:
+    """RocketMQ counts such rounds, and gives up what it has never asked after."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await prepare(running, "a", CHECK_IMMUNITY_TIME_IN_SECONDS="1000")
+        await rounds(running, 30)
+        assert (producer.asked, count(running, *HALF_QUEUE_0)) == ([], 1)
+        await rounds(running, 10)
+        assert len(producer.asked) == 7
+        assert count(running, CHECK_MAX_TIME_TOPIC, 0) == 0
+
+
+@both
+async def test_t04_after_15_checks_a_transaction_is_given_up_for_an_operator_to_find(
+    start_broker: StartBroker, producer: Producer, flush: FlushDiskType
+) -> None:
+    async with start_broker(flush) as running:
+        await running.create_topic("T")
+        half = await prepare(running, "a")
+        await rounds(running, 15)
+        assert len(producer.asked) == 15
+        await rounds(running, 3)
+        assert len(producer.asked) == 15
+        assert await bodies(running, CHECK_MAX_TIME_TOPIC, 0) == [b"a"]
+        for one in (half, producer.halves[-1]):
+            assert await end(running, one, COMMIT) == ResponseCode.ILLEGAL_OPERATION
+        assert count(running) == 0
+
+
+async def test_t04_an_old_transaction_is_given_up_without_counting(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await prepare(running, "a", CHECK_IMMUNITY_TIME_IN_SECONDS="1000000")
+        running.clock.jump(CleanPolicy().reserved_ms)
+        await rounds(running)
+        assert producer.asked == []
+        assert await bodies(running, CHECK_MAX_TIME_TOPIC, 0) == [b"a"]
+
+
+async def test_t04_rounds_without_a_producer_count_too(
+    start_broker: StartBroker, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await prepare(running, "a")
+        producer.listens = False
+        await rounds(running, 14)
+        producer.listens = True
+        await rounds(running, 2)
+        assert len(producer.asked) == 1
+    assert "have no producer of their group that listens" in caplog.text
+    assert f"'a' of producer group '{GROUP}'" in caplog.text
+
+
+@pytest.mark.parametrize("resolution", [COMMIT, ROLLBACK])
+async def test_n11_an_end_of_an_older_copy_counts_as_one_of_the_newest(
+    start_broker: StartBroker, producer: Producer, resolution: int
+) -> None:
+    """A producer's first decision may be late, and its answer to a question later still."""
+    async with start_broker() as running:
+        await running.create_topic("T")
+        half = await prepare(running, "a")
+        await rounds(running, 2)
+        assert await end(running, half, resolution) == ResponseCode.SUCCESS
+        for copy in producer.halves:
+            assert await end(running, copy, resolution, from_check=True) == ResponseCode.SUCCESS
+        other = ROLLBACK if resolution == COMMIT else COMMIT
+        assert await end(running, half, other) == ResponseCode.ILLEGAL_OPERATION
+        await rounds(running, 2)
+        assert len(producer.asked) == 2
+        assert await bodies(running) == ([b"a"] if resolution == COMMIT else [])
+
+
+async def test_t04_a_transaction_from_the_future_is_asked_after_at_once(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        running.clock.jump(BORN_MS - running.clock.now_ms() - 3_600_000)
+        await prepare(running, "a")
+        await rounds(running)
+        assert len(producer.asked) == 1
+
+
+async def test_t04_the_progress_of_the_group_follows_what_is_over(
+    start_broker: StartBroker, producer: Producer
+) -> None:
+    async with start_broker() as running:
+        await running.create_topic("T")
+        halves = [await prepare(running, name) for name in "abc"]
+        await end(running, halves[0], COMMIT)
+        await end(running, halves[2], COMMIT)
+        await rounds(running)
+        assert [one.transaction_id for one in producer.asked] == ["b"]
+    offsets = running.broker.rooms.offsets.committed
+    # The copy of b, behind the first three, is what is left.
+    assert offsets.query("CID_RMQ_SYS_TRANS", HALF_TOPIC, 0) == 3
