@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks import data
 from benchmarks.harness import Result
-from rocketpy_broker.broker import Rooms
+from rocketpy_broker.broker import BrokerServices
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.clock import SystemClock
@@ -26,7 +26,7 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.batches.log import Batch, StagedTask
 from rocketpy_broker.services.batches.service import Outcome
 from rocketpy_broker.services.batches.staging_service import StageCommand, Staged
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
@@ -49,7 +49,7 @@ class Bench:
     """A broker's rooms, and the number of the next batch."""
 
     store: MessageStore
-    rooms: Rooms
+    services: BrokerServices
     batch_id: int = 0
     gaps_ms: list[float] = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class Bench:
         """Append so many blocks; processor seconds."""
         begin = time.process_time()
         for _ in range(count):
-            self.rooms.appends.append(data.TOPIC, 0, block.records, block.record_sizes)
+            self.services.appends.append(data.TOPIC, 0, block.records, block.record_sizes)
             await asyncio.sleep(0)
         return time.process_time() - begin
 
@@ -74,13 +74,13 @@ class Bench:
         command = StageCommand(
             attempt, number, data.TOPIC, 0, records, sizes, is_last=block is None
         )
-        return await self.rooms.batches.staging.stage(command)
+        return await self.services.batches.staging.stage(command)
 
     async def commit(self, tasks: list[StagedTask]) -> float:
         """Commit, and wait for the end; processor seconds."""
         begin = time.process_time()
         batch = Batch(BatchJob("writer", self.batch_id, 1), tuple(tasks))
-        state = await self.rooms.batches.commits.commit(batch, WAIT_MS_MAX)
+        state = await self.services.batches.commits.commit(batch, WAIT_MS_MAX)
         assert state.outcome is Outcome.COMMITTED, state
         self.batch_id += 1
         return time.process_time() - begin
@@ -91,7 +91,7 @@ class Bench:
         plan = self.store.plan_flush()
         await asyncio.to_thread(plan.run)
         self.store.flushed(plan)
-        await self.rooms.batches.commits.remove_spent()
+        await self.services.batches.commits.remove_spent()
 
     async def watch(self) -> None:
         """Note how long others keep this task from running."""
@@ -107,17 +107,17 @@ async def opened(folder: Path) -> AsyncIterator[Bench]:
     config = BrokerConfig(folder, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
     store_config = StoreConfig(folder, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
     store = MessageStore(store_config, SystemClock(), Host.parse("127.0.0.1:8081"))
-    ground = Ground(config, SystemClock(), SystemClock(), store)
-    rooms = Rooms(ground)
+    context = BrokerContext(config, SystemClock(), SystemClock(), store)
+    services = BrokerServices(context)
     store.open()
-    for load in ground.lifecycle.loads:
+    for load in context.lifecycle.loads:
         load()
-    await rooms.topics.update(TopicConfig(data.TOPIC), create_only=True)
+    await services.topics.update(TopicConfig(data.TOPIC), create_only=True)
     async with TaskScope() as scope:
-        await rooms.batches.commits.recover(scope.start)
+        await services.batches.commits.recover(scope.start)
         process_tuning.leave_start_uncollected()
-        yield Bench(store, rooms)
-    for close in reversed(ground.lifecycle.closes):
+        yield Bench(store, services)
+    for close in reversed(context.lifecycle.closes):
         close()
     store.close()
 

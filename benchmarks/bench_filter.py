@@ -24,8 +24,8 @@ from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.filters.parser import TERMS_MAX
 from rocketpy_broker.services.filters.service import FilterService, FilterText
-from rocketpy_broker.services.long_polling.waiters import HeldCalls
-from rocketpy_broker.services.pull.response_buffer import UnreadAnswers
+from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
+from rocketpy_broker.services.pull.response_buffer import ResponseBufferLimiter
 from rocketpy_broker.services.pull.service import NO_END, PullCommand, PullService
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey, ReadLimits
@@ -71,7 +71,7 @@ class Pulls:
         clock = SystemClock()
         self.store: MessageStore = open_store(folder)
         self.filters = FilterService()
-        self.service = PullService(self.store, HeldCalls(clock), UnreadAnswers())
+        self.service = PullService(self.store, LongPollWaiters(clock), ResponseBufferLimiter())
         self._turn_ms_max = 0.0
 
     def fill(self, columns: BlockColumns, queue_id: int, blocks: int) -> None:

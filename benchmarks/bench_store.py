@@ -17,12 +17,12 @@ from benchmarks.harness import Result, compare
 from rocketpy_broker.config import DAY_MS, BrokerConfig, Limits
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.clock import SystemClock
-from rocketpy_broker.services.delay.schedule import Scheduling, TimerLimits
+from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.send.append_service import AppendService
-from rocketpy_broker.services.send.destination import Placing
+from rocketpy_broker.services.send.destination import DestinationResolver
 from rocketpy_broker.services.send.message_types import MessageTypes
-from rocketpy_broker.services.send.preconditions import SendGate
+from rocketpy_broker.services.send.preconditions import SendPreconditions
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
@@ -72,14 +72,16 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
     timer = TimerLimits(True, 3 * DAY_MS, 0, lambda: 0)
-    placing = Placing(
-        Scheduling(store.config.delay_levels, clock, timer, store.config.commit_log_segment_bytes),
+    destinations = DestinationResolver(
+        DelaySchedule(
+            store.config.delay_levels, clock, timer, store.config.commit_log_segment_bytes
+        ),
         MessageTypes(topics, is_checking=True),
         store.config,
         reject_transaction_message=False,
     )
-    gate = SendGate(topics, clock, BrokerConfig(folder))
-    return store, AppendService(store, topics, group_commit, placing, gate, Limits())
+    gate = SendPreconditions(topics, clock, BrokerConfig(folder))
+    return store, AppendService(store, topics, group_commit, destinations, gate, Limits())
 
 
 def run_case(body_bytes: int, goal: float) -> list[Result]:

@@ -16,14 +16,14 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 FILE_LINES_MAX = 400
-FUNCTION_LINES_MAX = 40
+FUNCTION_LINES_MAX = 60
 MODULES_MAX = 12
 LINE_COLUMNS_MAX = 100
 
 BROKER = "broker_emulator/rocketpy_broker"
-ROOMS = ("connector/", "broker_emulator/", "proto/")
+PACKAGES = ("connector/", "broker_emulator/", "proto/")
 PROGRAMS = ("notebooks/", "benchmarks/")
-FOLDERS = (*ROOMS, *PROGRAMS, "tests/", "docs/", "docker/", ".ci/")
+FOLDERS = (*PACKAGES, *PROGRAMS, "tests/", "docs/", "docker/", ".ci/")
 
 # Functions that may be longer than the limit: "path::name" -> why.
 LONG_FUNCTIONS: dict[str, str] = {
@@ -35,7 +35,7 @@ TASK_ROOTS: dict[str, str] = {
     f"{BROKER}/services/hooks/chain.py::_called": "calls a package's code",
     f"{BROKER}/services/observability/metrics/service.py::text": "kept for who asks next",
     f"{BROKER}/services/observability/metrics/safe_listeners.py::spared": "harms no caller",
-    f"{BROKER}/server/calls/guard.py::passing": "the root of every call",
+    f"{BROKER}/server/calls/guard.py::enter": "the root of every call",
     f"{BROKER}/server/http/server.py::_guard": "the root of every request",
 }
 
@@ -68,9 +68,9 @@ class Source:
         return self.path.endswith(".py")
 
     @property
-    def in_rooms(self) -> bool:
-        """Whether it belongs to one of the three import packages."""
-        return self.is_python and self.path.startswith(ROOMS)
+    def in_packages(self) -> bool:
+        """Whether it belongs to one of the import packages."""
+        return self.is_python and self.path.startswith(PACKAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def function_length(source: Source) -> Iterator[str]:
 
 def wide_result(source: Source) -> Iterator[str]:
     """Three results or more have names."""
-    if not source.in_rooms:
+    if not source.in_packages:
         return
     for function in _functions(source):
         match function.returns:
@@ -196,7 +196,7 @@ def wide_result(source: Source) -> Iterator[str]:
 
 def module_docstring(source: Source) -> Iterator[str]:
     """A module opens with what lives in it."""
-    if source.in_rooms and not ast.get_docstring(parse(source.text)) and source.text.strip():
+    if source.in_packages and not ast.get_docstring(parse(source.text)) and source.text.strip():
         yield (
             f"{source.path}: no docstring at the top: "
             "say what lives here and what a crash does to it, or that it holds no state"
@@ -208,13 +208,13 @@ def repeated_name(source: Source) -> Iterator[str]:
     path = PurePosixPath(source.path)
     folder = path.parent.name
     names = {folder, folder.removesuffix("s"), folder.removesuffix("es")}
-    if source.in_rooms and path.stem.split("_")[0] in names:
+    if source.in_packages and path.stem.split("_")[0] in names:
         yield f"{source.path}: the name repeats its folder's: leave out {folder!r}"
 
 
 def banned_call(source: Source) -> Iterator[str]:
     """Calls with a better place; see `BANS`."""
-    if not source.in_rooms:
+    if not source.in_packages:
         return
     aliases = _aliases(source)
     for node in ast.walk(parse(source.text)):
@@ -233,7 +233,7 @@ def banned_call(source: Source) -> Iterator[str]:
 
 def broad_except(source: Source) -> Iterator[str]:
     """Only a task's root catches everything; what cleans up and raises again may too."""
-    if not source.in_rooms:
+    if not source.in_packages:
         return
     for node in ast.walk(parse(source.text)):
         if isinstance(node, ast.ExceptHandler) and _catches_all(node) and not _reraises(node):
@@ -281,7 +281,7 @@ def idle_modules(all_sources: Iterable[Source]) -> Iterator[str]:
     modules: dict[str, str] = {}
     imported: set[str] = set()
     for source in all_sources:
-        if not source.is_python or not source.path.startswith((*ROOMS, *PROGRAMS)):
+        if not source.is_python or not source.path.startswith((*PACKAGES, *PROGRAMS)):
             continue
         name = _module_name(source.path)
         if not source.path.endswith("/__init__.py"):
@@ -297,7 +297,7 @@ def crowded_folders(all_sources: Iterable[Source]) -> Iterator[str]:
     counts = Counter(
         source.path.rpartition("/")[0]
         for source in all_sources
-        if source.in_rooms and not source.path.endswith("/__init__.py")
+        if source.in_packages and not source.path.endswith("/__init__.py")
     )
     for folder, count in sorted(counts.items()):
         if count > MODULES_MAX:
@@ -306,7 +306,7 @@ def crowded_folders(all_sources: Iterable[Source]) -> Iterator[str]:
 
 def _module_name(path: str) -> str:
     """`rocketpy_broker.runtime.tasks` for broker_emulator/rocketpy_broker/runtime/tasks.py."""
-    if path.startswith(ROOMS):
+    if path.startswith(PACKAGES):
         path = path.partition("/")[2]
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 

@@ -16,33 +16,33 @@ import pyarrow as pa
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
-from rocketpy_broker.runtime.guarded_clock import BelievedClock
+from rocketpy_broker.runtime.guarded_clock import GuardedClock
 from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import check_host, check_port
-from rocketpy_broker.server.grpc.server import Door, GrpcServer
+from rocketpy_broker.server.grpc.server import GrpcServer, ProtocolServices
 from rocketpy_broker.server.rocketpy_v1.servicers.admin_servicer import AdminServices
-from rocketpy_broker.server.rocketpy_v1.servicers.broker_servicer import BrokerServices
+from rocketpy_broker.server.rocketpy_v1.servicers.broker_servicer import BrokerCallServices
 from rocketpy_broker.server.rocketpy_v1.servicers.group_admin_servicer import GroupAdminServices
 from rocketpy_broker.server.rocketpy_v1.servicers.groups_servicer import GroupServices
 from rocketpy_broker.server.rocketpy_v1.servicers.retry_servicer import RetryServices
 from rocketpy_broker.server.rocketpy_v1.servicers.testing_servicer import TestingServices
-from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Door
-from rocketpy_broker.services.admin import wiring as operations
+from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services
+from rocketpy_broker.services.admin import wiring as admin
 from rocketpy_broker.services.batches import wiring as batches
 from rocketpy_broker.services.config_files.saver import save_all
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay import wiring as delay
 from rocketpy_broker.services.filters import wiring as filters
-from rocketpy_broker.services.flush import wiring as flushing
+from rocketpy_broker.services.flush import wiring as flush
 from rocketpy_broker.services.groups import wiring as groups
 from rocketpy_broker.services.groups.client_stream import CheckTransaction
 from rocketpy_broker.services.hooks import wiring as hooks
-from rocketpy_broker.services.long_polling import wiring as holding
+from rocketpy_broker.services.long_polling import wiring as long_polling
 from rocketpy_broker.services.observability.statistics import wiring as statistics
 from rocketpy_broker.services.offsets import wiring as offsets
-from rocketpy_broker.services.pull import consume_wiring as consuming
-from rocketpy_broker.services.pull import wiring as pulling
+from rocketpy_broker.services.pull import consume_wiring as consume
+from rocketpy_broker.services.pull import wiring as pull
 from rocketpy_broker.services.retry import wiring as retry
 from rocketpy_broker.services.send import wiring as sending
 from rocketpy_broker.services.topics import wiring as topics
@@ -54,7 +54,7 @@ from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_proto.record import Host
 
 if TYPE_CHECKING:
-    from rocketpy_broker.server.http.server import HttpDoor
+    from rocketpy_broker.server.http.server import HttpServer
     from rocketpy_broker.services.observability.metrics.wiring import Metrics
 
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
@@ -96,75 +96,75 @@ def _store_host(config: BrokerConfig, port: int) -> Host:
     return Host(address if known else LOOPBACK, port)
 
 
-class Rooms:
+class BrokerServices:
     """The rooms of services, lowest floor first; each stands on the ground and on rooms below."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._store = ground.store
-        self._movable = ground.clock if isinstance(ground.clock, MovableClock) else None
-        self._clock = ground.call_clock
+    def __init__(self, context: BrokerContext) -> None:
+        self._store = context.store
+        self._movable = context.clock if isinstance(context.clock, MovableClock) else None
+        self._clock = context.call_clock
         self.hooks = hooks.build()
-        self.topics = topics.build(ground)
-        self.groups = groups.build(ground, self.topics)
-        self.flushing = flushing.build(ground)
-        self.holding = holding.build(ground, self.topics)
-        self.delay = delay.build(ground, self.topics, self.flushing, self.holding)
+        self.topics = topics.build(context)
+        self.groups = groups.build(context, self.topics)
+        self.flush = flush.build(context)
+        self.long_polling = long_polling.build(context, self.topics)
+        self.delay = delay.build(context, self.topics, self.flush, self.long_polling)
         self.appends = sending.build(
-            ground, self.topics, self.flushing, self.delay.scheduling, self.hooks
+            context, self.topics, self.flush, self.delay.schedule, self.hooks
         )
         self.filters = filters.build()
-        self.pulling = pulling.build(
-            ground, self.topics, self.groups, self.filters, self.holding.calls
+        self.pull = pull.build(
+            context, self.topics, self.groups, self.filters, self.long_polling.calls
         )
-        self.offsets = offsets.build(ground, self.topics, self.groups, self.holding.calls)
-        self.consuming = consuming.build(
-            ground, self.groups, self.flushing, self.pulling, self.offsets.offsets, self.hooks
+        self.offsets = offsets.build(context, self.topics, self.groups, self.long_polling.calls)
+        self.consume = consume.build(
+            context, self.groups, self.flush, self.pull, self.offsets.offsets, self.hooks
         )
         self.transactions = transactions.build(
-            ground, self.topics, self.flushing, self.delay, self.offsets, self._ask_producer
+            context, self.topics, self.flush, self.delay, self.offsets, self._ask_producer
         )
-        self.batches = batches.build(ground, self.topics, self.flushing, self.appends)
+        self.batches = batches.build(context, self.topics, self.flush, self.appends)
         self.retry = retry.build(
-            ground, self.topics, self.groups, self.flushing, self.delay.scheduling, self.appends
+            context, self.topics, self.groups, self.flush, self.delay.schedule, self.appends
         )
         self.statistics = statistics.build(
-            ground, self.topics, self.groups, self.delay, self.consuming, self.retry
+            context, self.topics, self.groups, self.delay, self.consume, self.retry
         )
-        self.metrics = None if ground.config.http_port is None else self._metrics(ground)
-        self.operations = self._operations(ground)
+        self.metrics = None if context.config.http_port is None else self._metrics(context)
+        self.admin = self._operations(context)
         if self.metrics is not None:
-            self.operations.admin.topic_changed.add(self.metrics.topic_changed)
-            self.operations.groups.group_changed.add(self.metrics.group_changed)
+            self.admin.admin.topic_changed.add(self.metrics.topic_changed)
+            self.admin.groups.group_changed.add(self.metrics.group_changed)
 
-    def _operations(self, ground: Ground) -> operations.Operations:
-        return operations.build(
-            ground,
+    def _operations(self, context: BrokerContext) -> admin.AdminWiring:
+        return admin.build(
+            context,
             self.topics,
             self.groups,
-            self.flushing,
-            self.holding,
+            self.flush,
+            self.long_polling,
             self.delay,
             self.offsets,
             self.transactions,
             self.statistics,
         )
 
-    def _metrics(self, ground: Ground) -> Metrics:
+    def _metrics(self, context: BrokerContext) -> Metrics:
         """The top floor, whose libraries no other broker has to load."""
         from rocketpy_broker.services.observability.metrics import wiring as metrics
 
         measured = metrics.Measured(
             self.topics,
             self.groups,
-            self.flushing,
-            self.holding,
+            self.flush,
+            self.long_polling,
             self.delay,
             self.offsets,
-            self.consuming,
+            self.consume,
             self.transactions,
             self.statistics,
         )
-        return metrics.build(ground, measured)
+        return metrics.build(context, measured)
 
     def _ask_producer(self, question: CheckBack) -> bool:
         """Ask one of a group's producers after a transaction; return whether one listens."""
@@ -176,21 +176,21 @@ class Rooms:
             question.queue_offset,
             question.record,
         )
-        return self.groups.clients.tell_one_producer(notice)
+        return self.groups.clients.notify_one_producer(notice)
 
-    def doors(self, config: BrokerConfig) -> list[Door]:
+    def protocols(self, config: BrokerConfig) -> list[ProtocolServices]:
         """Every protocol that clients may speak."""
         requests_max = config.limits.clients.request_bytes_max
-        broker = BrokerServices(
+        broker = BrokerCallServices(
             self.retry.sends,
             self.batches.staging,
             self.batches.commits,
             self.filters,
-            self.consuming,
+            self.consume,
             self.offsets.offsets,
             self.offsets.queries,
-            self.pulling.range_limits,
-            self.pulling.key_lookup,
+            self.pull.range_limits,
+            self.pull.key_lookup,
             self.delay.recall,
             lambda: self._store.store_id,
             self._store.check_id,
@@ -200,10 +200,10 @@ class Rooms:
             None if self.metrics is None else self.metrics.on_appended,
         )
         admin = AdminServices(
-            self.operations.admin,
-            self.operations.store_admin,
-            self.operations.status,
-            self.operations.backups,
+            self.admin.admin,
+            self.admin.store_admin,
+            self.admin.status,
+            self.admin.backups,
             self.statistics,
             requests_max,
         )
@@ -211,24 +211,22 @@ class Rooms:
             self.groups.clients,
             self.groups.locks,
             config.limits.clients,
-            GroupAdminServices(
-                self.operations.group_listing, self.operations.groups, self.offsets.resetting
-            ),
+            GroupAdminServices(self.admin.group_listing, self.admin.groups, self.offsets.resetting),
         )
         retry = RetryServices(self.retry.send_backs, requests_max)
         testing = self._testing(requests_max)
-        return [RocketpyV1Door(broker, admin, self.transactions, groups, retry, testing)]
+        return [RocketpyV1Services(broker, admin, self.transactions, groups, retry, testing)]
 
     def _testing(self, requests_max: int) -> TestingServices | None:
         """The service of brokers whose clock can be moved."""
         if self._movable is None:
             return None
-        store, group_commit = self._store, self.flushing.group_commit
+        store, group_commit = self._store, self.flush.group_commit
 
         async def flushed() -> None:
             await group_commit.wait(store.positions().log_end)
 
-        admin = self.operations.admin
+        admin = self.admin.admin
         return TestingServices(self._movable, flushed, admin, self.batches, requests_max)
 
 
@@ -237,23 +235,23 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self._config = config
-        self._call_clock = self._clock = clock or BelievedClock(SystemClock())
+        self._call_clock = self._clock = clock or GuardedClock(SystemClock())
         if config.clock_ahead_ms is not None:
             self._clock = MovableClock(self._call_clock, config.clock_ahead_ms)
         host = _store_host(config, config.port)
         self.store = MessageStore(_store_config(config), self._clock, host)
-        ground = Ground(config, self._clock, self._call_clock, self.store)
-        self._tasks = ground.tasks
-        self._lifecycle = ground.lifecycle
-        self.rooms = Rooms(ground)
+        context = BrokerContext(config, self._clock, self._call_clock, self.store)
+        self._tasks = context.tasks
+        self._lifecycle = context.lifecycle
+        self.services = BrokerServices(context)
         self.server: GrpcServer
-        self.http: HttpDoor | None = None
+        self.http: HttpServer | None = None
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
         """Serve from now on until `stopped` is set; `ready` is resolved when clients may come.
 
         Raises StoreLockedError, StoreDirectoryError, ConfigFileError, PortInUseError,
-        ExposedHostError.
+        PublicBindError.
         """
         check_host(self._config)
         check_port(self._config)
@@ -277,10 +275,10 @@ class Broker:
     async def _serve(
         self, recovery: RecoveryResult, stopped: asyncio.Event, ready: asyncio.Future[Ready]
     ) -> None:
-        metrics = self.rooms.metrics
+        metrics = self.services.metrics
         server = self.server = GrpcServer(
             self._config,
-            self.rooms.doors(self._config),
+            self.services.protocols(self._config),
             self._call_clock,
             None if metrics is None else metrics.on_called,
         )
@@ -290,7 +288,7 @@ class Broker:
             scope.start(self._persist_loop())
             port = await server.start(scope)
             self.store.store_host = _store_host(self._config, port)
-            self.rooms.operations.status.serves(recovery, server.connection_count)
+            self.services.admin.status.serves(recovery, server.connection_count)
             try:
                 http_port = await self._start_http(scope)
                 ready.set_result(Ready(self._config.host, port, recovery, http_port))
@@ -309,17 +307,17 @@ class Broker:
 
     async def _start_http(self, scope: TaskScope) -> int | None:
         """Listen for HTTP, where it is wanted; return the port. Raises PortInUseError."""
-        metrics, port = self.rooms.metrics, self._config.http_port
+        metrics, port = self.services.metrics, self._config.http_port
         if metrics is None or port is None:
             return None
-        from rocketpy_broker.server.http.server import HttpDoor
+        from rocketpy_broker.server.http.server import HttpServer
 
         running = self.server.guard
         metrics.service.watch(
             "rocketpy_running_calls", "Calls that are running.", lambda: running.running
         )
-        admin = self.rooms.operations.admin
-        self.http = HttpDoor(
+        admin = self.services.admin.admin
+        self.http = HttpServer(
             self._config.host, port, metrics.service.text, lambda: admin.refusal, self._call_clock
         )
         return await self.http.start(scope)

@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 from pyspark_rocketpy.errors import ColumnError, OptionError, RocketpyError, VersionError
 from pyspark_rocketpy.imports import importing_much
 from pyspark_rocketpy.options.specs import FORMAT
-from pyspark_rocketpy.tracebacks import tells_plainly
+from pyspark_rocketpy.tracebacks import hide_tracebacks
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PYSPARK_MIN = (4, 2)
 
 
-@tells_plainly
+@hide_tracebacks
 class DefaultSource(DataSource):
     """Format `rocketpy`: RocketMQ topics as streams and batches, to read and to write.
 

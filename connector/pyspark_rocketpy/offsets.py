@@ -159,7 +159,7 @@ def _epoch(queues: Mapping[BrokerQueue, QueueBounds]) -> int:
     return next((queue.topic_epoch for queue in queues.values()), 0)
 
 
-def remade_topics(known: Epochs, bounds: Bounds) -> frozenset[str]:
+def recreated_topics(known: Epochs, bounds: Bounds) -> frozenset[str]:
     """The topics that are others now than when they had the known epochs."""
     epochs = epochs_in(bounds)
     return frozenset(topic for topic in known if epochs.get(topic, known[topic]) != known[topic])
@@ -180,7 +180,7 @@ def next_offset(
     positions: Positions,
     start: Offset,
     group: str,
-    entering: Positions | None = None,
+    new_queues: Positions | None = None,
     origin: Origin = ANY,
     kept: Positions | None = None,
 ) -> Offset:
@@ -195,7 +195,7 @@ def next_offset(
     if kept:
         offset[KEPT] = {topic + SEPARATOR + group: by_broker(kept[topic]) for topic in kept}
     offset = origin.marked(offset)
-    return {**offset, NEW: _table(entering, group)} if entering else offset
+    return {**offset, NEW: _table(new_queues, group)} if new_queues else offset
 
 
 def _version(positions: Positions) -> int:

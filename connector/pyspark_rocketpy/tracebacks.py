@@ -25,7 +25,7 @@ HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 Kind = TypeVar("Kind", bound=type)
 
 
-def tells_plainly(kind: Kind) -> Kind:
+def hide_tracebacks(kind: Kind) -> Kind:
     """For a class whose public methods Spark calls: their declared errors come without frames."""
     for name, value in list(vars(kind).items()):
         if isfunction(value) and not name.startswith("_"):

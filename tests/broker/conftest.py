@@ -15,7 +15,7 @@ import pytest
 from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.config import BrokerConfig, Limits
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.runtime.guarded_clock import BelievedClock
+from rocketpy_broker.runtime.guarded_clock import GuardedClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -74,7 +74,7 @@ class RunningBroker:
 
     async def held(self, count: int) -> None:
         """Let the loop run until the broker holds so many calls."""
-        while len(self.broker.rooms.holding.calls) != count:  # noqa: ASYNC110 (nothing else tells)
+        while len(self.broker.services.long_polling.calls) != count:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     async def pull(self, **fields: Any) -> list[broker_pb2.PullResponse]:
@@ -127,7 +127,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
             limits=limits or Limits(),
             **small | configuration,
         )
-        broker = Broker(config, BelievedClock(clock) if is_believing else clock)
+        broker = Broker(config, GuardedClock(clock) if is_believing else clock)
         stopped = asyncio.Event()
         ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         serving = asyncio.ensure_future(broker.serve_until(stopped, ready))

@@ -28,12 +28,12 @@ from rocketpy_broker.services.batches.roll_forward import RollForward
 from rocketpy_broker.services.batches.service import RETRY_MS, BatchService, BatchState
 from rocketpy_broker.services.batches.staging_service import StageCommand, Staged, StagingService
 from rocketpy_broker.services.config_files.saver import save_now
-from rocketpy_broker.services.delay.schedule import Scheduling, TimerLimits
+from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.send.append_service import AppendService
-from rocketpy_broker.services.send.destination import Placing
+from rocketpy_broker.services.send.destination import DestinationResolver
 from rocketpy_broker.services.send.message_types import MessageTypes
-from rocketpy_broker.services.send.preconditions import SendGate
+from rocketpy_broker.services.send.preconditions import SendPreconditions
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store import message_store
@@ -41,7 +41,7 @@ from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
+from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.values import QueueKey
@@ -112,12 +112,14 @@ class Desk:
         )
         flushes = FlushWhenAsked(store, clock, self.flush, FlushTimes())
         timer = TimerLimits(True, config.timer_delay_ms_max, config.timer_pending_max, lambda: 0)
-        scheduling = Scheduling(
+        scheduling = DelaySchedule(
             store.config.delay_levels, clock, timer, store.config.commit_log_segment_bytes
         )
         types = MessageTypes(self._topics, is_checking=True)
-        placing = Placing(scheduling, types, store.config, reject_transaction_message=False)
-        gate = SendGate(self._topics, clock, config)
+        placing = DestinationResolver(
+            scheduling, types, store.config, reject_transaction_message=False
+        )
+        gate = SendPreconditions(self._topics, clock, config)
         appends = AppendService(store, self._topics, flushes, placing, gate, limits)
         self.staging = StagingService(store, appends, self.ledger, clock, config)
         rolling = RollForward(store, appends, self.staging, OldKind(store, appends), clock)
@@ -306,7 +308,7 @@ def limited_room() -> Iterator[Room]:
     begin = MessageStore.begin_append
 
     def taken(
-        store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known = NOTHING_KNOWN
+        store: MessageStore, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
     ) -> AppendUnderWay:
         room.take(block)
         return begin(store, queue, block, known)

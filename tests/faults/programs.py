@@ -17,8 +17,8 @@ from tests.faults.store_use import (
     Sender,
     Sizes,
     new_store,
+    notify_queue,
     tell_all,
-    tell_queue,
 )
 from tests.faults.zygote import Link
 
@@ -68,7 +68,7 @@ class Loader:
     def _read_end(self) -> None:
         queue = self._plan.choice(QUEUES)
         begin = max(self._store.range_of(queue).max_offset - 20, 0)
-        tell_queue(self._store, self._sender.link, queue, f"reader-{self._plan.random()}", begin)
+        notify_queue(self._store, self._sender.link, queue, f"reader-{self._plan.random()}", begin)
 
 
 def load(

@@ -35,7 +35,7 @@ _SIZE_AND_MAGIC = struct.Struct(">iI")
 
 
 @dataclass(frozen=True)
-class Placed:
+class Destination:
     """A record of the log. `kind`: plain, batch, prepared, gone, blank, or last."""
 
     begin: int
@@ -55,13 +55,13 @@ class Sample:
     """A stopped store and its records, in order."""
 
     image: Image
-    records: list[Placed]
+    records: list[Destination]
 
-    def of_kind(self, kind: str) -> Placed:
+    def of_kind(self, kind: str) -> Destination:
         """The last record of that kind."""
         return [record for record in self.records if record.kind == kind][-1]
 
-    def at(self, offset: int) -> Placed:
+    def at(self, offset: int) -> Destination:
         """The record that has the byte at this offset."""
         return next(part for part in self.records if part.begin <= offset < part.end)
 
@@ -101,7 +101,7 @@ def _second_part(folder: Path, clock: ManualClock, *, clean: bool) -> None:
         store._release()
 
 
-def _records(image: Image) -> Iterator[Placed]:
+def _records(image: Image) -> Iterator[Destination]:
     for name in sorted(name for name in image if name.startswith("commitlog/")):
         data, length = image[name]
         data, base, position = data.ljust(length, b"\0"), int(Path(name).name), 0
@@ -109,17 +109,17 @@ def _records(image: Image) -> Iterator[Placed]:
             size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
             begin = base + position
             if magic == END_OF_SEGMENT_MAGIC:
-                yield Placed(begin, begin + size, "blank")
+                yield Destination(begin, begin + size, "blank")
             else:
                 record = decode_record(data, position).record
                 queue = QueueKey(record.topic, record.queue_id)
                 kind = record.body.partition(b"-")[0].decode()
                 listed = has_queue_offset(record.sys_flag) and queue != GONE
-                yield Placed(begin, begin + size, kind, queue if listed else None, record.body)
+                yield Destination(begin, begin + size, kind, queue if listed else None, record.body)
             position += size
 
 
-def check_readable(store: MessageStore, sample: Sample, damaged: Placed | None = None) -> None:
+def check_readable(store: MessageStore, sample: Sample, damaged: Destination | None = None) -> None:
     """`store` gives every record but the damaged one, by queue and by key."""
     for queue in (QUEUE, OTHER):
         whole = [part for part in sample.records if part.queue == queue and part != damaged]
@@ -127,7 +127,7 @@ def check_readable(store: MessageStore, sample: Sample, damaged: Placed | None =
     assert store.range_of(GONE).max_offset == 0
 
 
-def check_keys(store: MessageStore, sample: Sample, damaged: Placed | None = None) -> None:
+def check_keys(store: MessageStore, sample: Sample, damaged: Destination | None = None) -> None:
     """Every record is found by its key."""
     for part in sample.records:
         if part.queue is not None:

@@ -189,10 +189,10 @@ def tell_all(store: MessageStore, link: Link, reader: str) -> None:
     """Read all queues, but those of a topic that may be deleted, and say what is in them."""
     for queue in store.queues():
         if queue.topic != DELETED_TOPIC:
-            tell_queue(store, link, queue, reader)
+            notify_queue(store, link, queue, reader)
 
 
-def tell_queue(
+def notify_queue(
     store: MessageStore, link: Link, queue: QueueKey, reader: str, offset: int = 0
 ) -> None:
     """Read a queue and say what is in it."""

@@ -40,7 +40,7 @@ FAR_MS = 1 << 50
 
 
 @dataclass(frozen=True)
-class Placed:
+class Destination:
     """A record of the log; `queue` is None for one that lies in no queue."""
 
     begin: int
@@ -55,7 +55,7 @@ class Crashed:
 
     image: Image
     log: bytes
-    records: list[Placed]
+    records: list[Destination]
 
     @property
     def end(self) -> int:
@@ -77,10 +77,10 @@ def crashed_store(folder: Path) -> Crashed:
         log = bytes(store._log.files.segments[0].view)
     bodies += [(b"d" * 24, QUEUE), (b"e" * 25, QUEUE), (b"f" * 26, OTHER)]
     records = [
-        Placed(begin, end, queue, body)
+        Destination(begin, end, queue, body)
         for begin, end, (body, queue) in zip(begins, ends, bodies, strict=False)
     ]
-    records.append(Placed(begins[-1], ends[-1], None, b"g" * 27))
+    records.append(Destination(begins[-1], ends[-1], None, b"g" * 27))
     return Crashed(image_of(folder), log, records)
 
 
@@ -161,7 +161,7 @@ def quarantined(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((folder / QUARANTINE).glob("*"))]
 
 
-def check_index(store: MessageStore, whole: list[Placed], lost: list[Placed]) -> None:
+def check_index(store: MessageStore, whole: list[Destination], lost: list[Destination]) -> None:
     """Each record that lies in a queue has its body for a key."""
     for record in whole + lost:
         if record.queue is not None:

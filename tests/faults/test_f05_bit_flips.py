@@ -19,7 +19,7 @@ import pytest
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.index.layout import IndexFormat
-from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.damage_fill import MetDamages
 from rocketpy_broker.store.recovery.quarantine import Quarantine
@@ -37,7 +37,7 @@ from tests.faults.images import (
 )
 from tests.faults.sample import (
     SEGMENT_BYTES,
-    Placed,
+    Destination,
     Sample,
     check_keys,
     check_readable,
@@ -67,7 +67,7 @@ def flip(data: bytearray, bit: int) -> None:
 
 
 def check_told(
-    folder: Path, caplog: pytest.LogCaptureFixture, damaged: Placed, segment: bytes
+    folder: Path, caplog: pytest.LogCaptureFixture, damaged: Destination, segment: bytes
 ) -> None:
     """File and position stand in the log, and the bytes of the segment lie in quarantine."""
     sentence = f"{folder / damaged.file}: {damaged.end - damaged.begin} bytes from log offset "
@@ -132,14 +132,14 @@ def test_f05_a_scan_of_the_log_detects_every_flipped_bit_of_a_flushed_record(kin
                 path = folder / target.file
                 assert [(part.path, part.offset) for part in found] == [(path, target.begin)]
                 assert found[0].length == target.end - target.begin
-                whole = sum(len(item.block) for item in items if isinstance(item, Stretch))
+                whole = sum(len(item.block) for item in items if isinstance(item, LogSpan))
                 assert whole == len([part for part in stopped.records if part.kind != "blank"]) - (
                     kind != "blank"
                 )
                 assert scanner.end == end
 
 
-def meaningful_bits(record: Placed) -> range:
+def meaningful_bits(record: Destination) -> range:
     """Of a blank record the first eight bytes are all that is read."""
     first = record.begin % SEGMENT_BYTES * 8
     size_bytes = 8 if record.kind == "blank" else record.end - record.begin

@@ -11,7 +11,7 @@ import pytest
 from rocketpy_broker.broker import Broker
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import Clock, ManualClock
-from rocketpy_broker.runtime.guarded_clock import AHEAD_MS_MAX, CONFIRM_MS, BelievedClock
+from rocketpy_broker.runtime.guarded_clock import AHEAD_MS_MAX, CONFIRM_MS, GuardedClock
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
@@ -94,7 +94,7 @@ def since(store: MessageStore, timestamp_ms: int) -> int | None:
 
 def test_f11_one_reading_far_ahead_is_not_believed() -> None:
     inner = ManualClock()
-    clock = BelievedClock(inner)
+    clock = GuardedClock(inner)
     for _ in range(100):
         before_ms = clock.now_ms()
         inner.jump(FAR_MS)
@@ -106,7 +106,7 @@ def test_f11_one_reading_far_ahead_is_not_believed() -> None:
 
 def test_f11_a_clock_far_ahead_is_believed_when_it_has_agreed_for_long() -> None:
     inner = ManualClock()
-    clock = BelievedClock(inner)
+    clock = GuardedClock(inner)
     begin_ms = clock.now_ms()
     inner.jump(FAR_MS)
     assert clock.now_ms() == begin_ms
@@ -118,7 +118,7 @@ def test_f11_a_clock_far_ahead_is_believed_when_it_has_agreed_for_long() -> None
 
 def test_f11_readings_far_ahead_that_differ_are_never_believed() -> None:
     inner = ManualClock()
-    clock = BelievedClock(inner)
+    clock = GuardedClock(inner)
     begin_ms = clock.now_ms()
     for number in range(1, 20):
         inner.jump(FAR_MS)
@@ -128,7 +128,7 @@ def test_f11_readings_far_ahead_that_differ_are_never_believed() -> None:
 
 def test_f11_a_clock_that_is_set_by_an_hour_is_believed_at_once() -> None:
     inner = ManualClock()
-    clock = BelievedClock(inner)
+    clock = GuardedClock(inner)
     for delta_ms in (AHEAD_MS_MAX, -AHEAD_MS_MAX, -3 * DAY_MS):
         clock.now_ms()
         inner.jump(delta_ms)
@@ -139,7 +139,7 @@ def test_f11_a_clock_that_jumps_all_the_time_is_told_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inner = ManualClock()
-    clock = BelievedClock(inner)
+    clock = GuardedClock(inner)
     clock.now_ms()
     for _ in range(300):
         inner.jump(FAR_MS)
@@ -149,7 +149,7 @@ def test_f11_a_clock_that_jumps_all_the_time_is_told_once_a_minute(
 
 
 def test_f11_a_broker_believes_the_machines_clock_no_further(tmp_path: Path) -> None:
-    assert isinstance(Broker(BrokerConfig(tmp_path))._clock, BelievedClock)
+    assert isinstance(Broker(BrokerConfig(tmp_path))._clock, GuardedClock)
 
 
 # --- Store times ---
@@ -160,12 +160,12 @@ def test_f11_a_clock_far_ahead_for_a_moment_leaves_no_store_time_far_ahead(
     restart: str, folder: Path
 ) -> None:
     inner = ManualClock()
-    store = store_at(folder, BelievedClock(inner))
+    store = store_at(folder, GuardedClock(inner))
     send_some(store, inner)
     inner.jump(FAR_MS)
     send_some(store, inner)
     inner.jump(-FAR_MS)
-    store = restarted(store, BelievedClock(inner), restart)
+    store = restarted(store, GuardedClock(inner), restart)
     send_some(store, inner)
     begin_ms = ManualClock().now_ms()
     expected = [begin_ms + number * SECOND_MS for number in range(1, 16)]

@@ -60,7 +60,7 @@ modes = st.sampled_from(FlushDiskType)
 
 
 @dataclass(frozen=True)
-class Known:
+class AppendHints:
     """A record of the model; begin and end are physical offsets."""
 
     queue: QueueKey
@@ -85,7 +85,7 @@ class StoreAndList(RuleBasedStateMachine):
         self.exits.enter_context(mock.patch.object(checksums, "ALLOCATION_BYTES", 4096))
         self.clock = ManualClock()
         self.mode = FlushDiskType.ASYNC_FLUSH
-        self.known: list[Known] = []
+        self.known: list[AppendHints] = []
         self.flushed = 0
         self.plan: FlushPlan | None = None
         self.sent = 0
@@ -161,7 +161,9 @@ class StoreAndList(RuleBasedStateMachine):
             begin = result.physical_offset + begins[number]
             end = begin + sizes[number]
             place = expected + number
-            self.known.append(Known(queue, place, body, begin, end, result.store_timestamp_ms))
+            self.known.append(
+                AppendHints(queue, place, body, begin, end, result.store_timestamp_ms)
+            )
 
     @rule(delta_ms=st.sampled_from(JUMPS_MS), then_ms=st.sampled_from([0, 60_000]))
     def set_clock(self, delta_ms: int, then_ms: int) -> None:
@@ -204,7 +206,7 @@ class StoreAndList(RuleBasedStateMachine):
         offsets = [record.queue_offset for record in self.known if record.queue == queue]
         return max(offsets, default=-1) + 1
 
-    def visible(self, queue: QueueKey) -> list[Known]:
+    def visible(self, queue: QueueKey) -> list[AppendHints]:
         """What a reader of the queue may see, whether it has been cleaned or not."""
         end = self.flushed if self.mode is FlushDiskType.SYNC_FLUSH else NO_END
         return [record for record in self.known if record.queue == queue and record.end <= end]

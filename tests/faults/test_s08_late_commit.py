@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rocketpy_broker.services.admin.files.store_export import ExportRequest, FileFormat, StoreExport
 from rocketpy_broker.services.batches.ledger import CONFIRM_MS, NO_BATCH
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE
-from rocketpy_broker.services.batches.roll_forward import Pending, RollForward
+from rocketpy_broker.services.batches.roll_forward import DecidedBatch, RollForward
 from rocketpy_broker.services.batches.service import Outcome
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.store.check.read_only import StoreReadLock, StoreSizes
@@ -150,7 +150,7 @@ def test_s08_what_is_decided_has_been_on_disk_before(
     """The power goes when the decision is on disk and none of its messages is."""
     chance = random.Random(seed)
 
-    async def killed_behind_the_decision(rolling: RollForward, _: Pending) -> None:
+    async def killed_behind_the_decision(rolling: RollForward, _: DecidedBatch) -> None:
         flush_log(rolling._store)
         raise Killed
 

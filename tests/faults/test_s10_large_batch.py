@@ -61,7 +61,7 @@ class Served:
 
 
 @dataclass
-class Patience:
+class Timeouts:
     """Asks for a batch, and after it, again and again; each call is cut off by its deadline."""
 
     client: BatchClient
@@ -131,7 +131,7 @@ def test_s10_a_commit_longer_than_every_deadline_shows_each_message_once(
     with served(ram_folder, flush) as first:
         first.broker.create_topic(TOPIC, size.queues)
         batch = staged(first.stub, size, dice)
-        patience = Patience(batch.client, dice)
+        patience = Timeouts(batch.client, dice)
         # Of this run's files no one has to be read before the decision.
         patience.ask_until_killed(first, size.kill_seconds_max)
     stored: list[int] = []

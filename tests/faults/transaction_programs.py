@@ -94,7 +94,7 @@ class Producer:
         self.link.emit("preparing", name)
         properties = {"TRAN_MSG": ["true"], "PGROUP": [GROUP], "UNIQ_KEY": [name]}
         block = wire_block(QUEUE.topic, [body_of(name, BODY_BYTES)], properties=properties)
-        appends = self.broker.rooms.appends
+        appends = self.broker.services.appends
         stored = appends.append(QUEUE.topic, QUEUE.queue_id, block.records, block.record_sizes)
         await appends.acknowledged(stored)
         self.link.emit("prepared", name)
@@ -105,18 +105,18 @@ class Producer:
         """Commit or roll back."""
         self.place.stage = command.decision.value
         self.link.emit("ending", name)
-        await self.broker.rooms.transactions.service.end(command)
+        await self.broker.services.transactions.service.end(command)
         self.link.emit("ended", name)
 
     async def check(self) -> None:
         """A round of questions, 30 s later."""
         self.place.stage = "check"
         self.clock.jump(ROUND_MS)
-        await self.broker.rooms.transactions.checks.check_all()
+        await self.broker.services.transactions.checks.check_all()
 
     def install(self) -> None:
         """Put the places into the broker's way."""
-        store, group_commit = self.broker.store, self.broker.rooms.flushing.group_commit
+        store, group_commit = self.broker.store, self.broker.services.flush.group_commit
         append, wait = store.append, group_commit.wait
         is_acknowledged = group_commit.is_acknowledged
 
@@ -140,7 +140,7 @@ class Producer:
         vars(store)["append"] = appending
         vars(group_commit)["is_acknowledged"] = acknowledged
         vars(group_commit)["wait"] = waiting
-        vars(self.broker.rooms.transactions.checks)["_ask"] = self.ask
+        vars(self.broker.services.transactions.checks)["_ask"] = self.ask
 
 
 @asynccontextmanager
@@ -165,8 +165,8 @@ async def producing(
     async with broker._tasks as scope:
         for start in broker._lifecycle.starts:
             await start(scope)
-        if not broker.rooms.topics.exists(QUEUE.topic):
-            await broker.rooms.topics.update(TopicConfig(QUEUE.topic, 1, 1), create_only=True)
+        if not broker.services.topics.exists(QUEUE.topic):
+            await broker.services.topics.update(TopicConfig(QUEUE.topic, 1, 1), create_only=True)
         yield producer
 
 

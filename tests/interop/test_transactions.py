@@ -239,7 +239,7 @@ async def test_t05_rocketmq_goes_on_with_our_transactions_and_retries_and_we_wit
     async with ours(start_broker) as running:
         assert await shown(running) == sorted(OURS + THEIRS)
         if leave_theirs is RocketMQBroker.stop:
-            offsets = running.broker.rooms.offsets.committed
+            offsets = running.broker.services.offsets.committed
             consumed = [offsets.query(CONSUMERS, TOPIC, queue_id) for queue_id in range(QUEUES)]
             assert sum(max(offset, 0) for offset in consumed) == len(OURS + THEIRS)
             assert offsets.query(CONSUMERS, RETRIES, 0) == len(RETRIED)

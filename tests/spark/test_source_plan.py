@@ -252,5 +252,5 @@ def test_k02_queues_go_to_tasks_as_allocated(new_topic: Callable[..., Topic]) ->
     config[0].pop()
     by_config["allocationConfig"] = json.dumps(config)
     assert "does not name queue 1" in error_of(topic.read(**by_config).collect)
-    rooms = {"allocation": "machineRoom", "machineRooms": "r1"}
-    assert "option machineRooms is 'r1'" in error_of(topic.read(**rooms).collect)
+    services = {"allocation": "machineRoom", "machineRooms": "r1"}
+    assert "option machineRooms is 'r1'" in error_of(topic.read(**services).collect)

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
-from pyspark_rocketpy.tracebacks import tells_plainly
+from pyspark_rocketpy.tracebacks import hide_tracebacks
 from rocketpy_broker import LocalBroker
 from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
@@ -82,7 +82,7 @@ def test_a_checkpoint_of_another_source_is_told(topic: Topic, collected: Collect
 
 
 def test_a_mistake_of_a_program_keeps_its_traceback(spark: SparkSession) -> None:
-    @tells_plainly
+    @hide_tracebacks
     class Faulty(DataSource):
         @classmethod
         def name(cls) -> str:

@@ -95,7 +95,7 @@ class Helper:
         for pipe in (self._process.stdin, self._process.stdout):
             _close(pipe)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Close the copies of the pipes in a forked process: the helper ends by its input's end."""
         self._close_pipes()
 
@@ -111,7 +111,7 @@ def _after_fork() -> None:
     global _is_forked  # noqa: PLW0603 (a process is forked once)
     _is_forked = True
     for helper in list(_helpers):
-        helper.let_go()
+        helper.release()
 
 
 os.register_at_fork(after_in_child=_after_fork)

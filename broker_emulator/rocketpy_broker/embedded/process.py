@@ -200,7 +200,7 @@ class BrokerProcess:
         self._process.wait()
         self._close_pipes()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """In a forked process: close its copies of the pipes, whose end the broker waits for."""
         self._close_pipes()
 
@@ -226,7 +226,7 @@ _running: WeakSet[BrokerProcess] = WeakSet()
 
 def _let_all_go() -> None:
     for process in list(_running):
-        process.let_go()
+        process.release()
 
 
 os.register_at_fork(after_in_child=_let_all_go)

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 
 from rocketpy_broker.runtime.clock import Clock, Timer
-from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 # Wall and monotonic time may drift apart by this much between readings that agree.
@@ -24,7 +24,7 @@ AHEAD_MS_MAX = 3_600_000
 CONFIRM_MS = 60_000
 
 
-class Agreement:
+class StabilityTimer:
     """For how long the readings of a wall clock have agreed."""
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class Agreement:
         self.step_ms = None
 
 
-class BelievedClock:
+class GuardedClock:
     """Another clock, but for readings that are far ahead and not believed yet."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._step_ms: float | None = None
-        self._ahead = Agreement()
-        self._seldom = Seldom(clock)
+        self._ahead = StabilityTimer()
+        self._seldom = LogThrottle(clock)
 
     def now_ms(self) -> int:
         """Wall time, milliseconds since 1970, as far as it is believed."""

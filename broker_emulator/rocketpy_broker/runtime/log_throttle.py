@@ -7,7 +7,7 @@ from rocketpy_broker.runtime.clock import Clock
 INTERVAL_MS = 60_000
 
 
-class Seldom:
+class LogThrottle:
     """Lets a line into the log once a minute, however often there is a reason for it."""
 
     def __init__(self, clock: Clock) -> None:

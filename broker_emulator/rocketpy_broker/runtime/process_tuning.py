@@ -73,10 +73,10 @@ def leave_start_uncollected() -> None:
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
-    gc.callbacks.append(Survivors(gc.get_freeze_count()))
+    gc.callbacks.append(GcTuner(gc.get_freeze_count()))
 
 
-class Survivors:
+class GcTuner:
     """Lets garbage collections also pass over what has survived a full one.
 
     A held call is a hundred objects, a registered client ten: ten thousand calls of one client made

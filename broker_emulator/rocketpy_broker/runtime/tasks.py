@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def to_end(work: Awaitable[T]) -> T:
+async def run_shielded(work: Awaitable[T]) -> T:
     """Wait for `work` until it ends, and only then be cancelled."""
     running = asyncio.ensure_future(work)
     try:

@@ -18,7 +18,7 @@ from rocketpy_broker.errors import BrokerError
 logger = logging.getLogger(__name__)
 
 
-class ExposedHostError(BrokerError):
+class PublicBindError(BrokerError):
     """The address can be reached by others, and nobody has consented to that."""
 
     def __init__(self, host: str) -> None:
@@ -51,11 +51,11 @@ class PortInUseError(BrokerError):
 
 
 def check_host(config: BrokerConfig) -> None:
-    """Raises ExposedHostError for an address beyond loopback without `insecure`."""
+    """Raises PublicBindError for an address beyond loopback without `insecure`."""
     if _is_loopback(config.host):
         return
     if not config.insecure:
-        raise ExposedHostError(config.host)
+        raise PublicBindError(config.host)
     logger.warning(
         "anybody who reaches %s can read, write and delete everything: the broker has no "
         "credentials and no encryption",

@@ -50,7 +50,7 @@ class Lifecycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class BrokerContext:
     """Configuration, time and store of one broker, and its lifecycle to register with.
 
     `clock` is the time of messages, groups and batches. `call_clock` is that of calls and the disk,

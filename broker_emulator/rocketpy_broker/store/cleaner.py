@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.runtime.guarded_clock import Agreement
+from rocketpy_broker.runtime.guarded_clock import StabilityTimer
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Cleaner:
         self._policy = policy
         self._clock = clock
         self._disk_used_ratio = disk_used_ratio
-        self._agreement = Agreement()
+        self._agreement = StabilityTimer()
 
     def decide(self, changed_ms: Sequence[float], *, manual: bool) -> CleanDecision:
         """For segments, oldest first, that were last written at `changed_ms`; the last one stays.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, Written
-from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueGrowth
+from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
@@ -43,7 +43,7 @@ class Dispatcher:
     """`progress` is how far all queues are. `listener` gets to know of each that has new units."""
 
     def __init__(
-        self, queues: ConsumeQueueTable, index: IndexDispatch, growth: QueueGrowth
+        self, queues: ConsumeQueueTable, index: IndexDispatch, growth: QueueAllocator
     ) -> None:
         self._queues = queues
         self._index = index

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.store.append.appender import Appending, AppendUnderWay
-from rocketpy_broker.store.append.batch_marks import NumberedRecords
+from rocketpy_broker.store.append.batch_marks import BatchMarks
 from rocketpy_broker.store.append.prepared import PreparedRecords
 from rocketpy_broker.store.cleaner import Cleaner, SegmentWait, used_ratio
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
@@ -30,11 +30,11 @@ from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import DirectoryLostError, StoreDirectory
 from rocketpy_broker.store.files.store_id import OtherStoreError
 from rocketpy_broker.store.log.flush import FlushPlan
-from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
-from rocketpy_broker.store.queues.growth import QueueGrowth
+from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
+from rocketpy_broker.store.queues.growth import QueueAllocator
 from rocketpy_broker.store.queues.readers.lookup import QueueLookup
 from rocketpy_broker.store.queues.readers.messages import MessageLookup
-from rocketpy_broker.store.queues.readers.random_reader import ScatteredReader
+from rocketpy_broker.store.queues.readers.random_reader import RandomReader
 from rocketpy_broker.store.queues.readers.range_reader import Reader
 from rocketpy_broker.store.recovery.damage_fill import MetDamages, fill_met
 from rocketpy_broker.store.recovery.passes import RecoveryResult
@@ -73,7 +73,7 @@ class MessageStore:
         self.recoveries = self._directory.recoveries
         parts = self._parts = make_parts(config, clock)
         self._log, self._queues, self.index = parts.log, parts.queues, parts.index
-        self.growth = QueueGrowth(self._queues, clock)
+        self.growth = QueueAllocator(self._queues, clock)
         self._dispatcher = Dispatcher(self._queues, self.index, self.growth)
         self._appending = Appending(
             config, clock, self._log, self._queues, self.growth, self._dispatcher, self.statistics
@@ -89,9 +89,9 @@ class MessageStore:
         self._reader = Reader(self._log, config.hot_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self.index, self._queues.deleted_below)
         self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
-        self.scattered = ScatteredReader(self._log, self._queues, self._keep_apart)
+        self.scattered = RandomReader(self._log, self._queues, self._keep_apart)
         self.prepared = PreparedRecords(self._log, self._queues)
-        self.numbered = NumberedRecords(self._log)
+        self.numbered = BatchMarks(self._log)
         self.staging = StagingArea(
             config.folder / "rocketpy" / "staging",
             config.staging_bytes_max,
@@ -194,7 +194,7 @@ class MessageStore:
         return self._refusal
 
     def append(
-        self, queue: QueueKey, block: RecordBlock, known: Known = NOTHING_KNOWN
+        self, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
     ) -> AppendResult:
         """Write a block of records, of one queue or of their OWN_QUEUES. Its buffer is patched.
 
@@ -205,7 +205,7 @@ class MessageStore:
         return self.begin_append(queue, block, known).finish()
 
     def begin_append(
-        self, queue: QueueKey, block: RecordBlock, known: Known = NOTHING_KNOWN
+        self, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
     ) -> AppendUnderWay:
         """As `append`, for a large block whose bytes another thread writes. Raises as `append`.
 

@@ -22,9 +22,9 @@ from rocketpy_broker.runtime.guarded_clock import (
     AHEAD_MS_MAX,
     CONFIRM_MS,
     STEP_MS_MAX,
-    Agreement,
+    StabilityTimer,
 )
-from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 # The newest are kept; each takes a look more of a search by time.
@@ -36,8 +36,8 @@ class StoreTimes:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._agreement = Agreement()
-        self._seldom = Seldom(clock)
+        self._agreement = StabilityTimer()
+        self._seldom = LogThrottle(clock)
         self.last_ms = 0
         # Physical offsets of records whose time is lower than that of the one before; ascending.
         self.falls: list[int] = []

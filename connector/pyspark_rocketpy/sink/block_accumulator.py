@@ -28,7 +28,7 @@ class _Queue:
     size_bytes: int = 0
 
 
-class Gathering:
+class BlockAccumulator:
     """The blocks of one task that wait, by queue."""
 
     def __init__(self, waiting_bytes_max: int) -> None:

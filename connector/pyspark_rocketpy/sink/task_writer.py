@@ -15,7 +15,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from pyspark_rocketpy.sink.block_accumulator import Gathering, packed
+from pyspark_rocketpy.sink.block_accumulator import BlockAccumulator, packed
 from pyspark_rocketpy.sink.blocks import BlockForm
 from pyspark_rocketpy.sink.routes import KnownQueues, Spread, routes_of
 from pyspark_rocketpy.sink.rows import Rows
@@ -111,7 +111,7 @@ class _Task:
         self._partition = partition
         self._queues = KnownQueues(writer)
         self._spread = Spread(batch_name, partition)
-        self._gathering = Gathering(config.waiting_bytes_max)
+        self._gathering = BlockAccumulator(config.waiting_bytes_max)
         self.rows = 0
 
     @cached_property

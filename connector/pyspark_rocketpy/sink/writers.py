@@ -29,7 +29,7 @@ from pyspark_rocketpy.options.choices import Delivery
 from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.sink.columns import SinkColumns
 from pyspark_rocketpy.sink.task_writer import WriteConfig, draw_token, write_batches
-from pyspark_rocketpy.tracebacks import tells_plainly
+from pyspark_rocketpy.tracebacks import hide_tracebacks
 from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.write_values import BatchJob, BatchName, CommittedBatch
 
@@ -133,7 +133,7 @@ def rows_of(messages: Messages) -> int:
     return sum(message.rows for message in messages if isinstance(message, RowsWritten))
 
 
-@tells_plainly
+@hide_tracebacks
 class RocketpyWriter(DataSourceArrowWriter):
     """Writes a frame, all of it or nothing."""
 
@@ -186,7 +186,7 @@ class RocketpyWriter(DataSourceArrowWriter):
         self._sink.abort(self._sink.job_of(self._name))
 
 
-@tells_plainly
+@hide_tracebacks
 class RocketpyStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 ABSENCE_OPTION = "brokerAbsenceTimeout"
 
 
-class Absences:
+class BrokerOutages:
     """Since when brokers are away that a query has positions of; clock in ms."""
 
     def __init__(
@@ -88,7 +88,7 @@ def _caught_up(queue: QueueBounds, reached: int) -> QueueBounds:
     )
 
 
-def adopted(positions: Positions, bounds: Bounds) -> Positions:
+def with_broker_names(positions: Positions, bounds: Bounds) -> Positions:
     """The positions with the names that the topics' brokers have here.
 
     Those of a checkpoint that another way to the same store has written: through endpoints brokers

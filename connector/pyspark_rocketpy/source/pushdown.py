@@ -49,7 +49,7 @@ EVERYTHING = Interval()
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class PushedFilters:
     """What rows can have that pass all filters; None: anything. Times are ms since 1970."""
 
     queue_ids: frozenset[int] | None = None
@@ -60,14 +60,14 @@ class Narrowing:
     times_ms: Interval = EVERYTHING
 
     @classmethod
-    def of(cls, filters: Iterable[Filter]) -> Narrowing:
+    def of(cls, filters: Iterable[Filter]) -> PushedFilters:
         """By all of these filters."""
         narrowing = cls()
         for one in filters:
             narrowing = narrowing.further(one)
         return narrowing
 
-    def further(self, one: Filter) -> Narrowing:
+    def further(self, one: Filter) -> PushedFilters:
         """By one filter more."""
         column = getattr(one, "attribute", ())
         if column == ("queueId",):

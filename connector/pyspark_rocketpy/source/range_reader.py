@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.columns import BROKER_NAME
 from pyspark_rocketpy.source.message_filter import MessageFilter
-from pyspark_rocketpy.transport.rebatching import Piece, accounted, checked_records, cut
+from pyspark_rocketpy.transport.rebatching import RecordChunk, accounted, checked_records, cut
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.record import to_record_batches
 from rocketpy_proto.record.block.arrays import repeated
@@ -70,7 +70,7 @@ class _RangeReader:
         self._decoded = pa.schema(own or [_ANY_FIELD])
         self._offset = part.begin
 
-    def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def batches(self, piece: RecordChunk) -> Iterator[pa.RecordBatch]:
         """The wanted messages of a piece. Raises OffsetError."""
         self._offset = max(self._offset, piece.begin)
         block = checked_records(piece, self._range, self._offset, is_filtered=self._is_filtered)

@@ -44,7 +44,7 @@ from pyspark_rocketpy.source.plan import boundaries, losses, positions
 from pyspark_rocketpy.source.plan.admission import Admission
 from pyspark_rocketpy.source.plan.planner import Planner
 from pyspark_rocketpy.source.plan.reconcile import Checkpoint, Standing
-from pyspark_rocketpy.tracebacks import tells_plainly
+from pyspark_rocketpy.tracebacks import hide_tracebacks
 
 if TYPE_CHECKING:
     from pyspark_rocketpy.transport.interface import SourceTransport
@@ -55,7 +55,7 @@ PlannedPartition = InputPartition | None
 _OWN_LIMITS = ReadMaxRows((1 << 63) - 1)
 
 
-@tells_plainly
+@hide_tracebacks
 class RocketpyBatchReader(DataSourceReader):
     """Reads once from startingOffsets to endingOffsets. Rows K05."""
 
@@ -63,11 +63,11 @@ class RocketpyBatchReader(DataSourceReader):
         self, options: SourceOptions, schema: StructType, transport: SourceTransport
     ) -> None:
         # Streams take no filters.
-        from pyspark_rocketpy.source.pushdown import Narrowing
+        from pyspark_rocketpy.source.pushdown import PushedFilters
 
         self._options = options
         self._planner = Planner(options, schema, transport)
-        self._narrowing = Narrowing()
+        self._narrowing = PushedFilters()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raises OffsetError, OptionError, DataLossError, ConnectionFailedError."""
@@ -92,7 +92,7 @@ class RocketpyBatchReader(DataSourceReader):
         return self._planner.read(partition)
 
 
-@tells_plainly
+@hide_tracebacks
 class RocketpyPushDownReader(RocketpyBatchReader):
     """Takes Spark's filters. A class of its own, since Spark refuses it while its switch is off."""
 
@@ -103,7 +103,7 @@ class RocketpyPushDownReader(RocketpyBatchReader):
         return filters
 
 
-@tells_plainly
+@hide_tracebacks
 class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads for as long as the query runs. Rows K01, K04, K05."""
 
@@ -189,7 +189,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         told, self._hidden = self._hidden, {(loss.topic, loss.queue) for loss in standing.hidden}
         fails = self._options.fail_on_data_loss
         news = [loss for loss in standing.hidden if fails or (loss.topic, loss.queue) not in told]
-        losses.settle([*standing.lost, *news], fail_on_data_loss=fails)
+        losses.raise_or_log([*standing.lost, *news], fail_on_data_loss=fails)
 
     def _recovery_of(self, start: Offset) -> str:
         """The newest recovery that is known not to have cut this start."""

@@ -13,14 +13,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_rocketpy.errors import RocketpyError
 from pyspark_rocketpy.offsets import Offset
-from pyspark_rocketpy.tracebacks import tells_plainly
+from pyspark_rocketpy.tracebacks import hide_tracebacks
 
 if TYPE_CHECKING:  # A PySpark that is too old to have it is refused here too.
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit
 
 
-@tells_plainly
+@hide_tracebacks
 class RefusedStreamReader(DataSourceStreamReader):
     """Raises its error whatever Spark asks first."""
 

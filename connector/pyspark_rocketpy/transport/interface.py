@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueRange
-from pyspark_rocketpy.transport.rebatching import Piece
+from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.values import BrokerLimits, PullOptions, QueueTime, Subscription
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class SourceTransport(Protocol):
     def offset_queries(self) -> OffsetQueries:
         """Queries of one planner."""
 
-    def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
+    def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
         """The records of a range, as they come: in order, each once, through broken connections.
 
         Pieces join without gaps but for messages that are lost. Closing the generator ends the

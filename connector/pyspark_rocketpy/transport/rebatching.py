@@ -29,7 +29,7 @@ from rocketpy_proto.record import (
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RecordChunk:
     """Records back to back, with their sizes: those that a queue holds of offsets [begin, end).
 
     Where a filter leaves some out, there are fewer records than offsets, and the parts of a piece
@@ -41,18 +41,18 @@ class Piece:
     records: memoryview
     sizes: NDArray[np.int32]
 
-    def split(self, count: int) -> tuple[Piece, Piece]:
+    def split(self, count: int) -> tuple[RecordChunk, RecordChunk]:
         """The first `count` records, and the others."""
         is_gapless = self.end - self.begin == len(self.sizes)
         place = int(self.sizes[:count].sum())
         return (
-            Piece(
+            RecordChunk(
                 self.begin,
                 self.begin + count if is_gapless else self.end,
                 self.records[:place],
                 self.sizes[:count],
             ),
-            Piece(
+            RecordChunk(
                 self.begin + count if is_gapless else self.begin,
                 self.end,
                 self.records[place:],
@@ -61,12 +61,12 @@ class Piece:
         )
 
 
-def cut(pieces: Iterable[Piece], bytes_max: int) -> Iterator[Piece]:
+def cut(pieces: Iterable[RecordChunk], bytes_max: int) -> Iterator[RecordChunk]:
     """The same records in pieces of up to `bytes_max` bytes, but at least one record.
 
     Offsets that were lost end a piece, too.
     """
-    parts: list[Piece] = []
+    parts: list[RecordChunk] = []
     for piece in pieces:
         if parts and parts[-1].end != piece.begin:
             yield from _joined(parts)
@@ -80,25 +80,27 @@ def cut(pieces: Iterable[Piece], bytes_max: int) -> Iterator[Piece]:
     yield from _joined(parts)
 
 
-def _fitting(piece: Piece, parts: list[Piece], bytes_max: int) -> int:
+def _fitting(piece: RecordChunk, parts: list[RecordChunk], bytes_max: int) -> int:
     """How many records of `piece` fit behind those of `parts`."""
     gathered = sum(len(part.records) for part in parts)
     fitting = int(np.searchsorted(np.cumsum(piece.sizes), bytes_max - gathered, "right"))
     return max(fitting, 0 if gathered else 1)
 
 
-def _joined(parts: list[Piece]) -> Iterator[Piece]:
+def _joined(parts: list[RecordChunk]) -> Iterator[RecordChunk]:
     """The parts as one piece; none where they have no records."""
     filled = [part for part in parts if len(part.sizes)]
     if len(filled) > 1:
         records = memoryview(b"".join(part.records for part in filled))
         sizes = np.concatenate([part.sizes for part in filled])
-        yield Piece(parts[0].begin, parts[-1].end, records, sizes)
+        yield RecordChunk(parts[0].begin, parts[-1].end, records, sizes)
     elif filled:
-        yield Piece(parts[0].begin, parts[-1].end, filled[0].records, filled[0].sizes)
+        yield RecordChunk(parts[0].begin, parts[-1].end, filled[0].records, filled[0].sizes)
 
 
-def accounted(pieces: Iterable[Piece], part: QueueRange, *, is_filtered: bool) -> Iterator[Piece]:
+def accounted(
+    pieces: Iterable[RecordChunk], part: QueueRange, *, is_filtered: bool
+) -> Iterator[RecordChunk]:
     """Yields the pieces, each of which goes on after the one before it.
 
     Raises OffsetError, also where a piece without a filter has fewer records than offsets.
@@ -115,7 +117,7 @@ def accounted(pieces: Iterable[Piece], part: QueueRange, *, is_filtered: bool) -
 
 
 def checked_records(
-    piece: Piece, part: QueueRange, offset: int, *, is_filtered: bool
+    piece: RecordChunk, part: QueueRange, offset: int, *, is_filtered: bool
 ) -> RecordBlock:
     """Returns the records of a piece, which are whole, and the range's own from `offset` on.
 

@@ -150,7 +150,7 @@ class CommittedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitPatience:
+class CommitTimeouts:
     """How long to wait for the answer to one call, and for a commit that gets no further; in ms."""
 
     call_ms_max: int

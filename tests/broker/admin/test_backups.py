@@ -37,7 +37,7 @@ Steps = AsyncGenerator[BackupStep, None]
 
 
 def service(running: RunningBroker) -> BackupService:
-    return running.broker.rooms.operations.backups
+    return running.broker.services.admin.backups
 
 
 def paths(steps: list[BackupStep]) -> list[str]:
@@ -111,7 +111,7 @@ async def test_b13_an_empty_store_and_one_that_was_cleaned_can_be_copied(
         copied(running, empty, place).close()
         await filled(running)
         await running.append("T", 1, BODY)
-        clean = running.broker.rooms.operations.store_admin.clean_expired_files
+        clean = running.broker.services.admin.store_admin.clean_expired_files
         for path in (tmp_path / "commitlog").iterdir():
             os.utime(path, (1, 1))
         cleaning = asyncio.ensure_future(clean())
@@ -144,7 +144,7 @@ async def test_b13_a_queue_whose_messages_are_all_gone_goes_on_where_it_was(
         for path in (tmp_path / "commitlog").iterdir():
             os.utime(path, (1, 1))
         cleaning = asyncio.ensure_future(
-            running.broker.rooms.operations.store_admin.clean_expired_files()
+            running.broker.services.admin.store_admin.clean_expired_files()
         )
         while not cleaning.done():
             running.clock.advance(100)
@@ -181,7 +181,7 @@ async def test_b13_cleaning_waits_for_a_backup_and_says_so(
         await filled(running)
         for path in (tmp_path / "commitlog").iterdir():
             os.utime(path, (1, 1))
-        clean = running.broker.rooms.operations.store_admin.clean_expired_files
+        clean = running.broker.services.admin.store_admin.clean_expired_files
         async with aclosing(service(running).run()) as run:
             await anext(run)
             cleaned = await clean()

@@ -42,7 +42,7 @@ async def test_a_change_of_a_group_keeps_what_it_does_not_name(
         entry = saved["subscriptionGroupTable"]["g"]
         assert (entry["retryMaxTimes"], entry["consumeEnable"]) == (3, False)
     async with start_broker() as running:
-        kept = running.broker.rooms.groups.configs.get("g")
+        kept = running.broker.services.groups.configs.get("g")
         assert (kept.retry_max_times, kept.consume_enable) == (3, False)
 
 
@@ -77,10 +77,10 @@ async def test_a_bad_change_is_refused_and_changes_nothing(
 ) -> None:
     async with start_broker() as running:
         await update(running, "known", retry_max_times=3)
-        before = running.broker.rooms.groups.configs.list()
+        before = running.broker.services.groups.configs.list()
         status = (await update(running, group, **fields)).status
         assert (status.code, said in status.remark) == (ResponseCode.INVALID_PARAMETER, True)
-        assert running.broker.rooms.groups.configs.list() == before
+        assert running.broker.services.groups.configs.list() == before
 
 
 async def fill(running: RunningBroker) -> None:
@@ -100,8 +100,8 @@ async def test_a_group_goes_with_its_progress_and_its_topics(
         await commit(running, "other", ("T", 0, 1))
         gone = await delete(running, "g")
         assert (gone.status.code, list(gone.topics)) == (0, ["%RETRY%g", "%DLQ%g"])
-        rooms = running.broker.rooms
-        assert "g" not in rooms.groups.configs
+        services = running.broker.services
+        assert "g" not in services.groups.configs
         assert not {"%RETRY%g", "%DLQ%g"} & {each.topic for each in all_topics(running)}
         assert await committed(running, "g", "T") == [-1]
         assert await committed(running, "other", "T") == [1]
@@ -112,7 +112,7 @@ async def test_a_group_goes_with_its_progress_and_its_topics(
 
 
 def all_topics(running: RunningBroker) -> Any:
-    return running.broker.rooms.topics.list(include_system=True)
+    return running.broker.services.topics.list(include_system=True)
 
 
 async def test_a_group_may_leave_its_topics(start_broker: StartBroker) -> None:
@@ -120,7 +120,7 @@ async def test_a_group_may_leave_its_topics(start_broker: StartBroker) -> None:
         await fill(running)
         assert list((await delete(running, "g", keep_topics=True)).topics) == []
         assert {"%RETRY%g", "%DLQ%g"} <= {each.topic for each in all_topics(running)}
-        assert "g" not in running.broker.rooms.groups.configs
+        assert "g" not in running.broker.services.groups.configs
 
 
 async def test_a_group_with_members_stays_unless_it_is_forced(start_broker: StartBroker) -> None:
@@ -133,9 +133,9 @@ async def test_a_group_with_members_stays_unless_it_is_forced(start_broker: Star
         assert "'g' has 2 members online" in refused.status.remark
         assert await committed(running, "g", "T") == [1]
         assert (await delete(running, "g", force=True)).status.code == 0
-        assert "g" not in running.broker.rooms.groups.configs
+        assert "g" not in running.broker.services.groups.configs
         await heartbeat(running, "c1", consumer("g", "T"))
-        assert "g" in running.broker.rooms.groups.configs
+        assert "g" in running.broker.services.groups.configs
 
 
 async def test_the_broker_s_own_groups_stay(start_broker: StartBroker) -> None:
@@ -143,4 +143,4 @@ async def test_the_broker_s_own_groups_stay(start_broker: StartBroker) -> None:
         for group in ("TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS"):
             refused = await delete(running, group, force=True)
             assert refused.status.code == ResponseCode.NO_PERMISSION
-            assert group in running.broker.rooms.groups.configs
+            assert group in running.broker.services.groups.configs

@@ -214,7 +214,7 @@ async def test_b09_lags_of_many_queues_leave_turns_to_others(
         await running.create_topic("T", queues=queues)
         for number in range(groups_count):
             await commit(running, f"g{number}", ("T", 0, 0))
-        listing = running.broker.rooms.operations.group_listing
+        listing = running.broker.services.admin.group_listing
         steps.note(running.broker.store, "range_of")
         page = await steps.during(
             asyncio.ensure_future(listing.groups("", 0, include_system=False))

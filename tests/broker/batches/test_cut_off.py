@@ -60,7 +60,7 @@ async def test_s10_a_cut_off_call_that_waits_takes_nothing_from_the_one_that_is_
             first = asyncio.ensure_future(task.send(0, b"a"))
             await gate.reached()
             again = running.data.StageBlocks(iter([request]))
-            jobs = running.broker.rooms.batches.staging._jobs
+            jobs = running.broker.services.batches.staging._jobs
             [job] = jobs._jobs.values()
             lock = job.attempts[0, 1].lock
             await until(lambda: bool(lock._waiters))
@@ -105,12 +105,12 @@ async def test_s10_an_abort_that_is_cut_off_leaves_no_files(
             writing = asyncio.ensure_future(Task(job, 7, 7).send(0, b"c"))
             await gate.reached()
             call = running.data.AbortBatch(broker_pb2.AbortBatchRequest(job=job.name))
-            jobs = running.broker.rooms.batches.staging._jobs._jobs
+            jobs = running.broker.services.batches.staging._jobs._jobs
             await until(lambda: not jobs)
             call.cancel()
             await turns(50)
         await writing
-        await running.broker.rooms.batches.staging.sweep()
+        await running.broker.services.batches.staging.sweep()
         area = running.broker.store.staging
         assert (area.used_bytes, staging_files(running)) == (0, [])
 

@@ -85,7 +85,7 @@ async def test_writers_that_are_forgotten_during_a_save_stay_forgotten(
     async with start_broker(FlushDiskType.SYNC_FLUSH, clock_ahead_ms=0) as running:
         await running.create_topic("T")
         await written(running, b"first", 1)
-        ledger = running.broker.rooms.batches.commits._ledger
+        ledger = running.broker.services.batches.commits._ledger
         ledger.done(ledger.next_offset, 0)
         plan = ledger.plan_save()
         assert plan is not None

@@ -104,7 +104,7 @@ async def test_s08_what_stopped_half_way_is_finished_by_the_next_start(
         assert (answer.outcome, answer.record_count) == (COMMITTED, 5)
         assert await bodies(running) == [b"a", b"b", b"c", b"d", b"e"]
         assert (await Job(running, token=4).commit()).outcome == ALREADY
-        await running.broker.rooms.batches.commits.remove_spent()
+        await running.broker.services.batches.commits.remove_spent()
     async with start_broker() as running:
         assert (await restarted(running, job)).outcome == COMMITTED
         assert await bodies(running) == [b"a", b"b", b"c", b"d", b"e"]
@@ -233,7 +233,7 @@ async def test_s08_a_disk_that_is_too_slow_is_waited_for(
         await job.stage((0, [b"a"]))
         monkeypatch.setattr(FlushPlan, "run", wait_and_run)
         asked = asyncio.ensure_future(job.commit())
-        waiting = running.broker.rooms.flushing.group_commit
+        waiting = running.broker.services.flush.group_commit
         try:
             await until(lambda: waiting.waiting_count > 0 or asked.done())
             running.clock.advance(5_000)
@@ -255,8 +255,8 @@ async def test_s10_a_wait_ends_with_how_far_the_batch_has_come(
         await job.stage((0, [b"a", b"b"]))
         room_for(2)
         asked = asyncio.ensure_future(job.commit(wait_ms_max=1_000))
-        await until(lambda: bool(running.broker.rooms.batches.commits._pending))
-        pending = running.broker.rooms.batches.commits._pending[job.writer_id]
+        await until(lambda: bool(running.broker.services.batches.commits._pending))
+        pending = running.broker.services.batches.commits._pending[job.writer_id]
         await until(lambda: bool(pending._waiters))
         running.clock.advance(1_000)
         answer = await asked
@@ -278,7 +278,7 @@ async def test_s10_a_client_that_hangs_up_does_not_stop_its_batch(
         call = running.data.QueryBatch(
             broker_pb2.QueryBatchRequest(job=job.name, wait_ms_max=60_000)
         )
-        pending = running.broker.rooms.batches.commits._pending[job.writer_id]
+        pending = running.broker.services.batches.commits._pending[job.writer_id]
         await until(lambda: bool(pending._waiters))
         call.cancel()
         while pending._waiters:  # noqa: ASYNC110 (nothing else tells)
@@ -293,7 +293,7 @@ async def test_s10_cleaning_leaves_what_a_pending_decision_needs(
 ) -> None:
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
-        clean = running.broker.rooms.operations.store_admin.clean_expired_files
+        clean = running.broker.services.admin.store_admin.clean_expired_files
         # A clock is believed when it was read twice.
         await clean()
         running.clock.advance(CleanPolicy().confirm_ms)

@@ -11,7 +11,7 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.send.in_flight_limiter import (
     CONNECTION_BYTES_MAX,
     TOTAL_BYTES_MAX,
-    BytesInFlight,
+    InFlightLimiter,
 )
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -22,8 +22,8 @@ from tests.broker.conftest import RunningBroker, StartBroker, until
 Answer = asyncio.Task[broker_pb2.StageBlocksResponse]
 
 
-def in_flight(running: RunningBroker) -> BytesInFlight:
-    return running.broker.rooms.batches.staging._in_flight
+def in_flight(running: RunningBroker) -> InFlightLimiter:
+    return running.broker.services.batches.staging._in_flight
 
 
 def staged(task: Task, *bodies: bytes) -> Answer:
@@ -33,7 +33,7 @@ def staged(task: Task, *bodies: bytes) -> Answer:
 
 async def two_of_which_one_waits(job: Job, gate: Gate) -> list[Answer]:
     """Two blocks of different tasks, with room for one of them."""
-    job.running.broker.rooms.batches.staging._in_flight = BytesInFlight(1, 1)
+    job.running.broker.services.batches.staging._in_flight = InFlightLimiter(1, 1)
     first = staged(Task(job, 0, 1), b"a")
     await gate.reached()
     second = staged(Task(job, 1, 2), b"b")
@@ -94,7 +94,7 @@ async def test_b09_a_job_that_is_put_away_while_its_block_waits_for_room_is_told
             answers = await two_of_which_one_waits(job, gate)
             aborted = asyncio.ensure_future(job.abort())
             name = job.name
-            jobs = running.broker.rooms.batches.staging._jobs
+            jobs = running.broker.services.batches.staging._jobs
             await until(lambda: not jobs.up_to(name.writer_id, name.batch_id))
         assert (await answers[1]).status.code == ResponseCode.MESSAGE_ILLEGAL
         assert "was removed" in (await answers[1]).status.remark

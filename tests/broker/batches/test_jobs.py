@@ -25,7 +25,7 @@ IDLE_MS = BrokerConfig(Path()).staging_idle_ms_max
 async def swept(running: RunningBroker) -> list[str]:
     """The files that are left when the next sweep is over."""
     running.clock.advance(SWEEP_MS)
-    await running.broker.rooms.batches.staging.sweep()
+    await running.broker.services.batches.staging.sweep()
     return staging_files(running)
 
 
@@ -66,7 +66,7 @@ async def test_s02_a_late_job_for_an_older_batch_takes_nothing_from_a_newer(
         assert await bodies(running) == [b"newer"]
         assert await swept(running) != []
         running.clock.advance(SWEEP_MS)
-        await running.broker.rooms.batches.commits.remove_spent()
+        await running.broker.services.batches.commits.remove_spent()
         assert staging_files(running) in ([], staging_files(running)[:1])
 
 
@@ -156,7 +156,7 @@ async def test_s10_what_is_remembered_of_jobs_is_bounded(
         for number in range(10):
             await Job(running, writer_id=f"w{number}").stage((0, [b"a"]))
             assert await Job(running, writer_id=f"w{number}").abort() == 1
-        table = running.broker.rooms.batches.staging._jobs
+        table = running.broker.services.batches.staging._jobs
         assert (len(table._jobs), len(table._by_writer), len(table._put_away)) == (0, 0, 3)
 
 
@@ -182,7 +182,7 @@ def sign_of_life(job: Job) -> broker_pb2.StageBlocksRequest:
 async def test_s10_a_job_without_files_ends_with_its_stream(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         await running.create_topic("T")
-        table = running.broker.rooms.batches.staging._jobs
+        table = running.broker.services.batches.staging._jobs
         # One stream names many jobs: it is the stream of the last one.
         call = running.data.StageBlocks()
         for number in range(50):
@@ -203,7 +203,7 @@ async def test_s10_names_of_jobs_that_ended_are_bounded(
 ) -> None:
     monkeypatch.setattr(jobs, "ENDED_MAX", 3)
     async with start_broker() as running:
-        table = running.broker.rooms.batches.staging._jobs
+        table = running.broker.services.batches.staging._jobs
         for number in range(10):
             task = Task(Job(running, writer_id=f"w{number}"), 0, 1)
             assert (await task.ask(sign_of_life(task.job))).status.code == ResponseCode.SUCCESS
@@ -217,7 +217,7 @@ async def test_s02_a_newer_job_puts_away_one_that_ended_without_files(
 ) -> None:
     async with start_broker() as running:
         await running.create_topic("T")
-        table = running.broker.rooms.batches.staging._jobs
+        table = running.broker.services.batches.staging._jobs
         older = Task(Job(running, 5, token=1), 0, 1)
         assert (await older.ask(sign_of_life(older.job))).status.code == ResponseCode.SUCCESS
         await until(lambda: not table._jobs)

@@ -55,7 +55,7 @@ async def test_s10_a_topic_deleted_in_the_middle_is_no_loss(
         await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
         room_for(1)
         running.clock.advance(RETRY_MS)
-        pending = running.broker.rooms.batches.commits._pending[job.writer_id]
+        pending = running.broker.services.batches.commits._pending[job.writer_id]
         await until(lambda: pending.passed == 4)
     room_for(None)
     async with start_broker() as running:

@@ -18,7 +18,7 @@ from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import RecordBlock
@@ -39,7 +39,9 @@ def appended() -> Iterator[list[tuple[str, int]]]:
     begin = MessageStore.begin_append
     found: list[tuple[str, int]] = []
 
-    def noted(store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known) -> object:
+    def noted(
+        store: MessageStore, queue: QueueKey, block: RecordBlock, known: AppendHints
+    ) -> object:
         if queue.topic != BATCHES_TOPIC:
             found.append((queue.topic, len(block)))
         return begin(store, queue, block, known)
@@ -137,7 +139,7 @@ async def test_s10_a_topic_that_is_deleted_while_a_block_waits_for_its_turn_take
         await running.create_topic("T")
         job = Job(running)
         await job.stage((0, [b"a"]))
-        async with running.broker.rooms.appends.turn_to_write():
+        async with running.broker.services.appends.turn_to_write():
             assert (await job.commit(wait_ms_max=0)).outcome == broker_pb2.IN_PROGRESS
             request = admin_pb2.DeleteTopicRequest(topic="T")
             answer = await running.admin.DeleteTopic(request)
@@ -182,7 +184,7 @@ async def test_b09_a_batch_lets_no_more_wait_for_the_disk_than_large_sends_do(
         await running.create_topic("T")
         job = Job(running)
         await job.stage(*((0, [b"%d" % number * 500]) for number in range(10)))
-        commit = running.broker.rooms.batches.commits._group_commit
+        commit = running.broker.services.batches.commits._group_commit
         with holding(monkeypatch, FlushPlan, "run") as gate:
             sent = asyncio.ensure_future(running.append("T", 1, b"a"))
             await gate.reached()
@@ -203,7 +205,7 @@ async def test_b09_a_batch_lets_a_flush_show_only_so_many_queues_parts(
         await running.create_topic("T", queues=100)
         job = Job(running)
         await stage_blocks_of_many_queues(job, 10)
-        commit = running.broker.rooms.batches.commits._group_commit
+        commit = running.broker.services.batches.commits._group_commit
         with holding(monkeypatch, FlushPlan, "run") as gate:
             sent = asyncio.ensure_future(running.append("T", 1, b"a"))
             await gate.reached()

@@ -218,8 +218,8 @@ async def test_s08_of_many_requests_for_one_batch_one_commits_it(
         await running.create_topic("T")
         job = Job(running)
         await job.stage((0, [b"a"]))
-        rivals = [Job(running, token=token) for token in range(1, 8)]
-        answers = await asyncio.gather(*(one.commit() for one in (job, *rivals)))
+        superseded_jobs = [Job(running, token=token) for token in range(1, 8)]
+        answers = await asyncio.gather(*(one.commit() for one in (job, *superseded_jobs)))
         # Whichever came first; the rivals have staged nothing.
         assert sorted(answer.outcome for answer in answers) == [COMMITTED] + [ALREADY] * 7
         is_own = answers[0].outcome == COMMITTED
@@ -292,7 +292,7 @@ async def test_s08_files_go_when_their_batch_is_stored(start_broker: StartBroker
         await running.append("T", 0, b"flushes the completion, too")
         running.clock.advance(SWEEP_MS)
         await running.append("T", 0, b"the sweep has had its turn")
-        await running.broker.rooms.batches.commits.remove_spent()
+        await running.broker.services.batches.commits.remove_spent()
         assert staging_files(running) == []
         assert running.broker.store.staging.used_bytes == 0
 

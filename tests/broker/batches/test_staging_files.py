@@ -38,7 +38,7 @@ async def test_s10_files_that_could_not_be_removed_are_removed_later(
             patch.setattr(Path, "unlink", fail)
             await job.abort()
         area = running.broker.store.staging
-        await running.broker.rooms.batches.staging.sweep()
+        await running.broker.services.batches.staging.sweep()
         assert (area.used_bytes, staging_files(running)) == (0, [])
 
 
@@ -58,7 +58,7 @@ async def test_s10_a_file_that_cannot_be_removed_keeps_no_other_from_it(
         assert staging_files(running) == [first]
         assert store.staging.used_bytes == 4096
         (store.staging.folder / first).rmdir()
-        await running.broker.rooms.batches.staging.sweep()
+        await running.broker.services.batches.staging.sweep()
         assert store.staging.used_bytes == 0
 
 
@@ -77,7 +77,7 @@ async def test_s10_an_older_copy_of_a_staging_file_beside_it_is_not_taken_for_it
         assert (await job.commit()).outcome == COMMITTED
         assert await bodies(running) == [b"a", b"b"]
         await running.append("T", 1, b"flushes the completion")
-        await running.broker.rooms.batches.commits.remove_spent()
+        await running.broker.services.batches.commits.remove_spent()
         assert staging_files(running) == []
         assert running.broker.store.staging.used_bytes == 0
 
@@ -98,7 +98,7 @@ async def test_s10_a_refused_block_leaves_no_attempt(start_broker: StartBroker) 
         for token in range(20):
             answer = await Task(job, token, token).send(0, b"a")
             assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
-        table = running.broker.rooms.batches.staging._jobs._jobs
+        table = running.broker.services.batches.staging._jobs._jobs
         assert sum(len(found.attempts) for found in table.values()) == 0
 
 

@@ -13,7 +13,7 @@ from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, Known
+from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.record import RecordBlock
 from tests.blocks import wire_block
@@ -86,7 +86,7 @@ def refusing(refused: QueueKey) -> Callable[..., AppendResult]:
     append = MessageStore.append
 
     def partly(
-        store: MessageStore, queue: QueueKey, block: RecordBlock, known: Known = NOTHING_KNOWN
+        store: MessageStore, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
     ) -> AppendResult:
         if queue == refused:
             raise StoreBusyError(1, 1)
@@ -117,7 +117,7 @@ async def test_d04_a_save_reaches_only_as_far_as_the_disk_does(
 ) -> None:
     async with start_broker(flush) as running:
         await running.create_topic("T")
-        progress = running.broker.rooms.delay.progress
+        progress = running.broker.services.delay.progress
         await send(running, 1, b"a")
         await advance(running, 1_200)
         await until(lambda: progress.next_offset(1) == 1)

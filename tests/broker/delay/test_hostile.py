@@ -348,7 +348,7 @@ async def test_n14_messages_that_waited_for_a_deleted_topic_leave_a_line_a_minut
                 timed = wire_block("U", [b"x"], properties={"TIMER_DELIVER_MS": [str(at_ms)]})
                 answer = await running.append_block("U", queue_id, timed)
                 assert answer.status.code == 0
-        await running.broker.rooms.topics.delete("U")
+        await running.broker.services.topics.delete("U")
         await advance(running, 75_000)
     told = [record.getMessage() for record in caplog.records if "dropped" in record.message]
     assert [line.partition(" ")[0] for line in told] == ["1", "40"]

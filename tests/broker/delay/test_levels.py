@@ -151,7 +151,7 @@ async def test_d03_messages_of_a_topic_that_is_gone_are_dropped(
         for topic in ("T", "U"):
             await running.create_topic(topic)
             await send(running, 1, b"x", topic=topic)
-        await running.broker.rooms.topics.delete("U")
+        await running.broker.services.topics.delete("U")
         await advance(running, 1_200)
         assert await bodies(running) == [b"x"]
         assert visible(running, "U") == 0

@@ -70,9 +70,9 @@ def test_b09_marks_of_a_slot_are_sorted_in_runs_and_no_full_one_again(
     for offset in range(1_000):
         table.cancel(500, f"T+{offset}", offset)
     table.add(np.array([600]), np.array([1_000]))
-    before = table.due(700, 1).voids.runs
+    before = table.due(700, 1).tombstones.runs
     table.cancel(500, "T+another", 1_001)
-    after = table.due(700, 1).voids.runs
+    after = table.due(700, 1).tombstones.runs
     assert all(run.shape[1] <= 64 for run in after)
     assert sum(run.shape[1] for run in after) == 2 * 1_001
     assert [one is other for one, other in zip(before, after, strict=False)][:-1] == [
@@ -101,12 +101,12 @@ def test_d03_a_message_is_void_by_the_marks_behind_it(
             below[key] = offset
             if is_cancel:
                 cancelled.add(key)
-            voids = table.due(900, 10).voids
+            tombstones = table.due(900, 10).tombstones
             asked = [(each, place) for each in "abcd" for place in (1, offset - 1, offset)]
             hashes = np.array([key_hash(900, each) for each, _ in asked])
             places = np.array([place for _, place in asked])
             for is_rolled in (False, True):
-                found = voids.have(hashes, places, np.full(len(asked), is_rolled)).tolist()
+                found = tombstones.have(hashes, places, np.full(len(asked), is_rolled)).tolist()
                 assert found == [
                     place < below.get(each, 0) or (is_rolled and each in cancelled)
                     for each, place in asked

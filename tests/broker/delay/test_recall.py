@@ -50,7 +50,7 @@ async def test_d03_a_message_that_was_taken_back_never_comes(
         await until(lambda: visible(running) == 2)
         assert await bodies(running) == [b"stays", b"another time"]
         assert visible(running, queue_id=0) == 0
-        assert running.broker.rooms.delay.timer.waiting_count == 0
+        assert running.broker.services.delay.timer.waiting_count == 0
 
 
 async def test_d03_the_client_makes_the_handle_of_what_it_sent(start_broker: StartBroker) -> None:
@@ -147,7 +147,7 @@ async def test_d03_what_is_sent_behind_a_recall_of_its_key_comes(
         await until(lambda: visible(running) == 1)
         assert await bodies(running) == [b"in its place"]
         await advance(running, 1_000)
-        assert running.broker.rooms.delay.timer.waiting_count == 0
+        assert running.broker.services.delay.timer.waiting_count == 0
 
 
 async def test_d03_a_copy_that_was_rolled_behind_its_recall_stays_taken_back(

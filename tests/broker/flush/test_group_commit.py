@@ -48,7 +48,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 async def until_timers_run(running: RunningBroker, count: int) -> None:
     """Let the loop run until so many senders wait for the disk."""
-    group_commit = running.broker.rooms.flushing.group_commit
+    group_commit = running.broker.services.flush.group_commit
     while group_commit.waiting_count < count:  # noqa: ASYNC110 (nothing else tells)
         await asyncio.sleep(0)
 

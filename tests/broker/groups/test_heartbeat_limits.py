@@ -135,7 +135,7 @@ async def test_g01_only_so_many_clients_are_taken(start_broker: StartBroker) -> 
         await heartbeat(running, "c1", consumer("g"))
         await heartbeat(running, "c2", producers=["p"])
         await refused(running, "c3", consumer("h"), said="number of clients would be more than 2")
-        assert "h" not in running.broker.rooms.groups.configs
+        assert "h" not in running.broker.services.groups.configs
         assert (await heartbeat(running, "c1", consumer("h"))).code == 0
 
 
@@ -248,7 +248,7 @@ async def test_g01_a_connection_has_a_limited_share_of_the_subscriptions(
             assert (await heartbeat(running, "c3", consumer("i", large))).code == 0
         assert (await unregister(running, "c3")).code == 0
         assert (await heartbeat(running, "c1", consumer("g", large))).code == 0
-        consumers = running.broker.rooms.groups.clients.consumers
+        consumers = running.broker.services.groups.clients.consumers
         for client_id in ("c1", "c2"):
             assert (await unregister(running, client_id)).code == 0
         assert consumers.subscription_bytes == 0

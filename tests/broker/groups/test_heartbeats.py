@@ -106,21 +106,21 @@ async def test_g01_the_retry_topic_has_as_many_queues_as_the_group_says(
     start_broker: StartBroker, tmp_path: Path, nums: int
 ) -> None:
     async with start_broker() as running:
-        configs = running.broker.rooms.groups.configs
+        configs = running.broker.services.groups.configs
         await configs.update(SubscriptionGroupConfig("g", retry_queue_nums=nums))
         await heartbeat(running, "c1", consumer("g"))
         entry = topic_entry(tmp_path, "%RETRY%g")
         assert entry is not None
         assert (entry["readQueueNums"], entry["writeQueueNums"]) == (nums, nums)
     async with start_broker() as running:
-        assert running.broker.rooms.topics.get("%RETRY%g").read_queue_nums == nums
+        assert running.broker.services.topics.get("%RETRY%g").read_queue_nums == nums
 
 
 async def test_g01_the_retry_topic_is_ordered_as_long_as_a_subscribed_topic_is(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     async with start_broker() as running:
-        await running.broker.rooms.topics.update(TopicConfig("O", order=True), create_only=True)
+        await running.broker.services.topics.update(TopicConfig("O", order=True), create_only=True)
         await heartbeat(running, "c1", consumer("g", "T", "O"))
         first = topic_entry(tmp_path, "%RETRY%g")
         await heartbeat(running, "c1", consumer("g", "T"))
@@ -134,7 +134,7 @@ async def test_g01_a_retry_topic_that_is_there_keeps_all_but_its_order(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     async with start_broker() as running:
-        topics = running.broker.rooms.topics
+        topics = running.broker.services.topics
         made = TopicConfig("%RETRY%g", 5, 4, 4, {"a": "b"}, order=True, extra={"x": 1})
         await topics.update(made, create_only=True)
         await heartbeat(running, "c1", consumer("g", "T", unit_mode=True))
@@ -175,7 +175,7 @@ async def test_g01_a_full_disk_keeps_no_client_out_and_the_next_heartbeat_makes_
         assert (await heartbeat(running, "c1", consumer("g", "T"))).code == 0
         assert await members(running, "g") == ["c1"]
         assert "retry topics could not be made yet" in caplog.text
-        assert "%RETRY%g" not in running.broker.rooms.topics
+        assert "%RETRY%g" not in running.broker.services.topics
         obstacle.rmdir()
         await heartbeat(running, "c1", consumer("g", "T"))
         assert topic_entry(tmp_path, "%RETRY%g") is not None
@@ -249,7 +249,7 @@ async def test_g01_without_auto_creation_an_unknown_group_refuses_the_whole_hear
     start_broker: StartBroker,
 ) -> None:
     async with start_broker(auto_create_subscription_group=False) as running:
-        await running.broker.rooms.groups.configs.update(SubscriptionGroupConfig("known"))
+        await running.broker.services.groups.configs.update(SubscriptionGroupConfig("known"))
         status = await heartbeat(running, "c1", consumer("known"), consumer("g"))
         assert status.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         assert "consumer group 'g' does not exist" in status.remark

@@ -146,7 +146,7 @@ async def test_g04_a_bad_request_locks_and_unlocks_nothing(
         assert unlocked == locked.status
         assert locked.status.code == ResponseCode.INVALID_PARAMETER
         assert said in locked.status.remark
-        assert len(running.broker.rooms.groups.locks) == 0
+        assert len(running.broker.services.groups.locks) == 0
 
 
 async def test_g04_only_so_many_locks_are_held_and_a_refusal_locks_none(
@@ -162,7 +162,7 @@ async def test_g04_only_so_many_locks_are_held_and_a_refusal_locks_none(
         assert await lock(running, "c1", [0, 1]) == [0, 1]
         running.clock.advance(LOCK_MS + 1)
         assert await lock(running, "c2", [1, 2, 3]) == [1, 2, 3]
-        assert len(running.broker.rooms.groups.locks) == 3
+        assert len(running.broker.services.groups.locks) == 3
 
 
 def test_g04_locks_that_are_over_make_room_also_between_two_housekeepings() -> None:

@@ -74,7 +74,7 @@ async def test_g03_the_last_member_takes_the_groups_subscriptions_along(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker() as running:
-        clients = running.broker.rooms.groups.clients
+        clients = running.broker.services.groups.clients
         await heartbeat(running, "c1", consumer("g", "T"))
         await heartbeat(running, "c2", consumer("g", "T"))
         await unregister(running, "c1")
@@ -82,7 +82,7 @@ async def test_g03_the_last_member_takes_the_groups_subscriptions_along(
         await unregister(running, "c2")
         assert not clients.consumers.is_subscribed("g", "T")
         assert clients.consumers.subscription_bytes == 0
-        assert "g" in running.broker.rooms.groups.configs
+        assert "g" in running.broker.services.groups.configs
 
 
 @pytest.mark.parametrize("words", [{"consumer": "never"}, {"producer": "never"}, {}])
@@ -93,7 +93,7 @@ async def test_g03_leaving_what_one_is_not_in_is_no_error(
         await heartbeat(running, "c1", consumer("g"))
         assert (await unregister(running, "c2", **words)).code == 0
         assert await members(running, "g") == ["c1"]
-        assert "never" not in running.broker.rooms.groups.configs
+        assert "never" not in running.broker.services.groups.configs
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ async def test_b08_a_heartbeat_that_is_exactly_that_old_is_not_too_old(
         await advance(running, EXPIRY_MS - 10_000)
         assert await members(running, "g") == ["c1"]
         running.clock.advance(10_000)
-        await until(lambda: not running.broker.rooms.groups.clients.groups_of("c1"))
+        await until(lambda: not running.broker.services.groups.clients.groups_of("c1"))
 
 
 async def test_b08_a_group_that_is_named_no_more_is_left_after_its_time(
@@ -231,7 +231,7 @@ async def test_b08_a_whole_group_expires_at_once_and_can_come_back(
             await heartbeat(running, client_id, consumer("g", "T"), producers=["p"])
         await advance(running, 130_000)
         assert await members(running, "g") == []
-        assert running.broker.rooms.groups.clients.consumers.subscription_bytes == 0
+        assert running.broker.services.groups.clients.consumers.subscription_bytes == 0
         await heartbeat(running, "c1", consumer("g", "T"))
         await advance(running, 10_000)
         assert await members(running, "g") == ["c1"]
@@ -256,7 +256,7 @@ async def test_b08_a_client_that_is_alive_elsewhere_keeps_its_stream(
 async def test_b08_silence_is_told_also_where_joining_is_not(start_broker: StartBroker) -> None:
     async with start_broker() as running, listening(running, "c1") as told:
         config = SubscriptionGroupConfig("calm", notify_consumer_ids_changed_enable=False)
-        await running.broker.rooms.groups.configs.update(config)
+        await running.broker.services.groups.configs.update(config)
         await heartbeat(running, "c2", consumer("calm"))
         for _ in range(3):
             await heartbeat(running, "c1", consumer("calm"))
@@ -294,6 +294,6 @@ async def test_b08_members_are_forgotten_by_a_restart_and_come_back(
         await heartbeat(running, "c1", consumer("g"))
     async with start_broker() as running:
         assert await members(running, "g") == []
-        assert "g" in running.broker.rooms.groups.configs
+        assert "g" in running.broker.services.groups.configs
         await heartbeat(running, "c1", consumer("g"))
         assert await members(running, "g") == ["c1"]

@@ -13,8 +13,8 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.groups.client_stream import (
     OVERHEAD_BYTES,
     CheckTransaction,
+    ClientStreams,
     MembersChanged,
-    NoticeStreams,
 )
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.conftest import RunningBroker, StartBroker, until
@@ -26,7 +26,7 @@ def check(number: int, group: str = "p", record: bytes = b"record") -> CheckTran
 
 
 def tell(running: RunningBroker, number: int, group: str = "p") -> bool:
-    return running.broker.rooms.groups.clients.tell_one_producer(check(number, group))
+    return running.broker.services.groups.clients.notify_one_producer(check(number, group))
 
 
 async def test_b08_a_client_whose_stream_is_cancelled_has_left_all_its_groups(
@@ -62,7 +62,7 @@ async def test_b08_the_end_of_a_stream_is_told_also_where_joining_is_not(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker() as running, listening(running, "c1") as told:
-        config = running.broker.rooms.groups.configs
+        config = running.broker.services.groups.configs
         async with listening(running, "c2"):
             await heartbeat(running, "c2", consumer("g"))
             await config.update(
@@ -121,7 +121,7 @@ async def test_only_so_many_streams_are_open(start_broker: StartBroker) -> None:
             status = (await call.read()).status
             assert status.code == ResponseCode.SYSTEM_BUSY
             assert "clients with a stream of notices would be more than 1" in status.remark
-        streams = running.broker.rooms.groups.clients
+        streams = running.broker.services.groups.clients
         await until(lambda: not streams.listener_count)
         async with listening(running, "c2"):
             pass
@@ -177,8 +177,8 @@ async def test_t04_nobody_is_asked_where_no_producer_listens(start_broker: Start
 # --- Slow clients ---
 
 
-def streams(**fields: int) -> NoticeStreams:
-    return NoticeStreams(ClientLimits(**fields))
+def streams(**fields: int) -> ClientStreams:
+    return ClientStreams(ClientLimits(**fields))
 
 
 async def test_changes_of_a_group_that_wait_are_one_notice() -> None:
@@ -196,7 +196,7 @@ async def test_a_group_that_was_left_is_not_spoken_of_any_more(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker() as running:
-        clients = running.broker.rooms.groups.clients
+        clients = running.broker.services.groups.clients
         stream = clients.open_notices("c1")
         await heartbeat(running, "c1", consumer("g"), consumer("h"))
         await unregister(running, "c1", consumer="g")
@@ -246,7 +246,7 @@ async def test_t04_a_client_with_too_many_notices_is_passed_over(
 ) -> None:
     limits = Limits(clients=ClientLimits(notices_per_client_max=1))
     async with start_broker(limits=limits) as running:
-        clients = running.broker.rooms.groups.clients
+        clients = running.broker.services.groups.clients
         await heartbeat(running, "c1", producers=["p"])
         await heartbeat(running, "c2", producers=["p"])
         first, second = clients.open_notices("c1"), clients.open_notices("c2")
@@ -259,14 +259,14 @@ async def test_what_waits_for_a_client_goes_with_its_stream() -> None:
     stream = opened.open("c1")
     stream.tell_changed("g")
     assert stream.offer(check(1))
-    opened.expel("c1", "c1 was silent")
+    opened.disconnect("c1", "c1 was silent")
     with pytest.raises(NoticesEndedError, match="c1 was silent"):
         await stream.next()
     assert not stream.offer(check(2))
     assert opened.waiting_bytes == 0
     assert opened.get("c1") is None
     assert not opened.close(stream)
-    opened.expel("c1", "once more is nothing")
+    opened.disconnect("c1", "once more is nothing")
 
 
 async def test_a_notice_wakes_the_client_that_waits_for_it() -> None:

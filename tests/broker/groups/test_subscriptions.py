@@ -123,7 +123,7 @@ async def test_g02_a_group_that_wants_no_notices_gets_none_of_who_joins_and_leav
 ) -> None:
     async with start_broker() as running, listening(running, "c1") as told:
         config = SubscriptionGroupConfig("calm", notify_consumer_ids_changed_enable=False)
-        await running.broker.rooms.groups.configs.update(config)
+        await running.broker.services.groups.configs.update(config)
         await heartbeat(running, "c1", consumer("calm"))
         await heartbeat(running, "c2", consumer("calm"))
         await unregister(running, "c2")
@@ -138,7 +138,7 @@ async def test_g02_a_group_whose_configuration_was_deleted_is_told_all_the_same(
         await heartbeat(running, "c1", consumer("g"))
         await heartbeat(running, "c2", consumer("g"))
         assert await told.changed() == "g"
-        await running.broker.rooms.groups.configs.delete("g")
+        await running.broker.services.groups.configs.delete("g")
         await unregister(running, "c2", consumer="g")
         assert await told.changed() == "g"
-        assert "g" not in running.broker.rooms.groups.configs
+        assert "g" not in running.broker.services.groups.configs

@@ -10,7 +10,7 @@ from pathlib import Path
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.services.groups.client_stream import MembersChanged, NoticeStreams
+from rocketpy_broker.services.groups.client_stream import ClientStreams, MembersChanged
 from rocketpy_broker.services.groups.clients.consumers import (
     ConsumeFromWhere,
     ConsumerData,
@@ -18,7 +18,7 @@ from rocketpy_broker.services.groups.clients.consumers import (
     MessageModel,
     consumers_of,
 )
-from rocketpy_broker.services.groups.clients.expiry import ENTRIES_A_TURN, Housekeeping
+from rocketpy_broker.services.groups.clients.expiry import ENTRIES_A_TURN, ClientExpiry
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS, MemberTable
 from rocketpy_broker.services.groups.clients.registry import ClientService
 from rocketpy_broker.services.groups.locks import LOCK_MS, QueueLocks
@@ -27,7 +27,7 @@ from rocketpy_broker.services.groups.notifier import (
     MEMBERS_A_TURN,
     REST_MS_EACH,
     REST_MS_MAX,
-    Announcer,
+    Notifier,
 )
 from rocketpy_broker.services.groups.retry_topics import RetryTopics
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -42,8 +42,8 @@ class Room:
     def __init__(self, folder: Path) -> None:
         self.clock, limits = ManualClock(), ClientLimits()
         self.members = MemberTable(self.clock, limits)
-        self.streams = NoticeStreams(limits)
-        self.announcer = Announcer(self.members, self.streams, self.clock)
+        self.streams = ClientStreams(limits)
+        self.announcer = Notifier(self.members, self.streams, self.clock)
         self.locks = QueueLocks(self.clock, limits)
         self.clients = ClientService(
             SubscriptionGroupManager(folder, self.clock),
@@ -54,7 +54,7 @@ class Room:
             limits,
             self.clock,
         )
-        self.housekeeping = Housekeeping(self.clock, self.members, self.clients, self.locks)
+        self.housekeeping = ClientExpiry(self.clock, self.members, self.clients, self.locks)
 
     def join(self, number: int) -> None:
         data = ConsumerData(

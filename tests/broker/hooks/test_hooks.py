@@ -106,7 +106,7 @@ async def test_p02_a_hook_that_fails_is_counted_and_harms_nobody(
         await running.create_topic("T")
         for _ in range(20):
             assert (await running.append("T", 0, b"x")).status.code == ResponseCode.SUCCESS
-        assert running.broker.rooms.hooks.failures == {"failing": 40}
+        assert running.broker.services.hooks.failures == {"failing": 40}
     assert caplog.text.count("hook 'failing' failed") == 3
 
 
@@ -142,15 +142,15 @@ async def test_p02_hooks_are_around_what_a_groups_pull_commits_and_tells(
 ) -> None:
     async with start_broker() as running:
         await running.create_topic("T")
-        rooms = running.broker.rooms
+        services = running.broker.services
         done: list[str] = []
 
         def before(_hook: Hook, _context: ConsumeContext) -> None:
-            done.append(f"before {rooms.offsets.committed.query('g', 'T', 0)}")
+            done.append(f"before {services.offsets.committed.query('g', 'T', 0)}")
 
         def after(_hook: Hook, _context: ConsumeContext, outcome: ConsumeOutcome) -> None:
             events = running.broker.store.next_offset(QueueKey("OFFSET_MOVED_EVENT", 0))
-            committed = rooms.offsets.committed.query("g", "T", 0)
+            committed = services.offsets.committed.query("g", "T", 0)
             done.append(f"after {outcome.status} {committed} {events}")
 
         monkeypatch.setattr(Watching, "before_consume", before)

@@ -16,7 +16,7 @@ from rocketpy_broker.server.http.connections import (
     REPLY_SECONDS,
     REQUEST_SECONDS,
 )
-from rocketpy_broker.server.http.server import HttpDoor
+from rocketpy_broker.server.http.server import HttpServer
 from rocketpy_broker.services.observability.metrics.service import MetricsService
 from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.metrics.scrape import get
@@ -25,7 +25,7 @@ GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE = b"x" * (64 << 20)
 
 
-def door(running: RunningBroker) -> HttpDoor:
+def door(running: RunningBroker) -> HttpServer:
     assert running.broker.http is not None
     return running.broker.http
 

@@ -75,7 +75,7 @@ async def test_n12_of_very_many_lags_some_are_told_and_the_others_counted(
         await running.append("T", 0, b"1", b"2")
         for number in range(MANY):
             await commit(running, f"g{number}", number % 2)
-        metrics = running.broker.rooms.metrics
+        metrics = running.broker.services.metrics
         assert metrics is not None
         source = next(each for each in metrics.service._sources if isinstance(each, lag.GroupLags))
         monkeypatch.setattr(source, "_lags_max", FEW)

@@ -47,7 +47,7 @@ async def use_everything(running: RunningBroker) -> None:
 
 
 def _events(running: RunningBroker) -> bytes:
-    metrics = running.broker.rooms.metrics
+    metrics = running.broker.services.metrics
     assert metrics is not None
     return generate_latest(metrics.events.registry)
 

@@ -32,7 +32,7 @@ async def test_without_a_port_nothing_listens_and_nothing_is_counted(
 ) -> None:
     async with start_broker() as running:
         assert running.ready.http_port is None
-        assert running.broker.rooms.metrics is None
+        assert running.broker.services.metrics is None
 
 
 async def test_health_tells_whether_messages_are_taken(

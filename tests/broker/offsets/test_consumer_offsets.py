@@ -43,7 +43,7 @@ async def test_c09_the_committed_offset_is_told_or_0_where_the_queue_begins_ther
         await running.create_topic("T")
         await running.append("T", 0, b"a", b"b")
         await running.append("T", 1, b"a")
-        running.broker.rooms.offsets.committed.commit("g", "T", 0, 1)
+        running.broker.services.offsets.committed.commit("g", "T", 0, 1)
         queues = [("T", 0), ("T", 1), ("T", 2)]
         # Queue 2 is empty.
         assert await offsets(running, *queues) == [(ResponseCode.SUCCESS, 1), ZERO, ZERO]
@@ -61,7 +61,7 @@ async def test_c09_a_queue_whose_first_message_is_cold_has_no_beginning_for_a_ne
     async with start_broker(access_message_in_memory_max_ratio=0) as running:
         await running.create_topic("T")
         await running.append("T", 0, b"a")
-        running.broker.rooms.offsets.committed.commit("h", "T", 0, 0)
+        running.broker.services.offsets.committed.commit("h", "T", 0, 0)
         response = await ask(running, ("T", 0), ("T", 1))
         assert [each.status.code for each in response.offsets] == [NONE[0], ZERO[0]]
         words = "group 'g' has no progress in queue 0 of topic 'T'"
@@ -87,7 +87,7 @@ async def test_c09_asking_makes_no_group(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         await running.create_topic("T")
         await offsets(running, ("T", 0))
-        assert "g" not in running.broker.rooms.groups.configs
+        assert "g" not in running.broker.services.groups.configs
 
 
 @pytest.mark.parametrize(

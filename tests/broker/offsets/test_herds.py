@@ -68,7 +68,7 @@ class CountingStore:
     """Counts whose maximum a held query looks at."""
 
     def __init__(self, running: RunningBroker) -> None:
-        service = running.broker.rooms.offsets.queries
+        service = running.broker.services.offsets.queries
         self._store = service._store
         self.recoveries = self._store.recoveries
         self.seen: list[QueueKey] = []
@@ -85,11 +85,11 @@ class HeldQuery:
     def __init__(self, running: RunningBroker) -> None:
         self._running = running
         self._store = CountingStore(running)
-        self._service = running.broker.rooms.offsets.queries
+        self._service = running.broker.services.offsets.queries
 
     async def hold(self, *topics: str, pattern: str = "", with_epochs: bool = False) -> None:
         """Hold it until it has looked at each queue."""
-        configs = self._running.broker.rooms.topics.list(include_system=False)
+        configs = self._running.broker.services.topics.list(include_system=False)
         queues = [QueueKey(each.topic, i) for each in configs for i in range(each.read_queue_nums)]
         epochs = {each.topic: each.epoch for each in configs} if with_epochs else {}
         known = KnownOffsets(
@@ -161,7 +161,7 @@ async def test_b11_a_changed_topic_makes_a_held_query_look_at_its_queues(
         held = HeldQuery(running)
         await held.hold("T", "U")
         # Not told from one that was deleted and made again: no epoch is known.
-        topics = running.broker.rooms.topics
+        topics = running.broker.services.topics
         await topics.update(replace(topics.get("U"), perm=Perm.READ), create_only=False)
         assert await held.looked_at() == [QueueKey("U", i) for i in range(3)]
         assert not held.call.done()
@@ -176,17 +176,17 @@ async def test_b11_what_changes_while_a_held_query_looks_is_looked_at(
         await create(running, "T", 300)
         held = HeldQuery(running)
         await held.hold("T")
-        calls = running.broker.rooms.holding.calls
+        calls = running.broker.services.long_polling.calls
         monkeypatch.setattr(queries, "QUEUES_A_TURN", 1)
 
         async def tell_between(_kind: str = "") -> None:
             monkeypatch.setattr(queries, "take_slot", take_slot)
-            calls.wake(QueueKey("T", 7))
+            calls.notify_queue(QueueKey("T", 7))
 
         monkeypatch.setattr(queries, "take_slot", tell_between)
         # Nothing has come, though it is woken.
-        calls.wake(QueueKey("T", 5))
-        calls.wake(QueueKey("T", 6))
+        calls.notify_queue(QueueKey("T", 5))
+        calls.notify_queue(QueueKey("T", 6))
         assert await held.looked_at() == [QueueKey("T", i) for i in (5, 6, 7)]
         assert not held.call.done()
         await running.append("T", 0, b"x")
@@ -200,7 +200,7 @@ async def test_b11_a_queue_that_no_longer_can_be_read_is_not_looked_at(
         await create(running, "T", 300)
         held = HeldQuery(running)
         await held.hold("T")
-        running.broker.rooms.holding.calls.wake(QueueKey("T", 300))
+        running.broker.services.long_polling.calls.notify_queue(QueueKey("T", 300))
         assert await held.looked_at() == []
         held.call.cancel()
 
@@ -213,12 +213,12 @@ async def test_b11_a_topic_that_is_made_again_is_told_by_its_epoch(
         await create(running, "T", 3)
         held = HeldQuery(running)
         await held.hold("T", with_epochs=with_epochs)
-        topics = running.broker.rooms.topics
+        topics = running.broker.services.topics
         # One change for who waits: it is made again before the query looks.
-        calls = running.broker.rooms.holding.calls
+        calls = running.broker.services.long_polling.calls
         topics.on_change(lambda _names: None)
         await topics.delete("T")
-        topics.on_change(calls.wake_for_topics)
+        topics.on_change(calls.notify_topics)
         await create(running, "T", 3)
         await held.settle()
         assert held.call.done() is with_epochs

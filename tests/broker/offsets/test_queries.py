@@ -127,7 +127,7 @@ async def test_k05_a_held_query_is_answered_when_a_message_arrives(
         await running.append("T", 2, b"new")
         [topic] = (await call).topics
         assert [queue.max_offset for queue in topic.queues] == [0, 0, 1, 1]
-        assert len(running.broker.rooms.holding.calls) == 0
+        assert len(running.broker.services.long_polling.calls) == 0
 
 
 async def test_k05_a_query_that_knows_less_is_answered_at_once(
@@ -150,7 +150,7 @@ async def test_k05_a_message_that_comes_while_a_held_query_looks_at_other_queues
     async with start_broker() as running:
         await running.create_topic("T", queues=6)
         said = known(await ask(running, topics=["T"]))
-        appends = running.broker.rooms.appends
+        appends = running.broker.services.appends
         block = wire_block("T", [b"x"])
 
         async def send_between(_kind: str = "") -> None:
@@ -219,7 +219,7 @@ async def test_k05_what_is_known_of_topics_not_asked_for_does_not_matter(
         said.append(broker_pb2.KnownOffset(topic="U", queue_id=0, max_offset=7))
         call = asyncio.ensure_future(ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS))
         await running.held(1)
-        running.broker.rooms.holding.calls.stop()
+        running.broker.services.long_polling.calls.stop()
         await call
 
 
@@ -229,7 +229,7 @@ async def test_k05_a_stopping_broker_answers_held_queries_and_holds_no_more(
     async with start_broker() as running:
         await running.create_topic("T")
         call = await hold(running, topics=["T"])
-        running.broker.rooms.holding.calls.stop()
+        running.broker.services.long_polling.calls.stop()
         said = known(await call)
         again = await ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS)
         assert names(again) == ["T"]
@@ -253,7 +253,7 @@ async def test_k05_a_held_query_whose_client_went_away_is_dropped(
 
 async def test_n12_an_answer_has_a_limited_number_of_queues(start_broker: StartBroker) -> None:
     async with start_broker() as running:
-        table = running.broker.rooms.topics._table
+        table = running.broker.services.topics._table
         wide = replace(table.entries["TBW102"], read_queue_nums=1 << 16)
         table.take_in({f"W{number}": replace(wide, topic=f"W{number}") for number in range(17)})
         answer = await ask(running, topics=[f"W{number}" for number in range(2)])

@@ -184,9 +184,9 @@ async def test_a_group_whose_members_have_gone_asks_for_its_place(
 async def test_a_topic_that_is_made_again_knows_of_no_reset(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         await overrule(running)
-        resets = running.broker.rooms.offsets.committed.resets
+        resets = running.broker.services.offsets.committed.resets
         assert resets
-        await running.broker.rooms.operations.admin.delete_topic("T")
+        await running.broker.services.admin.admin.delete_topic("T")
         assert not resets
 
 
@@ -210,7 +210,7 @@ async def test_progress_from_elsewhere_is_reset_too(
     for backup in (tmp_path / "config").glob("subscriptionGroup.json.*"):
         backup.unlink()
     async with start_broker() as running:
-        assert "g" not in running.broker.rooms.groups.configs
+        assert "g" not in running.broker.services.groups.configs
         assert places(await reset(running, earliest=True))[0] == (0, 2, 0)
 
 
@@ -239,7 +239,7 @@ async def test_c10_members_that_outlive_the_broker_hear_of_a_reset_all_the_same(
         assert await commit(running, "g", ("T", 0, 2)) == ResponseCode.SUCCESS
     async with start_broker() as running:
         assert await committed(running, "g", "T") == [2, -1]
-        assert not running.broker.rooms.offsets.committed.resets
+        assert not running.broker.services.offsets.committed.resets
 
 
 async def test_c10_a_reset_before_members_come_back_replaces_the_one_that_waits_for_them(

@@ -214,7 +214,7 @@ async def queue_without_its_beginning(running: RunningBroker) -> int:
     await running.create_topic("T", queues=1)
     for _ in range(12):
         await running.append("T", 0, b"x" * 100_000)
-    await running.broker.rooms.flushing.store_files.remove_oldest_segment()
+    await running.broker.services.flush.store_files.remove_oldest_segment()
     return running.broker.store.range_of(QueueKey("T", 0)).min_offset
 
 

@@ -192,10 +192,10 @@ async def test_c08_a_held_pull_is_answered_when_a_message_arrives(
         pull = asyncio.ensure_future(running.pull(topic="T", queue_id=2, wait_ms_max=30_000))
         await running.held(1)
         await running.append("T", 1, b"other queue")
-        assert len(running.broker.rooms.holding.calls) == 1
+        assert len(running.broker.services.long_polling.calls) == 1
         await running.append("T", 2, b"wanted")
         assert found(await pull) == [b"wanted"]
-        assert len(running.broker.rooms.holding.calls) == 0
+        assert len(running.broker.services.long_polling.calls) == 0
 
 
 async def test_c08_a_held_pull_is_answered_at_its_deadline(start_broker: StartBroker) -> None:
@@ -229,7 +229,7 @@ async def test_a_stopping_broker_answers_held_pulls(start_broker: StartBroker) -
         await running.create_topic("T")
         pull = asyncio.ensure_future(running.pull(topic="T", queue_id=0, wait_ms_max=30_000))
         await running.held(1)
-        running.broker.rooms.holding.calls.stop()
+        running.broker.services.long_polling.calls.stop()
         [response] = await pull
         assert response.status.code == ResponseCode.PULL_NOT_FOUND
 

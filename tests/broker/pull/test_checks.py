@@ -48,7 +48,7 @@ async def append_tagged(running: RunningBroker, **tags: str) -> None:
 
 
 async def change_group(running: RunningBroker, group: str, **fields: Any) -> None:
-    configs = running.broker.rooms.groups.configs
+    configs = running.broker.services.groups.configs
     await configs.update(replace(configs.get_or_create(group), **fields))
 
 
@@ -88,7 +88,7 @@ async def with_faults(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         await running.create_topic("T")
         await running.create_topic("W")
-        topics = running.broker.rooms.topics
+        topics = running.broker.services.topics
         await topics.update(replace(topics.get("W"), perm=2), create_only=False)
         await change_group(running, "g")
         await change_group(running, "off", consume_enable=False)
@@ -100,7 +100,7 @@ async def test_a_hidden_queue_is_read_by_those_that_name_an_end_and_by_no_group(
     async with start_broker() as running:
         await running.create_topic("T", 2)
         await running.append_block("T", 1, wire_block("T", [b"a", b"b"]))
-        topics = running.broker.rooms.topics
+        topics = running.broker.services.topics
         await topics.update(replace(topics.get("T"), read_queue_nums=1), create_only=False)
         plain: dict[str, Any] = {"queue_id": 1, "consumer_group": ""}
         response = await pulled(running, **plain, offset_end=2)
@@ -133,9 +133,9 @@ async def test_c01_a_pull_without_a_group_looks_at_none(start_broker: StartBroke
     async with start_broker(auto_create_subscription_group=False) as running:
         await running.create_topic("T")
         await running.append("T", 0, b"x")
-        before = [each.group for each in running.broker.rooms.groups.configs.list()]
+        before = [each.group for each in running.broker.services.groups.configs.list()]
         assert bodies(await pulled(running, consumer_group="")) == [b"x"]
-        assert [each.group for each in running.broker.rooms.groups.configs.list()] == before
+        assert [each.group for each in running.broker.services.groups.configs.list()] == before
 
 
 async def test_c01_a_group_comes_to_be_by_its_first_pull_and_is_saved(
@@ -154,7 +154,7 @@ async def test_c01_a_refused_pull_makes_no_group(start_broker: StartBroker) -> N
         await running.create_topic("T")
         for fields in ({"topic": "Unknown"}, {"queue_id": 9}, {"commit_offset": -1}):
             await pulled(running, **fields)
-        assert "g" not in running.broker.rooms.groups.configs
+        assert "g" not in running.broker.services.groups.configs
 
 
 async def test_c01_no_more_groups_come_to_be_by_pulls_than_may(start_broker: StartBroker) -> None:

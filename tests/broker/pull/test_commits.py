@@ -16,7 +16,7 @@ from tests.broker.pull.test_checks import change_group, pulled, refused
 
 
 def committed(running: RunningBroker, group: str = "g", queue_id: int = 0) -> int:
-    return running.broker.rooms.offsets.committed.query(group, "T", queue_id)
+    return running.broker.services.offsets.committed.query(group, "T", queue_id)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def test_c07_a_held_pull_has_committed_and_does_not_again(start_broker: St
         pull = asyncio.ensure_future(pulled(running, offset=1, commit_offset=1, wait_ms_max=30_000))
         await running.held(1)
         assert committed(running) == 1
-        running.broker.rooms.offsets.committed.commit("g", "T", 0, 5)
+        running.broker.services.offsets.committed.commit("g", "T", 0, 5)
         await running.append("T", 0, b"b")
         await pull
         assert committed(running) == 5
@@ -66,9 +66,9 @@ async def test_c07_the_first_commit_makes_the_retry_topic(start_broker: StartBro
     async with start_broker() as running:
         await running.create_topic("T")
         await pulled(running)
-        assert "%RETRY%g" not in running.broker.rooms.topics
+        assert "%RETRY%g" not in running.broker.services.topics
         await pulled(running, commit_offset=0)
-        assert "%RETRY%g" in running.broker.rooms.topics
+        assert "%RETRY%g" in running.broker.services.topics
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def test_c07_a_wrong_commit_refuses_the_pull_and_a_refused_pull_commits_no
         await running.create_topic("T")
         await running.append("T", 0, b"a")
         await refused(running, code, words, **fields)
-        entries = running.broker.rooms.offsets.committed.entries()
+        entries = running.broker.services.offsets.committed.entries()
         assert [entry async for entry in entries] == []
 
 
@@ -137,7 +137,7 @@ async def test_c12_a_group_is_sent_where_its_configuration_says(
     async with start_broker(slave_read_enable=True) as running:
         await running.create_topic("T")
         await running.append("T", 0, b"a", b"b")
-        configs = running.broker.rooms.groups.configs
+        configs = running.broker.services.groups.configs
         group = replace(configs.get_or_create("g"), broker_id=3, which_broker_when_consume_slowly=4)
         await configs.update(group)
         hot = await pulled(running)

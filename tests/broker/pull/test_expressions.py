@@ -161,7 +161,7 @@ async def test_c08_a_held_pull_is_woken_by_a_match_only(
         await append(running, 9)
         [response] = await pull
         assert (found([response]), response.next_offset) == ([9], 4)
-        assert len(running.broker.rooms.holding.calls) == 0
+        assert len(running.broker.services.long_polling.calls) == 0
 
 
 async def test_c08_a_held_pull_tells_at_its_deadline_what_it_has_passed_over(

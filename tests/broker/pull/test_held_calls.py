@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.long_polling.waiters import LET_GO_A_PASS, HeldCalls
+from rocketpy_broker.services.long_polling.waiters import WAKES_A_PASS, LongPollWaiters
 from rocketpy_broker.store.values import QueueKey
 from tests.broker.conftest import until
 
@@ -17,7 +17,7 @@ QUEUE = QueueKey("T", 0)
 
 async def test_c08_calls_are_woken_in_the_order_they_came() -> None:
     """Whatever their places in memory: who waits longest is answered first."""
-    held = HeldCalls(ManualClock())
+    held = LongPollWaiters(ManualClock())
     woken: list[int] = []
 
     async def call(number: int) -> None:
@@ -26,7 +26,7 @@ async def test_c08_calls_are_woken_in_the_order_they_came() -> None:
 
     calls = [asyncio.ensure_future(call(number)) for number in range(100)]
     await until(lambda: len(held) == len(calls))
-    held.wake(QUEUE)
+    held.notify_queue(QUEUE)
     await asyncio.gather(*calls)
     assert woken == [*range(100)]
     assert not len(held)
@@ -35,7 +35,7 @@ async def test_c08_calls_are_woken_in_the_order_they_came() -> None:
 @pytest.mark.parametrize("wakes", ["a message", "the clock"])
 async def test_b09_c08_of_many_that_are_let_go_together_a_few_go_on_in_a_pass(wakes: str) -> None:
     clock, woken, seen = ManualClock(), 0, [0]
-    held = HeldCalls(clock)
+    held = LongPollWaiters(clock)
 
     async def call() -> None:
         nonlocal woken
@@ -43,27 +43,27 @@ async def test_b09_c08_of_many_that_are_let_go_together_a_few_go_on_in_a_pass(wa
         woken += 1
 
     calls = [asyncio.ensure_future(call()) for _ in range(1_000)]
-    gone = calls.pop(LET_GO_A_PASS + 1)
+    gone = calls.pop(WAKES_A_PASS + 1)
     await until(lambda: len(held) == len(calls) + 1)
     if wakes == "the clock":
         clock.advance(1_000)
     for _ in range(3):
-        held.wake(QUEUE)
+        held.notify_queue(QUEUE)
     gone.cancel()
     while woken < len(calls):
         await asyncio.sleep(0)
         seen.append(woken)
-    assert max(later - before for before, later in pairwise(seen)) == LET_GO_A_PASS
+    assert max(later - before for before, later in pairwise(seen)) == WAKES_A_PASS
     assert not held._leaving
 
 
 async def test_b09_c08_a_broker_that_stops_lets_everybody_go_at_once() -> None:
-    held = HeldCalls(ManualClock())
+    held = LongPollWaiters(ManualClock())
     calls = [
         asyncio.ensure_future(held.wait([QUEUE], deadline_ms=held.deadline_ms(1_000)))
-        for _ in range(3 * LET_GO_A_PASS)
+        for _ in range(3 * WAKES_A_PASS)
     ]
     await until(lambda: len(held) == len(calls))
-    held.wake(QUEUE)
+    held.notify_queue(QUEUE)
     held.stop()
     assert await asyncio.gather(*calls) == [True] * len(calls)

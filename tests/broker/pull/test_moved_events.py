@@ -147,14 +147,14 @@ async def test_c06_no_more_events_are_written_in_a_minute_than_may_be(
         for offset in range(1, 13):
             await moved(running, offset=offset)
         assert event_count(running) == 5
-        assert len(running.broker.rooms.consuming._events) == 5
+        assert len(running.broker.services.consume._events) == 5
         running.clock.advance(moved_events.MINUTE_MS)
         await moved(running, offset=12)
         assert event_count(running) == 6
         assert "7 events of moved offsets were left out" in caplog.text
         running.clock.advance(moved_events.REPEAT_MS)
         await moved(running, offset=1)
-        assert len(running.broker.rooms.consuming._events) == 1
+        assert len(running.broker.services.consume._events) == 1
 
 
 async def test_c06_a_pull_is_answered_although_its_event_cannot_be_stored(

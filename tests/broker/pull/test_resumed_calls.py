@@ -28,7 +28,7 @@ from rocketpy_broker.broker import Broker
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.server.rocketpy_v1.servicers.broker_servicer import BrokerServicer
-from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Door
+from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.queues.readers import lookup as queue_lookup
@@ -69,12 +69,12 @@ class CalledBroker:
         self._broker = Broker(config, self.clock)
         self.store = self._broker.store
         self.store.open()
-        topics = self._broker.rooms.topics
+        topics = self._broker.services.topics
         for topic in TOPICS:
             asyncio.run(topics.update(TopicConfig(topic, 4, 4, 6), create_only=True))
         topics.saver.close()
-        (door,) = self._broker.rooms.doors(config)
-        self._handlers = BrokerServicer(cast("RocketpyV1Door", door).broker).handlers()
+        (door,) = self._broker.services.protocols(config)
+        self._handlers = BrokerServicer(cast("RocketpyV1Services", door).broker).handlers()
         self.broker = SimpleNamespace(**{name: partial(self._call, name) for name in METHODS})
         self.call_count = 0
 

@@ -33,7 +33,7 @@ async def test_c08_short_polling_looks_again_after_its_time_and_not_before(
         await running.append("T", 0, b"x")
         running.clock.advance(699)
         await asyncio.sleep(0)
-        assert len(running.broker.rooms.holding.calls) == 1
+        assert len(running.broker.services.long_polling.calls) == 1
         running.clock.advance(1)
         [answer] = await pull
         assert answer.status.code == ResponseCode.SUCCESS
@@ -79,7 +79,7 @@ async def test_c08_a_stopping_broker_answers_calls_of_short_polling(
     async with start_broker(**SHORT) as running:
         await running.create_topic("T")
         pull = await hold(running)
-        running.broker.rooms.holding.calls.stop()
+        running.broker.services.long_polling.calls.stop()
         [answer] = await pull
         assert answer.status.code == ResponseCode.PULL_NOT_FOUND
 
@@ -99,6 +99,6 @@ async def test_c08_calls_of_a_connection_that_is_closed_are_dropped(
         await running.held(3)
         await channel.close()
         await running.held(0)
-        held = running.broker.rooms.holding.calls
+        held = running.broker.services.long_polling.calls
         assert not any((held._by_queue, held._by_topic, held._by_table))
         assert set(await asyncio.gather(*waiting)) == {grpc.StatusCode.CANCELLED}

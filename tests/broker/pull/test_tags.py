@@ -118,7 +118,7 @@ async def test_c03_a_held_pull_passes_silently_over_other_tags(
         await append(running, "TagB", b"wanted")
         [response] = await pull
         assert (found([response]), response.next_offset) == ([b"wanted"], 4)
-        assert len(running.broker.rooms.holding.calls) == 0
+        assert len(running.broker.services.long_polling.calls) == 0
 
 
 async def test_c03_a_held_pull_tells_at_its_deadline_what_it_has_passed_over(

@@ -17,8 +17,8 @@ from rocketpy_broker.services.pull.response_buffer import (
     STEPS,
     UNREAD_BYTES_LIMIT,
     UNREAD_BYTES_MAX,
-    UnreadAnswers,
-    UnreadFullError,
+    ResponseBufferFullError,
+    ResponseBufferLimiter,
 )
 from rocketpy_broker.store.values import ReadLimits
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
@@ -35,7 +35,7 @@ NARROW = [
 
 
 def test_n14_answers_get_smaller_the_more_is_unread() -> None:
-    answers = UnreadAnswers()
+    answers = ResponseBufferLimiter()
     wanted = ReadLimits.of_bytes(4 * MIB)
     sizes = {}
     for total in (0, 16 * MIB, 32 * MIB):
@@ -48,18 +48,21 @@ def test_n14_answers_get_smaller_the_more_is_unread() -> None:
 
 
 def test_n14_at_the_bound_small_answers_and_new_connections_find_room() -> None:
-    answers = UnreadAnswers()
+    answers = ResponseBufferLimiter()
     connection.set("stalls")
-    with answers.handed_out(UNREAD_BYTES_MAX):
-        with answers.handed_out(SMALL_BYTES_MAX):
+    with answers.reserve(UNREAD_BYTES_MAX):
+        with answers.reserve(SMALL_BYTES_MAX):
             pass
-        with pytest.raises(UnreadFullError) as refused, answers.handed_out(SMALL_BYTES_MAX + 1):
+        with (
+            pytest.raises(ResponseBufferFullError) as refused,
+            answers.reserve(SMALL_BYTES_MAX + 1),
+        ):
             pass
         assert refused.value.code == ResponseCode.SYSTEM_BUSY
         connection.set("reads")
-        with answers.handed_out(UNREAD_BYTES_LIMIT - UNREAD_BYTES_MAX):
+        with answers.reserve(UNREAD_BYTES_LIMIT - UNREAD_BYTES_MAX):
             connection.set("another")
-            with pytest.raises(UnreadFullError), answers.handed_out(1):
+            with pytest.raises(ResponseBufferFullError), answers.reserve(1):
                 pass
             connection.set("reads")
         connection.set("stalls")
@@ -86,7 +89,7 @@ async def test_n14_clients_that_never_read_take_bounded_memory_and_harm_nobody(
     monkeypatch.setattr(response_buffer, "STEPS", tuple((size // 8, most) for size, most in STEPS))
     async with start_broker() as running, contextlib.AsyncExitStack() as closing:
         await fill(running, "T")
-        answers = running.broker.rooms.pulling.pulls.unread
+        answers = running.broker.services.pull.pulls.unread
         calls = []
         for _ in range(STALLED):
             target = f"127.0.0.1:{running.ready.port}"

@@ -112,4 +112,4 @@ async def records(
 
 
 async def set_group(running: RunningBroker, **fields: Any) -> None:
-    await running.broker.rooms.groups.configs.update(SubscriptionGroupConfig(GROUP, **fields))
+    await running.broker.services.groups.configs.update(SubscriptionGroupConfig(GROUP, **fields))

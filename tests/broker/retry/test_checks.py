@@ -42,7 +42,7 @@ async def test_r01_an_unknown_group_is_refused_where_groups_are_not_made(
         code, remark = await refusal(running, Meant(0))
         assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         assert repr(GROUP) in remark
-        assert RETRY_TOPIC not in running.broker.rooms.topics
+        assert RETRY_TOPIC not in running.broker.services.topics
 
 
 async def test_r01_an_unknown_group_and_its_topic_are_made_and_saved(
@@ -51,9 +51,9 @@ async def test_r01_an_unknown_group_and_its_topic_are_made_and_saved(
     async with start_crashed(FlushDiskType.ASYNC_FLUSH) as running:
         assert (await outcome(running, 7))[0] == ResponseCode.SYSTEM_ERROR
     async with start_broker() as running:
-        rooms = running.broker.rooms
-        assert GROUP in rooms.groups.configs
-        topic = rooms.topics.get(RETRY_TOPIC)
+        services = running.broker.services
+        assert GROUP in services.groups.configs
+        topic = services.topics.get(RETRY_TOPIC)
         assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
 
 
@@ -160,12 +160,14 @@ async def test_r03_the_permission_of_dead_letters_does_not_matter(
 
 
 async def set_perm(running: RunningBroker, topic: str, perm: Perm) -> None:
-    await running.broker.rooms.topics.update(TopicConfig(topic, 1, 1, int(perm)), create_only=True)
+    await running.broker.services.topics.update(
+        TopicConfig(topic, 1, 1, int(perm)), create_only=True
+    )
 
 
 async def test_r01_the_retry_topic_is_no_ordered_one_any_more(start_broker: StartBroker) -> None:
     async with start_broker() as running:
-        topics = running.broker.rooms.topics
+        topics = running.broker.services.topics
         await topics.make_retry_topics([TopicConfig(RETRY_TOPIC, 1, 1, 6, order=True)])
         await outcome(running, 0)
         assert topics.get(RETRY_TOPIC).order is False
@@ -246,7 +248,7 @@ async def test_n11_a_broker_that_is_busy_or_closed_sends_nothing_back(
         code, remark = await refusal(running, Meant(offset))
         assert code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "read-only" in remark
-        assert GROUP not in running.broker.rooms.groups.configs
+        assert GROUP not in running.broker.services.groups.configs
 
 
 async def test_n11_a_store_that_gets_busy_refuses_the_rest(
@@ -295,8 +297,8 @@ async def test_r01_what_is_sent_back_while_its_topic_goes_is_told(
         stored = running.broker.store.positions().log_end
 
         async def deleting(_block: RecordBlock) -> None:
-            if topic in running.broker.rooms.topics:
-                await running.broker.rooms.operations.admin.delete_topic(topic)
+            if topic in running.broker.services.topics:
+                await running.broker.services.admin.admin.delete_topic(topic)
 
         monkeypatch.setattr(service, "_between_copies", deleting)
         code, _, remark = await outcome(running, offset, level)

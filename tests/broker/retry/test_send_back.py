@@ -159,7 +159,7 @@ async def test_r03_a_dead_letter_waits_for_nothing(start_broker: StartBroker) ->
         offset = await send(running, TIMER_DELAY_SEC="0", DELAY="0")
         await outcome(running, offset, -1)
         assert count(running, DEAD_LETTERS) == 1
-        topic = running.broker.rooms.topics.get(DEAD_LETTERS)
+        topic = running.broker.services.topics.get(DEAD_LETTERS)
         assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
 
 
@@ -173,7 +173,7 @@ async def test_r04_a_group_without_retry_queues_drops_messages(start_broker: Sta
         assert [each.to for each in answer.messages] == [DROPPED] * 2
         assert [each.status.code for each in answer.messages] == [ResponseCode.SUCCESS] * 2
         assert running.broker.store.positions().log_end == end
-        assert RETRY_TOPIC not in running.broker.rooms.topics
+        assert RETRY_TOPIC not in running.broker.services.topics
 
 
 async def test_r01_a_group_that_gets_retry_queues_later_has_them(start_broker: StartBroker) -> None:

@@ -39,7 +39,7 @@ async def sent(
 async def test_p05_a_retry_topic_comes_to_be_by_its_first_use(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         assert await sent(running, 1, {"RETRY_TOPIC": "T", "MAX_RECONSUME_TIMES": "3"}) == 0
-        topic = running.broker.rooms.topics.get(RETRY_TOPIC)
+        topic = running.broker.services.topics.get(RETRY_TOPIC)
         assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
         (record,) = await records(running)
         assert record.reconsume_times == 1
@@ -49,7 +49,7 @@ async def test_p05_a_retry_topic_comes_to_be_by_its_first_use(start_broker: Star
 async def test_p05_not_for_a_group_that_may_not_be(start_broker: StartBroker) -> None:
     async with start_broker(auto_create_subscription_group=False) as running:
         assert await sent(running, 0) == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-        assert RETRY_TOPIC not in running.broker.rooms.topics
+        assert RETRY_TOPIC not in running.broker.services.topics
 
 
 async def test_p05_nor_for_a_name_that_cannot_be(start_broker: StartBroker) -> None:
@@ -68,7 +68,7 @@ async def test_p09_a_broker_without_write_permission_takes_neither_sends_nor_sen
         code, remark = await refusal(running, Meant(0))
         assert code == ResponseCode.NO_PERMISSION
         assert remark == "the broker[broker-a] sending message is forbidden"
-        assert RETRY_TOPIC not in running.broker.rooms.topics
+        assert RETRY_TOPIC not in running.broker.services.topics
 
 
 async def test_p02_hooks_are_around_sends_to_a_retry_topic(
@@ -95,7 +95,7 @@ async def test_n12_a_block_of_more_messages_than_fit_a_turn_is_refused(
         answer = await running.append(RETRY_TOPIC, 0, *bodies)
         assert answer.status.code == ResponseCode.MESSAGE_ILLEGAL
         assert "holds 1001 messages; send 1000 at most" in answer.status.remark
-        assert RETRY_TOPIC not in running.broker.rooms.topics
+        assert RETRY_TOPIC not in running.broker.services.topics
         assert (await running.append(RETRY_TOPIC, 0, *bodies[1:])).status.code == 0
 
 
@@ -131,7 +131,7 @@ async def test_r03_while_queues_are_locked_every_message_is_a_dead_letter(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker() as running:
-        locks = running.broker.rooms.groups.locks
+        locks = running.broker.services.groups.locks
         locks.lock("others", "c", [QueueKey("T", 0)])
         assert await sent(running, 0) == 0
         assert (count(running), count(running, DEAD_LETTERS)) == (1, 0)
@@ -145,7 +145,7 @@ async def test_r03_while_queues_are_locked_every_message_is_a_dead_letter(
 
 async def test_r03_one_lock_that_is_renewed_is_enough(start_broker: StartBroker) -> None:
     async with start_broker() as running:
-        locks, queues = running.broker.rooms.groups.locks, [QueueKey("T", 0), QueueKey("T", 1)]
+        locks, queues = running.broker.services.groups.locks, [QueueKey("T", 0), QueueKey("T", 1)]
         locks.lock(GROUP, "c", queues)
         running.clock.advance(LOCK_MS)
         locks.lock(GROUP, "c", queues[:1])

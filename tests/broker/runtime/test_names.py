@@ -103,7 +103,7 @@ async def test_n12_an_illegal_name_is_answered_before_anything_else(
                 assert answer.status.code == ResponseCode.INVALID_PARAMETER, path
                 assert rule.accepted in answer.status.remark, path
                 assert repr(text)[:20] in answer.status.remark, path
-        assert list(running.broker.rooms.topics.list(include_system=False)) == []
+        assert list(running.broker.services.topics.list(include_system=False)) == []
 
 
 @pytest.mark.parametrize(

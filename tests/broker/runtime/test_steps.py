@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.services.delay.pending_messages import Due, PendingMessages
-from rocketpy_broker.services.delay.schedule import Scheduling
+from rocketpy_broker.services.delay.schedule import DelaySchedule
 from rocketpy_broker.services.delay.timer import service as timer
 from rocketpy_broker.services.filters.service import Sql92Filter
 from rocketpy_broker.services.retry import service
@@ -72,7 +72,7 @@ async def test_b09_r01_a_long_message_is_sent_back_in_steps(
         await running.create_topic("T")
         offset = await send(running, LONG)
         steps.note(service, "sent_back")
-        steps.note(Scheduling, "placed")
+        steps.note(DelaySchedule, "placed")
         steps.note(MessageStore, "append")
         (code, found, _) = await steps.during(
             asyncio.ensure_future(outcome(running, offset, level))
@@ -119,7 +119,7 @@ async def overdue(running: RunningBroker, count: int) -> None:
     """Messages due in as many seconds, all of them over now."""
     texts = [b"%d" % number for number in range(count)]
     await send_at(running, [NOW_MS + 1_000 * number + 1_500 for number in range(count)], *texts)
-    while running.broker.rooms.delay.timer.read_offset < count:  # noqa: ASYNC110 (nothing tells)
+    while running.broker.services.delay.timer.read_offset < count:  # noqa: ASYNC110 (nothing tells)
         await asyncio.sleep(0)
     running.clock.advance(1_000 * count + 2_000)
 
@@ -155,7 +155,7 @@ async def test_b09_d04_a_stop_while_overdue_messages_are_taken_leaves_them_to_de
     async with start_broker() as running:
         await running.create_topic("T")
         await overdue(running, count)
-        pending = running.broker.rooms.delay.timer.pending
+        pending = running.broker.services.delay.timer.pending
         while len(pending) != count - timer.TURN_SLOTS:  # noqa: ASYNC110 (nothing tells)
             await asyncio.sleep(0)
         assert visible(running) == 0

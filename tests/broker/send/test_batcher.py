@@ -48,7 +48,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def sends_of(running: RunningBroker) -> SendService:
-    return running.broker.rooms.retry.sends
+    return running.broker.services.retry.sends
 
 
 def message(body: bytes, topic: str = "T", **properties: str) -> WireBlock:
@@ -100,7 +100,9 @@ async def test_p01_messages_of_one_pass_are_one_block_and_each_is_told_its_place
         assert await bodies(running, 2) == [b"before", b"0", b"2"]
         for number, answer in enumerate(answers):
             assert isinstance(answer, Stored)
-            record = running.broker.rooms.appends._store.messages.at(answer.result.physical_offset)
+            record = running.broker.services.appends._store.messages.at(
+                answer.result.physical_offset
+            )
             assert record is not None
             assert bodies_of(bytes(record), np.array([len(record)])) == [b"%d" % number]
             assert answer.result.record_count == 1
@@ -221,7 +223,9 @@ async def test_p02_hooks_see_each_message_and_refuse_one(
 
     async with start_broker() as running:
         await running.create_topic("T")
-        monkeypatch.setattr(running.broker.rooms.appends, "_hooks", chain.HookChain([Watching()]))
+        monkeypatch.setattr(
+            running.broker.services.appends, "_hooks", chain.HookChain([Watching()])
+        )
         answers = await send_all(running, *((queue, message(b"m")) for queue in (0, 1, 2)))
         assert seen == [0, 1, 2]
         assert places(answers) == [(0, 0), (2, 0)]
@@ -255,7 +259,7 @@ async def test_b09_single_messages_wait_for_a_large_block_and_for_no_thread(
         sending = asyncio.ensure_future(send_all(running, *[(0, message(b"small"))] * 3))
         await running.pull(topic="T", queue_id=1)
         assert not sending.done()
-        held.let_go(1)
+        held.wake(1)
         assert places(await sending) == [(0, 1), (0, 2), (0, 3)]
         assert (await large).queue_offset == 0
         assert blocks == [3]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE
-from rocketpy_broker.services.batches.roll_forward import Pending, RollForward
+from rocketpy_broker.services.batches.roll_forward import DecidedBatch, RollForward
 from rocketpy_broker.store.append.appender import Appending
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import QueueKey
@@ -96,7 +96,7 @@ async def an_end_of_a_transaction(running: RunningBroker) -> Act:
 async def a_check_of_a_transaction(running: RunningBroker) -> Act:
     await prepare(running, "u")
     running.clock.advance(7_000)
-    return running.broker.rooms.transactions.checks.check_all
+    return running.broker.services.transactions.checks.check_all
 
 
 async def an_event_of_a_moved_offset(running: RunningBroker) -> Act:
@@ -137,7 +137,7 @@ async def test_b09_a_direct_append_waits_for_a_large_write_without_holding_the_l
         await running.create_topic("T")
         await running.create_topic("Large")
         act = await prepared(running)
-        writes = running.broker.rooms.flushing.group_commit.large_writes
+        writes = running.broker.services.flush.group_commit.large_writes
         count = running.broker.store.statistics.put_message_count
         async with slow_disk.writing(running):
             acting = asyncio.ensure_future(act())
@@ -156,7 +156,7 @@ async def test_b09_a_batch_is_rolled_forward_between_large_writes(
     begin = asyncio.Event()
     real = RollForward.run
 
-    async def later(rolling: RollForward, pending: Pending) -> None:
+    async def later(rolling: RollForward, pending: DecidedBatch) -> None:
         await begin.wait()
         await real(rolling, pending)
 
@@ -168,7 +168,7 @@ async def test_b09_a_batch_is_rolled_forward_between_large_writes(
         await job.stage((0, [b"a"]), (1, [b"b"]))
         committing = asyncio.ensure_future(job.commit())
         await until(lambda: running.broker.store.next_offset(BATCHES_QUEUE) == 1)
-        turn = running.broker.rooms.appends._one_at_a_time
+        turn = running.broker.services.appends._one_at_a_time
         async with slow_disk.writing(running):
             begin.set()
             await until(lambda: bool(turn._waiters or slow_disk.held))
@@ -198,7 +198,7 @@ async def test_b07_b09_a_deletion_waits_for_a_large_write_without_holding_the_lo
     async with start_broker() as running:
         await running.create_topic("T")
         await running.create_topic("Large")
-        writes = running.broker.rooms.flushing.group_commit.large_writes
+        writes = running.broker.services.flush.group_commit.large_writes
         if deletion is a_removal_of_unused_topics:
             running.broker.store.append(
                 QueueKey("Unused", 0), wire_block("Unused", [b"a"]).parsed()

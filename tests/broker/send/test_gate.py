@@ -60,10 +60,10 @@ async def test_p05_an_unknown_topic_is_made_from_the_template(
     async with start_broker() as running:
         answer = await send_creating(running, "New", asked)
         assert answer.status.code == ResponseCode.SUCCESS
-        config = running.broker.rooms.topics.get("New")
+        config = running.broker.services.topics.get("New")
         assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (made, made, 6)
     async with start_broker() as running:
-        assert "New" in running.broker.rooms.topics
+        assert "New" in running.broker.services.topics
 
 
 async def test_p05_a_topic_that_is_there_stays_as_it_is(start_broker: StartBroker) -> None:
@@ -71,7 +71,7 @@ async def test_p05_a_topic_that_is_there_stays_as_it_is(start_broker: StartBroke
         await running.create_topic("T", queues=2)
         answers = await asyncio.gather(*(send_creating(running, "T") for _ in range(10)))
         assert {answer.status.code for answer in answers} == {0}
-        assert running.broker.rooms.topics.get("T").write_queue_nums == 2
+        assert running.broker.services.topics.get("T").write_queue_nums == 2
 
 
 async def test_p05_many_first_sends_make_one_topic(start_broker: StartBroker) -> None:
@@ -88,7 +88,7 @@ async def test_p05_without_a_template_an_unknown_topic_stays_unknown(
     async with start_broker() as running:
         answer = await send_creating(running, "New", default_topic=default_topic)
         assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
-        assert "New" not in running.broker.rooms.topics
+        assert "New" not in running.broker.services.topics
 
 
 async def test_p05_a_broker_that_makes_no_topics_says_so(start_broker: StartBroker) -> None:
@@ -108,7 +108,7 @@ async def test_p05_nor_does_it_make_any_in_a_store_from_when_it_did(
     async with start_broker(system_topics=options) as running:
         answer = await send_creating(running, "New")
         assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
-        assert "New" not in running.broker.rooms.topics
+        assert "New" not in running.broker.services.topics
 
 
 @pytest.mark.parametrize("queues", [0, -1])
@@ -144,7 +144,7 @@ async def test_p03_a_broker_without_write_permission_takes_no_sends_and_makes_no
         for answer in (await running.append("T", 0, b"x"), await send_creating(running, "New")):
             assert answer.status.code == ResponseCode.NO_PERMISSION
             assert "the broker[broker-a] sending message is forbidden" in answer.status.remark
-        assert "New" not in running.broker.rooms.topics
+        assert "New" not in running.broker.services.topics
 
 
 async def test_c01_a_broker_without_read_permission_lets_nobody_pull(
@@ -160,7 +160,7 @@ async def test_c01_a_broker_without_read_permission_lets_nobody_pull(
 
 async def test_p03_a_topic_that_may_not_be_written_is_named(start_broker: StartBroker) -> None:
     async with start_broker() as running:
-        await running.broker.rooms.topics.update(TopicConfig("T", perm=4), create_only=True)
+        await running.broker.services.topics.update(TopicConfig("T", perm=4), create_only=True)
         answer = await running.append("T", 0, b"x")
         assert answer.status.code == ResponseCode.NO_PERMISSION
         assert "'T' is not writable" in answer.status.remark

@@ -108,4 +108,4 @@ async def test_s14_a_sender_whose_room_others_took_waits_for_the_disk_and_is_not
         sending = send_all(running, *[(0, message(bytes(1_000), **properties))] * 150)
         answers: list[Answer] = await asyncio.wait_for(sending, PATIENCE_SECONDS)
         assert [type(each) for each in answers] == [Stored] * 150
-        assert running.broker.rooms.appends._store.statistics.put_failed_count == 0
+        assert running.broker.services.appends._store.statistics.put_failed_count == 0

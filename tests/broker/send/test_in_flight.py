@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketpy_broker.services.send.in_flight_limiter import BytesInFlight
+from rocketpy_broker.services.send.in_flight_limiter import InFlightLimiter
 
 
 class Sender:
     """A block that is under way until it is stored."""
 
-    def __init__(self, in_flight: BytesInFlight, connection: str, size: int) -> None:
+    def __init__(self, in_flight: InFlightLimiter, connection: str, size: int) -> None:
         self.stored = asyncio.Event()
         self.is_in = False
         self.task = asyncio.ensure_future(self._send(in_flight, connection, size))
 
-    async def _send(self, in_flight: BytesInFlight, connection: str, size: int) -> None:
+    async def _send(self, in_flight: InFlightLimiter, connection: str, size: int) -> None:
         async with in_flight.room(connection, size):
             self.is_in = True
             await self.stored.wait()
@@ -30,7 +30,7 @@ async def settle() -> None:
 
 
 async def test_b09_bytes_in_flight_keep_to_the_bounds_in_all_and_of_a_connection() -> None:
-    in_flight = BytesInFlight(total_max=100, connection_max=60)
+    in_flight = InFlightLimiter(total_max=100, connection_max=60)
     senders = [Sender(in_flight, name, 30) for name in ("a", "a", "a", "b", "b")]
     await settle()
     assert [each.is_in for each in senders] == [True, True, False, True, False]
@@ -46,7 +46,7 @@ async def test_b09_bytes_in_flight_keep_to_the_bounds_in_all_and_of_a_connection
 
 
 async def test_b09_connections_get_room_in_turn_whatever_they_ask_for() -> None:
-    in_flight = BytesInFlight(total_max=10, connection_max=10)
+    in_flight = InFlightLimiter(total_max=10, connection_max=10)
     order: list[str] = []
 
     async def send(connection: str) -> None:
@@ -60,7 +60,7 @@ async def test_b09_connections_get_room_in_turn_whatever_they_ask_for() -> None:
 
 
 async def test_b09_a_block_larger_than_the_bounds_goes_alone() -> None:
-    in_flight = BytesInFlight(total_max=10, connection_max=5)
+    in_flight = InFlightLimiter(total_max=10, connection_max=5)
     large, small = Sender(in_flight, "a", 50), Sender(in_flight, "b", 1)
     await settle()
     assert (large.is_in, small.is_in) == (True, False)
@@ -89,7 +89,7 @@ def _as_it_gets_room(senders: list[Sender]) -> None:
 async def test_b09_who_is_cancelled_leaves_no_room_taken(
     leave: Callable[[list[Sender]], None],
 ) -> None:
-    in_flight = BytesInFlight(total_max=10, connection_max=10)
+    in_flight = InFlightLimiter(total_max=10, connection_max=10)
     senders = [Sender(in_flight, name, 10) for name in ("a", "b", "c")]
     await settle()
     leave(senders)
@@ -102,7 +102,7 @@ async def test_b09_who_is_cancelled_leaves_no_room_taken(
 
 
 async def test_b09_a_larger_block_is_not_passed_by_smaller_ones_for_ever() -> None:
-    in_flight = BytesInFlight(total_max=100, connection_max=100)
+    in_flight = InFlightLimiter(total_max=100, connection_max=100)
     small = [Sender(in_flight, f"small {number}", 30) for number in range(3)]
     await settle()
     large = Sender(in_flight, "large", 60)

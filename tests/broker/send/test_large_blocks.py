@@ -40,7 +40,7 @@ class HeldWrites:
 
         monkeypatch.setattr(Segment, "write", write)
 
-    def let_go(self, count: int) -> None:
+    def wake(self, count: int) -> None:
         """Let so many writes go on."""
         self._let_go.release(count)
 
@@ -57,7 +57,7 @@ def append(running: RunningBroker, *bodies: bytes) -> asyncio.Task[broker_pb2.Ap
 
 def in_flight(running: RunningBroker) -> tuple[int, int]:
     """Bytes of large blocks under way, and how many blocks wait."""
-    found = running.broker.rooms.appends._in_flight
+    found = running.broker.services.appends._in_flight
     return found.total, found.waiting_count
 
 
@@ -72,7 +72,7 @@ async def test_b09_the_loop_serves_others_while_a_large_block_is_written(
         [pulled] = await running.pull(topic="T", queue_id=1)
         assert bodies_of(pulled.records, pulled.record_sizes) == [b"small"]
         assert not large.done()
-        held.let_go(1)
+        held.wake(1)
         response = await large
         assert (response.status.code, response.queue_offset) == (ResponseCode.SUCCESS, 0)
         assert held.begun[0].startswith("append")
@@ -87,9 +87,9 @@ async def test_b09_small_blocks_go_before_the_large_ones_that_wait(
         large = [append(running, LARGE) for _ in range(4)]
         await until(lambda: bool(held.begun) and not large_waits(running, 3))
         small = [append(running, b"small %d" % number) for number in range(10)]
-        gathering = running.broker.rooms.retry.sends._gathering
+        gathering = running.broker.services.retry.sends._gathering
         await until(lambda: len(gathering._by_topic.get("T", ())) == len(small))
-        held.let_go(len(large))
+        held.wake(len(large))
         stored = await asyncio.gather(*large, *small)
         offsets_found = [each.queue_offset for each in stored]
         assert offsets_found[: len(large)] == [0, 11, 12, 13]
@@ -98,7 +98,7 @@ async def test_b09_small_blocks_go_before_the_large_ones_that_wait(
 
 def large_waits(running: RunningBroker, count: int) -> bool:
     """Whether fewer than `count` large blocks are checked and wait for the one that is written."""
-    waiters = running.broker.rooms.appends._one_at_a_time._waiters
+    waiters = running.broker.services.appends._one_at_a_time._waiters
     return len(waiters or ()) < count
 
 
@@ -156,9 +156,9 @@ async def test_b09_clients_that_go_away_leave_no_room_taken(
         await gone.close()
         await asyncio.gather(*reads, return_exceptions=True)
         await until(lambda: in_flight(running)[0] < 2 * len(LARGE))
-        held.let_go(3)
+        held.wake(3)
         await until(lambda: in_flight(running) == (0, 0))
-        held.let_go(1)
+        held.wake(1)
         response = await running.append("T", 0, LARGE)
         assert response.status.code == ResponseCode.SUCCESS
         # What was being written is stored; what waited is not.
@@ -169,26 +169,26 @@ async def test_b09_who_is_cancelled_while_the_disk_fails_is_cancelled(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the call would go on for a client that is gone, and wait for it for ever."""
-    begun, let_go = threading.Event(), threading.Event()
+    begun, wake = threading.Event(), threading.Event()
     real = Segment.write
 
     def failing(segment: Segment, position: int, data: memoryview) -> None:
         if len(data) > SMALL_BYTES_MAX and not begun.is_set():
             begun.set()
-            let_go.wait()
+            wake.wait()
             raise OSError(errno.EIO, "Input/output error")
         real(segment, position, data)
 
     async with start_broker() as running:
         await running.create_topic("T")
-        appends, block = running.broker.rooms.appends, wire_block("T", [LARGE])
+        appends, block = running.broker.services.appends, wire_block("T", [LARGE])
         monkeypatch.setattr(Segment, "write", failing)
         sending = asyncio.ensure_future(
             appends.append_large("T", 0, block.records, block.record_sizes)
         )
         await until(begun.is_set)
         sending.cancel()
-        let_go.set()
+        wake.set()
         await asyncio.wait([sending])
         assert sending.cancelled()
         assert in_flight(running) == (0, 0)
@@ -220,7 +220,7 @@ async def test_b09_a_topic_deleted_while_its_large_block_waits_gets_none_of_it(
         deleting = asyncio.ensure_future(
             running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
         )
-        held.let_go(2)
+        held.wake(2)
         assert (await first).status.code == ResponseCode.SUCCESS
         await deleting
         assert (await second).status.code in (
@@ -278,7 +278,7 @@ async def test_n13_a_list_of_many_topics_is_made_some_at_a_turn(
 
     monkeypatch.setattr(admin_servicer, "_to_message", counted)
     async with start_broker() as running:
-        table = running.broker.rooms.topics._table
+        table = running.broker.services.topics._table
         template = table.entries["TBW102"]
         table.take_in({f"topic-{number}": template for number in range(topics)})
         request = admin_pb2.ListTopicsRequest()

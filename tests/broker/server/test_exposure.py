@@ -11,8 +11,8 @@ import pytest
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.server.bind_address import (
-    ExposedHostError,
     PortInUseError,
+    PublicBindError,
     check_host,
     check_port,
 )
@@ -44,7 +44,7 @@ def test_b12_loopback_needs_no_consent(host: str) -> None:
     ],
 )
 def test_b12_another_host_is_refused_unless_insecure_is_said(host: str) -> None:
-    with pytest.raises(ExposedHostError) as refused:
+    with pytest.raises(PublicBindError) as refused:
         check_host(BrokerConfig(Path(), host=host))
     assert repr(host) in refused.value.remark
     assert "--insecure" in refused.value.remark
@@ -56,7 +56,7 @@ def is_empty(folder: Path) -> bool:
 
 
 async def test_b12_nothing_is_opened_before_that(start_broker: StartBroker, tmp_path: Path) -> None:
-    with pytest.raises(ExposedHostError):
+    with pytest.raises(PublicBindError):
         async with start_broker(host="0.0.0.0"):
             pass
     assert is_empty(tmp_path)

@@ -160,7 +160,7 @@ async def test_b12_a_connection_that_had_calls_is_not_logged_when_the_broker_clo
         return {"ipv4:10.0.0.1:1", "ipv4:10.0.0.2:1"}
 
     lines_ = PeerLines(ManualClock())
-    looking = foreign_protocols.UnservedConnections(
+    looking = foreign_protocols.ForeignConnections(
         ManualClock(), lines_, closed, lambda peer: peer == "ipv4:10.0.0.1:1"
     )
     with caplog.at_level(logging.WARNING):

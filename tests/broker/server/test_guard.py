@@ -78,7 +78,7 @@ async def test_b10_what_no_one_expected_is_a_system_error_and_one_line_a_minute(
         def fail(*_arguments: object, **_words: object) -> None:
             raise KeyError("x" * 1_000_000)
 
-        monkeypatch.setattr(type(running.broker.rooms.operations.admin), "list_topics", fail)
+        monkeypatch.setattr(type(running.broker.services.admin.admin), "list_topics", fail)
         for _ in range(50):
             answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
             assert answer.status.code == ResponseCode.SYSTEM_ERROR
@@ -102,7 +102,7 @@ async def test_b10_a_stream_that_fails_ends_with_a_code(
         async def fail(*_arguments: object) -> AsyncIterator[object]:
             yield 1 // len(_arguments[2:])
 
-        monkeypatch.setattr(type(running.broker.rooms.consuming), "pull", fail)
+        monkeypatch.setattr(type(running.broker.services.consume), "pull", fail)
         [answer] = await running.pull(topic="T")
     assert answer.status.code == ResponseCode.SYSTEM_ERROR
     assert len(lines(caplog)) == 1

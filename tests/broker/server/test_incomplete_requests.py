@@ -21,7 +21,7 @@ from rocketpy_broker.server.calls.incomplete_requests import (
     CALM_LOOKS,
     OLD_INTERVAL_MS,
     UNFINISHED_MS_MAX,
-    UnfinishedRequests,
+    IncompleteRequests,
 )
 from rocketpy_broker.server.calls.senders import (
     HEAD_BYTES,
@@ -40,7 +40,7 @@ KNOWN_MAX = HELD_BYTES_MAX // REQUEST_BYTES_MAX
 class Call:
     """What gRPC knows of a call; a read ends when its request comes, or the call is aborted."""
 
-    def __init__(self, requests: UnfinishedRequests, peer: str) -> None:
+    def __init__(self, requests: IncompleteRequests, peer: str) -> None:
         self._peer = peer
         self._unfinished = requests
         self._request: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -75,7 +75,7 @@ class Calls:
         self.clock = clock
         self.traffic: dict[str, Traffic] = {}
         self.looks = 0
-        self.unfinished = UnfinishedRequests(clock, REQUEST_BYTES_MAX, self._look)
+        self.unfinished = IncompleteRequests(clock, REQUEST_BYTES_MAX, self._look)
         self.all: list[Call] = []
 
     async def _look(self, peers: list[str]) -> dict[str, Traffic]:

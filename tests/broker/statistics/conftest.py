@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.observability.statistics.gauges import MomentTable
+from rocketpy_broker.services.observability.statistics.gauges import GaugeTable
 from rocketpy_broker.services.observability.statistics.service import Item, Query, StatisticsService
 from rocketpy_broker.services.observability.statistics.table import StatisticsTable
 from rocketpy_broker.services.observability.statistics.windows import Figures
@@ -34,7 +34,7 @@ class Counting:
             self.clock,
             "DefaultCluster",
             self.table,
-            MomentTable(moments_max),
+            GaugeTable(moments_max),
         )
         self.counted.block_put.add(self.service.put)
 

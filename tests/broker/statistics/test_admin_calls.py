@@ -154,7 +154,7 @@ async def test_s13_a_group_that_is_deleted_has_no_statistics_any_more(
         await running.append("T", 0, b"a")
         for group in ("g", "h"):
             await running.pull(topic="T", queue_id=0, consumer_group=group)
-        await running.broker.rooms.groups.configs.delete("g")
+        await running.broker.services.groups.configs.delete("g")
         found = await statistics(running, names=["GROUP_GET_NUMS", "GROUP_GET_FALL_SIZE"])
         assert set(found) == {"GROUP_GET_NUMS T@h", "GROUP_GET_FALL_SIZE 0@T@h"}
 

@@ -49,7 +49,7 @@ def test_s13_group_get_fall_is_0_each_five_minutes_and_then_goes(counting: Count
     counting.pass_time(PERIOD_MS)
     assert (behind(counting), list(behind(counting, "U").values())) == ({}, [0, 0])
     counting.pass_time(PERIOD_MS)
-    assert len(counting.service.moments) == 0
+    assert len(counting.service.gauges) == 0
 
 
 def test_s13_group_get_fall_is_bounded_and_goes_with_its_topic(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ async def test_s9_what_a_filter_looked_for_while_others_had_turns_is_looked_at_a
         await running.create_topic("T", 1)
         await running.append("T", 0, b"a")
         epoch = await epoch_of(running)
-        matching = running.broker.rooms.pulling.pulls._matching
+        matching = running.broker.services.pull.pulls._matching
         looked_at = matching.get_message
 
         async def made_again_meanwhile(*wanted: Any) -> GetMessageResult:

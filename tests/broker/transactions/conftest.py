@@ -109,9 +109,9 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
 
 async def rounds(running: RunningBroker, number: int = 1) -> None:
     """So many rounds of checks, 30 s apart, each done when it returns."""
-    rooms, store = running.broker.rooms, running.broker.store
+    services, store = running.broker.services, running.broker.store
     for _ in range(number):
         running.clock.jump(30_000)
-        await rooms.transactions.checks.check_all()
-        rooms.flushing.group_commit.flush_soon()
+        await services.transactions.checks.check_all()
+        services.flush.group_commit.flush_soon()
         await until(lambda: store.is_dispatched(store.positions().log_end))

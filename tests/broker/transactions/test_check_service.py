@@ -68,7 +68,7 @@ async def test_t04_young_transactions_are_left_alone(
         await running.create_topic("T")
         await prepare(running, "young")
         await prepare(running, "immune", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
-        checks = running.broker.rooms.transactions.checks
+        checks = running.broker.services.transactions.checks
         running.clock.jump(6_000)
         await checks.check_all()
         assert producer.asked == []
@@ -176,6 +176,6 @@ async def test_t04_the_progress_of_the_group_follows_what_is_over(
         await end(running, halves[2], COMMIT)
         await rounds(running)
         assert [one.transaction_id for one in producer.asked] == ["b"]
-    offsets = running.broker.rooms.offsets.committed
+    offsets = running.broker.services.offsets.committed
     # The copy of b, behind the first three, is what is left.
     assert offsets.query("CID_RMQ_SYS_TRANS", HALF_TOPIC, 0) == 3

@@ -144,7 +144,7 @@ async def test_t04_a_round_that_is_cut_short_goes_on_in_the_next(
             else:
                 running.clock.jump(30_000)
                 with pytest.raises(Exception, match="busy"):
-                    await running.broker.rooms.transactions.checks.check_all()
+                    await running.broker.services.transactions.checks.check_all()
     async with start_broker(flush) as running:
         producer.asked.clear()
         await rounds(running)
@@ -162,7 +162,7 @@ async def test_t05_a_clean_stop_leaves_nothing_to_look_for(
         await running.create_topic("T")
         for name in "abc":
             await end(running, await prepare(running, name), COMMIT)
-    offsets = running.broker.rooms.offsets.committed
+    offsets = running.broker.services.offsets.committed
     found = [offsets.query("CID_RMQ_SYS_TRANS", queue.topic, 0) for queue in (HALF_QUEUE, OP_QUEUE)]
     assert found == [3, 3]
     async with start_broker() as running:
@@ -189,7 +189,7 @@ async def test_t05_what_was_given_up_before_a_crash_is_given_up_once(
             patch.setattr(MessageStore, "append", refusing(OP_QUEUE))
             running.clock.jump(30_000)
             with pytest.raises(Exception, match="busy"):
-                await running.broker.rooms.transactions.checks.check_all()
+                await running.broker.services.transactions.checks.check_all()
             flush_all(running.broker.store)
     async with start_broker(flush) as running:
         for half in (halves[0], producer.halves[-1]):

@@ -179,7 +179,7 @@ async def test_t02_a_commit_to_a_topic_that_is_gone_is_refused(start_broker: Sta
     async with start_broker() as running:
         await running.create_topic("T")
         half = await prepare(running, "a")
-        await running.broker.rooms.topics.delete("T")
+        await running.broker.services.topics.delete("T")
         assert await end(running, half, COMMIT) == ResponseCode.TOPIC_NOT_EXIST
         await running.create_topic("T")
         assert await end(running, half, COMMIT) == ResponseCode.SUCCESS

@@ -29,7 +29,7 @@ FLUSH = FlushDiskType.ASYNC_FLUSH
 
 def copy_as_rocketmq(running: RunningBroker, half: Half, times: int) -> Half:
     """A copy that RocketMQ makes when it asks for the `times`-th time."""
-    found = running.broker.rooms.transactions.service._messages.half(half.queue_offset)
+    found = running.broker.services.transactions.service._messages.half(half.queue_offset)
     assert found is not None
     strings = with_property(properties_strings(found.block), CHECK_TIMES, str(times))
     copy = rewritten(found.block, HALF_QUEUE.topic, strings)
@@ -87,7 +87,7 @@ async def test_t05_when_a_copy_has_ended_so_have_those_before_it(
     async with start_crashed(FLUSH) as running:
         await running.create_topic("T")
         newest = copy_as_rocketmq(running, await prepare(running, "a"), 1)
-        messages = running.broker.rooms.transactions.service._messages
+        messages = running.broker.services.transactions.service._messages
         messages.append_op(newest.queue_offset, Operation.FOREIGN)
     async with start_broker(FLUSH) as running:
         await rounds(running, 2)
@@ -114,7 +114,7 @@ async def test_t05_what_rocketmq_committed_is_found_in_a_store_that_was_never_ou
         await end(running, await prepare(running, "before"), COMMIT)
         half = await prepare(running, "a")
         await prepare(running, "b")
-        messages = running.broker.rooms.transactions.service._messages
+        messages = running.broker.services.transactions.service._messages
         found = messages.half(half.queue_offset)
         assert found is not None
         messages.append_final(found)

@@ -140,7 +140,7 @@ async def test_t04_one_message_that_is_not_asked_after_holds_no_memory_of_others
         for number in range(50):
             await end(running, await prepare(running, f"{number}"), COMMIT)
         await rounds(running, 3)
-        table = running.broker.rooms.transactions.service._table
+        table = running.broker.services.transactions.service._table
         assert len(table._ended) < 10
 
 
@@ -172,7 +172,7 @@ async def test_n11_a_list_of_open_transactions_does_not_hold_their_bodies(
         await running.create_topic("T")
         for number in range(40):
             await prepare_as(running, GROUP, f"{number}", b"x" * (1 << 19))
-        listing = running.broker.rooms.transactions.listing
+        listing = running.broker.services.transactions.listing
         found = await listing.open("", "", 0)
         assert sum(len(half.record.body) for half in found.halves) < 8 << 20
 
@@ -213,7 +213,7 @@ async def test_t05_what_is_committed_before_the_next_round_is_not_asked_after_ag
             patch.setattr(MessageStore, "append", refusing(OP_QUEUE))
             running.clock.jump(30_000)
             with pytest.raises(Exception, match="busy"):
-                await running.broker.rooms.transactions.checks.check_all()
+                await running.broker.services.transactions.checks.check_all()
     async with start_broker(flush) as running:
         assert await end(running, half, COMMIT) == ResponseCode.SUCCESS
         await rounds(running)
@@ -248,10 +248,10 @@ async def test_t05_a_transaction_that_ends_while_its_question_waits_is_not_commi
         await running.create_topic("T")
         await prepare(running, "asked after before")
         half = await prepare(running, "a")
-        rooms = running.broker.rooms
-        large_writes = rooms.flushing.group_commit.large_writes
+        services = running.broker.services
+        large_writes = services.flush.group_commit.large_writes
         running.clock.jump(30_000)
-        checking = asyncio.ensure_future(rooms.transactions.checks.check_all())
+        checking = asyncio.ensure_future(services.transactions.checks.check_all())
         await until(lambda: bool(producer.asked))
         with large_writes.writing():
             await until(lambda: large_writes.waiting_count == 1)

@@ -38,7 +38,7 @@ def test_n12_t05_hundreds_of_thousands_that_are_over_are_passed_over_in_steps() 
 
 
 def progress(running: RunningBroker) -> tuple[int, int]:
-    known = running.broker.rooms.transactions.listing._table
+    known = running.broker.services.transactions.listing._table
     return known.next_half, known.next_op
 
 
@@ -60,6 +60,6 @@ async def test_n12_t05_a_round_and_a_stop_pass_over_all_of_them(
         assert progress(running) == (10, 10)
         store = running.broker.store
         assert [store.range_of(each).max_offset for each in (HALF_QUEUE, OP_QUEUE)] == [10, 10]
-        committed = running.broker.rooms.offsets.offsets._consumers
+        committed = running.broker.services.offsets.offsets._consumers
         group = "CID_RMQ_SYS_TRANS"
         assert [committed.query(group, *each) for each in (HALF_QUEUE, OP_QUEUE)] == [10, 10]

@@ -27,7 +27,7 @@ async def test_n14_half_messages_of_a_deleted_topic_leave_one_line(
         await running.create_topic("T")
         for number in range(COUNT):
             await prepare(running, f"a{number}")
-        await running.broker.rooms.operations.admin.delete_topic("T")
+        await running.broker.services.admin.admin.delete_topic("T")
         await rounds(running, 2)
     [line] = lines(caplog)
     assert line.startswith(f"{COUNT} transactions are given up")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rocketpy_broker.broker import Rooms
+from rocketpy_broker.broker import BrokerServices
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.batches.log import Batch, StagedTask
 from rocketpy_broker.services.batches.service import Outcome as BatchOutcome
@@ -51,25 +51,27 @@ class BatchWriter:
     def _ended(self) -> None:
         self._is_busy = False
 
-    async def write(self, rooms: Rooms, *, may_stop: bool = True) -> None:
+    async def write(self, services: BrokerServices, *, may_stop: bool = True) -> None:
         """Stage the batch anew, and mostly commit it."""
         if self._is_busy:
             return
         self._is_busy = True
         try:
-            await self._write(rooms, may_stop=may_stop)
+            await self._write(services, may_stop=may_stop)
         except BrokerError as error:
             self._machine.say("no batch", error)
         finally:
             self._is_busy = False
 
-    async def _write(self, rooms: Rooms, *, may_stop: bool) -> None:
+    async def _write(self, services: BrokerServices, *, may_stop: bool) -> None:
         rows = self._rows = self._rows or self._new_rows()
         self._token += 1
         job = BatchJob(WRITER, self._batch_id, self._token)
-        tasks = [await self._stage(rooms, job, number, rows) for number in range(len(rows.tasks))]
+        tasks = [
+            await self._stage(services, job, number, rows) for number in range(len(rows.tasks))
+        ]
         if not may_stop or self._machine.chance.random() < 0.85:
-            await self._commit(rooms, Batch(job, tuple(tasks)), rows)
+            await self._commit(services, Batch(job, tuple(tasks)), rows)
 
     def _new_rows(self) -> Rows:
         chance = self._machine.chance
@@ -87,13 +89,15 @@ class BatchWriter:
             self._history.outcome(message_id, Outcome.HIDDEN)
         return rows
 
-    async def _stage(self, rooms: Rooms, job: BatchJob, number: int, rows: Rows) -> StagedTask:
+    async def _stage(
+        self, services: BrokerServices, job: BatchJob, number: int, rows: Rows
+    ) -> StagedTask:
         attempt = TaskAttempt(job, number, number + 1)
         blocks = rows.tasks[number]
         for block_number, (queue_id, bodies) in enumerate(blocks):
             block = block_of(TOPIC, bodies, rows.wait.properties, self._machine.now_ms)
             await self._machine.call(
-                rooms.batches.staging.stage(
+                services.batches.staging.stage(
                     StageCommand(
                         attempt,
                         block_number,
@@ -106,10 +110,10 @@ class BatchWriter:
                 )
             )
         end = StageCommand(attempt, len(blocks), "", 0, b"", b"", is_last=True)
-        staged = await self._machine.call(rooms.batches.staging.stage(end))
+        staged = await self._machine.call(services.batches.staging.stage(end))
         return StagedTask(number, number + 1, staged.counts)
 
-    async def _commit(self, rooms: Rooms, batch: Batch, rows: Rows) -> None:
+    async def _commit(self, services: BrokerServices, batch: Batch, rows: Rows) -> None:
         machine, history = self._machine, self._history
         if not rows.is_asked_for:
             rows.is_asked_for = True
@@ -119,7 +123,7 @@ class BatchWriter:
                 history.outcome(message_id, Outcome.UNKNOWN)
                 history.sends[message_id].due_ms = rows.wait.due_ms(machine.now_ms)
         machine.due_ms_max = max(machine.due_ms_max, rows.wait.due_ms(machine.now_ms))
-        state = await machine.call(rooms.batches.commits.commit(batch, WAIT_MS))
+        state = await machine.call(services.batches.commits.commit(batch, WAIT_MS))
         machine.say("batch", batch.job.batch_id, state.outcome.name, rows.ids)
         if state.outcome in (BatchOutcome.COMMITTED, BatchOutcome.ALREADY_COMMITTED):
             for message_id in rows.ids:

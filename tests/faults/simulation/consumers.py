@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketpy_broker.broker import Rooms
+from rocketpy_broker.broker import BrokerServices
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.groups.clients.consumers import (
     ConsumeFromWhere,
@@ -68,13 +68,13 @@ class Consumers:
 
     # --- Reading ---
 
-    async def drain(self, rooms: Rooms, reader: str = "consumer") -> None:
+    async def drain(self, services: BrokerServices, reader: str = "consumer") -> None:
         """Read all that is there and was not read before."""
         for queue in READ:
-            await self._drain(rooms, queue, reader)
+            await self._drain(services, queue, reader)
 
-    async def _drain(self, rooms: Rooms, queue: QueueKey, reader: str) -> None:
-        bounds = rooms.offsets.offsets._store.range_of(queue)
+    async def _drain(self, services: BrokerServices, queue: QueueKey, reader: str) -> None:
+        bounds = services.offsets.offsets._store.range_of(queue)
         offset = bounds.min_offset
         if reader == FINAL and self._machine.was_cleaned:
             self._history.events.append(Cleaned(*queue, offset))
@@ -83,7 +83,7 @@ class Consumers:
         if offset >= bounds.max_offset:
             return
         try:
-            async for answer in rooms.consuming.pull(PullRequest(queue, offset)):
+            async for answer in services.consume.pull(PullRequest(queue, offset)):
                 if self._machine.is_gone:
                     return
                 self._take(queue, answer.result, reader)
@@ -128,35 +128,35 @@ class Consumers:
                 queue = QueueKey(each.topic, each.queue_id)
                 self._next[queue] = max(self._next.get(queue, 0), each.queue_offset + 1)
 
-    async def clean(self, rooms: Rooms) -> None:
+    async def clean(self, services: BrokerServices) -> None:
         """The disk gets nearly full, so that the broker removes its oldest segments."""
         machine = self._machine
-        await self.drain(rooms)
+        await self.drain(services)
         machine.was_cleaned = True
         machine.disk_used = DISK_NEARLY_FULL
         try:
-            count = await machine.call(rooms.operations.store_admin._cleaning.clean(manual=False))
+            count = await machine.call(services.admin.store_admin._cleaning.clean(manual=False))
         except OSError as error:
             machine.say("not cleaned", error)
             return
         finally:
             machine.disk_used = DISK_USED
         machine.say("cleaned", count)
-        begin = rooms.offsets.offsets._store.positions().log_begin
+        begin = services.offsets.offsets._store.positions().log_begin
         self._history.events.append(CleanedLog(begin))
         self._taken = [taken for taken in self._taken if taken.physical_offset >= begin]
 
-    async def hold(self, rooms: Rooms) -> None:
+    async def hold(self, services: BrokerServices) -> None:
         """Pull at the end of a queue, and wait."""
         machine = self._machine
         queue = machine.chance.choice(READ[:QUEUES])
-        offset = rooms.offsets.offsets._store.range_of(queue).max_offset
+        offset = services.offsets.offsets._store.range_of(queue).max_offset
         wait_ms = machine.chance.choice([10, 5_000, 30_000, 60_000])
         begin_ms = machine.clock.monotonic_ms()
         self._pulls += 1
         name = f"pull {self._pulls}"
         request = PullRequest(queue, offset, wait_ms_max=wait_ms)
-        async for answer in rooms.consuming.pull(request):
+        async for answer in services.consume.pull(request):
             if machine.is_gone:
                 return
             result = answer.result
@@ -171,7 +171,7 @@ class Consumers:
 
     # --- Sending back ---
 
-    async def send_back(self, rooms: Rooms) -> None:
+    async def send_back(self, services: BrokerServices) -> None:
         """Some messages could not be consumed."""
         machine, history = self._machine, self._history
         if not self._taken:
@@ -191,7 +191,7 @@ class Consumers:
         machine.say("sends back", name)
         try:
             (outcome,) = await machine.call(
-                rooms.retry.send_backs.send_back(
+                services.retry.send_backs.send_back(
                     GROUP, [SendBack(taken.physical_offset, level)], TIMES_MAX
                 )
             )
@@ -215,12 +215,12 @@ class Consumers:
 
     # --- Locks ---
 
-    def lock(self, rooms: Rooms) -> None:
+    def lock(self, services: BrokerServices) -> None:
         """A client locks queues, or renews its locks."""
         machine = self._machine
         client = machine.chance.choice(CLIENTS)
         queues = machine.chance.sample(READ[:QUEUES], machine.chance.randint(1, QUEUES))
-        got = rooms.groups.locks.lock(GROUP, client, queues)
+        got = services.groups.locks.lock(GROUP, client, queues)
         now_ms = machine.clock.monotonic_ms()
         machine.say("lock", client, queues, got)
         for queue in queues:
@@ -231,11 +231,11 @@ class Consumers:
             if granted:
                 self._locks.append(lock)
 
-    def unlock(self, rooms: Rooms) -> None:
+    def unlock(self, services: BrokerServices) -> None:
         """A client gives up a queue, which it may not have."""
         client = self._machine.chance.choice(CLIENTS)
         queue = self._machine.chance.choice(READ[:QUEUES])
-        rooms.groups.locks.unlock(GROUP, client, [queue])
+        services.groups.locks.unlock(GROUP, client, [queue])
         self._release(
             [each for each in self._locks if each.client == client and _queue(each) == queue]
         )
@@ -253,7 +253,7 @@ class Consumers:
 
     # --- Members ---
 
-    async def beat(self, rooms: Rooms) -> None:
+    async def beat(self, services: BrokerServices) -> None:
         """A consumer's heartbeat."""
         machine = self._machine
         client = machine.chance.choice(CLIENTS)
@@ -264,15 +264,15 @@ class Consumers:
             ConsumeFromWhere.FIRST_OFFSET,
             [Subscription(TOPIC, "TAG", "*", 1)],
         )
-        await machine.call(rooms.groups.clients.heartbeat(Heartbeat(client, "a:1", [], [data])))
+        await machine.call(services.groups.clients.heartbeat(Heartbeat(client, "a:1", [], [data])))
         self._beats[client] = machine.clock.monotonic_ms()
         machine.say("heartbeat", client)
 
-    def look_at_members(self, rooms: Rooms) -> None:
+    def look_at_members(self, services: BrokerServices) -> None:
         """Who was heard of is there, and who was not is not."""
         now_ms = self._machine.clock.monotonic_ms()
         try:
-            members = set(rooms.groups.clients.member_ids(GROUP))
+            members = set(services.groups.clients.member_ids(GROUP))
         except BrokerError:
             members = set()
         for client in CLIENTS:

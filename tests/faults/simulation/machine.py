@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
-from rocketpy_broker.broker import Broker, Ready, Rooms
+from rocketpy_broker.broker import Broker, BrokerServices, Ready
 from rocketpy_broker.config import BrokerConfig, TransactionTimes
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.config_files.saver import Saver, save_now
@@ -290,7 +290,7 @@ class Machine:
 
     # --- Lives ---
 
-    def live(self, use: Callable[[Rooms], Awaitable[None]]) -> None:
+    def live(self, use: Callable[[BrokerServices], Awaitable[None]]) -> None:
         """Start a broker, let clients use it, and end it. Raises what is wrong."""
         self.loop = SimulatedLoop(self.clock, self.chance, is_slow=self.is_slow)
         self.tasks: dict[asyncio.Task[Any], None] = {}
@@ -333,7 +333,7 @@ class Machine:
         every = sorted({name for names in PROGRESS for name in names})
         self._earlier.append(self.disk.texts(every))
 
-    async def _life(self, use: Callable[[Rooms], Awaitable[None]]) -> None:
+    async def _life(self, use: Callable[[BrokerServices], Awaitable[None]]) -> None:
         self.broker = Broker(self._config(), self.clock)
         stopped = asyncio.Event()
         ready: asyncio.Future[Ready] = self.loop.create_future()
@@ -350,7 +350,7 @@ class Machine:
         assert not recovery.damages, recovery.damages
         self.calm()
         self._is_serving = True
-        await use(self.broker.rooms)
+        await use(self.broker.services)
         self._is_serving = False
         self.trouble()
         self.say("stops")

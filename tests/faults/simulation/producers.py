@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from rocketpy_broker.broker import Rooms
+from rocketpy_broker.broker import BrokerServices
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.values import QueueKey
@@ -88,13 +88,13 @@ class Producers:
         deliver_ms = now_ms + delay_ms
         return Wait({"TIMER_DELIVER_MS": str(deliver_ms)}, deliver_ms=deliver_ms)
 
-    async def fill(self, rooms: Rooms) -> None:
+    async def fill(self, services: BrokerServices) -> None:
         """Messages that end a segment."""
-        await self.send(rooms, 3, sizes=(4_800, 4_900))
+        await self.send(services, 3, sizes=(4_800, 4_900))
 
     async def send(
         self,
-        rooms: Rooms,
+        services: BrokerServices,
         count: int,
         wait: Wait | None = None,
         sizes: tuple[int, int] = BODY_BYTES,
@@ -114,14 +114,14 @@ class Producers:
         block = block_of(TOPIC, bodies, wait.properties, machine.now_ms)
         try:
             stored = await machine.call(
-                rooms.retry.sends.append(TOPIC, queue_id, block.records, block.record_sizes)
+                services.retry.sends.append(TOPIC, queue_id, block.records, block.record_sizes)
             )
         except BrokerError as error:
             machine.say("refused", ids, error)
             history.refused(ids)
             return
         try:
-            await machine.call(rooms.retry.sends.acknowledged(stored))
+            await machine.call(services.retry.sends.acknowledged(stored))
         except BrokerError as error:
             machine.say("unknown", ids, error)
             return
@@ -133,7 +133,7 @@ class Producers:
         if wait.deliver_ms:
             self._recallable.update(dict.fromkeys(ids, wait.deliver_ms))
 
-    async def recall(self, rooms: Rooms) -> None:
+    async def recall(self, services: BrokerServices) -> None:
         """Take back a message, if any waits."""
         machine, history = self._machine, self._history
         waiting = [one for one, due in self._recallable.items() if due > machine.now_ms]
@@ -147,7 +147,7 @@ class Producers:
         before = (send.outcome, send.log_end)
         history.outcome(message_id, Outcome.UNKNOWN, send.log_end)
         try:
-            await machine.call(rooms.delay.recall.recall(TOPIC, handle.encode()))
+            await machine.call(services.delay.recall.recall(TOPIC, handle.encode()))
         except BrokerError as error:
             machine.say("recall", message_id, error)
             if "due in" in str(error):

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from rocketpy_broker.broker import Rooms
+from rocketpy_broker.broker import BrokerServices
 from rocketpy_broker.runtime.clock import sleep
 from rocketpy_broker.services.topics.config import TopicConfig
 from tests.faults.events import FINAL
@@ -47,27 +47,29 @@ class Simulation:
         self._steps = self._chosen_steps()
         self._begin_ms = self.machine.clock.monotonic_ms()
 
-    def _chosen_steps(self) -> list[Callable[[Rooms], object]]:
+    def _chosen_steps(self) -> list[Callable[[BrokerServices], object]]:
         """What clients do, some of it often and some of it never, as the seed has it."""
         spawn, chance = self.machine.spawn, self.chance
         producers, consumers, transactions = self.producers, self.consumers, self.transactions
-        steps: list[Callable[[Rooms], object]] = [
-            lambda rooms: spawn(producers.send(rooms, chance.choice([1, 1, 5]))),
-            lambda rooms: spawn(producers.send(rooms, chance.choice([1, 3]), producers.any_wait())),
-            lambda rooms: spawn(producers.recall(rooms)),
-            lambda rooms: spawn(consumers.drain(rooms)),
-            lambda rooms: spawn(consumers.send_back(rooms)),
-            lambda rooms: spawn(consumers.hold(rooms)),
-            lambda rooms: spawn(self._clean(rooms)),
-            lambda rooms: spawn(consumers.beat(rooms)),
+        steps: list[Callable[[BrokerServices], object]] = [
+            lambda services: spawn(producers.send(services, chance.choice([1, 1, 5]))),
+            lambda services: spawn(
+                producers.send(services, chance.choice([1, 3]), producers.any_wait())
+            ),
+            lambda services: spawn(producers.recall(services)),
+            lambda services: spawn(consumers.drain(services)),
+            lambda services: spawn(consumers.send_back(services)),
+            lambda services: spawn(consumers.hold(services)),
+            lambda services: spawn(self._clean(services)),
+            lambda services: spawn(consumers.beat(services)),
             consumers.lock,
             consumers.unlock,
             consumers.look_at_members,
-            lambda rooms: spawn(transactions.prepare(rooms)),
-            lambda rooms: spawn(transactions.decide(rooms)),
-            lambda rooms: spawn(transactions.mislead(rooms)),
-            lambda rooms: spawn(transactions.listen(rooms)),
-            lambda rooms: spawn(self.batches.write(rooms)),
+            lambda services: spawn(transactions.prepare(services)),
+            lambda services: spawn(transactions.decide(services)),
+            lambda services: spawn(transactions.mislead(services)),
+            lambda services: spawn(transactions.listen(services)),
+            lambda services: spawn(self.batches.write(services)),
             lambda _: self._cancel_one(),
             lambda _: self._jump(),
         ]
@@ -77,16 +79,16 @@ class Simulation:
         weights[-1] = chance.choice([0, 0, 0, 1])
         return [step for step, weight in zip(steps, weights, strict=True) for _ in range(weight)]
 
-    async def _clean(self, rooms: Rooms) -> None:
+    async def _clean(self, services: BrokerServices) -> None:
         """Old segments go, often as soon as new ones come, and all but the last one."""
         if self.chance.random() < 0.5:
-            await self.consumers.clean(rooms)
+            await self.consumers.clean(services)
             return
         if self.chance.random() < 0.5:
-            await self.transactions.prepare(rooms)
-        await self.producers.fill(rooms)
+            await self.transactions.prepare(services)
+        await self.producers.fill(services)
         for _ in range(3):
-            await self.consumers.clean(rooms)
+            await self.consumers.clean(services)
 
     def _cancel_one(self) -> None:
         tasks = [*self.machine.tasks]
@@ -126,36 +128,36 @@ class Simulation:
             self.machine.crash_plan = crash
         self.machine.disk.fails_at = chance.randint(1, 200) if chance.random() < 0.1 else 0
 
-    async def _use(self, rooms: Rooms) -> None:
-        if TOPIC not in rooms.topics:
-            await rooms.topics.create(TopicConfig(TOPIC, QUEUES, QUEUES))
+    async def _use(self, services: BrokerServices) -> None:
+        if TOPIC not in services.topics:
+            await services.topics.create(TopicConfig(TOPIC, QUEUES, QUEUES))
         for _ in range(self.chance.choice([5, 20, 60])):
-            self.chance.choice(self._steps)(rooms)
+            self.chance.choice(self._steps)(services)
             gap_ms = self.chance.choice(GAPS_MS)
             if gap_ms:
                 await sleep(self.machine.clock, gap_ms)
             if self.machine.is_gone:
                 return
 
-    async def _wait(self, _rooms: Rooms) -> None:
+    async def _wait(self, _rooms: BrokerServices) -> None:
         """Nobody does anything, and what waits comes."""
         await sleep(self.machine.clock, max(self.machine.due_ms_max - self.machine.now_ms, 1))
 
-    async def _rest(self, rooms: Rooms) -> None:
+    async def _rest(self, services: BrokerServices) -> None:
         """Questions are answered, what waits comes, and everything is read."""
-        if TOPIC not in rooms.topics:
-            await rooms.topics.create(TopicConfig(TOPIC, QUEUES, QUEUES))
+        if TOPIC not in services.topics:
+            await services.topics.create(TopicConfig(TOPIC, QUEUES, QUEUES))
         self.transactions.answer_all()
-        listening = self.machine.spawn(self.transactions.listen(rooms))
+        listening = self.machine.spawn(self.transactions.listen(services))
         await sleep(self.machine.clock, 100_000)
         listening.cancel()
-        await self.transactions.end_all(rooms)
-        await self.batches.write(rooms, may_stop=False)
+        await self.transactions.end_all(services)
+        await self.batches.write(services, may_stop=False)
         gone_ms = self.machine.clock.monotonic_ms() - self._begin_ms
         left_ms = self.machine.due_ms_max - self.machine.now_ms
         await sleep(self.machine.clock, max(left_ms + REST_MS, HOUR_MS - gone_ms))
-        await self.consumers.drain(rooms)
-        await self.consumers.drain(rooms, FINAL)
+        await self.consumers.drain(services)
+        await self.consumers.drain(services, FINAL)
 
 
 def simulate(seed: int) -> Simulation:

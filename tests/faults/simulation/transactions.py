@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketpy_broker.broker import Rooms
+from rocketpy_broker.broker import BrokerServices
 from rocketpy_broker.errors import BrokerError, NoticesEndedError
 from rocketpy_broker.services.groups.client_stream import CheckTransaction
 from rocketpy_broker.services.groups.clients.registry import Heartbeat
@@ -58,7 +58,7 @@ class Transactions:
             if one.ended_end > durable_end:
                 one.ended_end = 0
 
-    async def prepare(self, rooms: Rooms) -> None:
+    async def prepare(self, services: BrokerServices) -> None:
         """Send a half message."""
         machine, history = self._machine, self._history
         (body,) = self._producers.new_bodies(1)
@@ -74,7 +74,7 @@ class Transactions:
         if machine.chance.random() < 0.2:
             properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] = machine.chance.choice(["1", "60"])
         block = block_of(TOPIC, [body], properties, machine.now_ms)
-        sends = rooms.retry.sends
+        sends = services.retry.sends
         try:
             stored = await machine.call(
                 sends.append(TOPIC, queue_id, block.records, block.record_sizes)
@@ -92,14 +92,20 @@ class Transactions:
         chosen = [one for one in self._known.values() if one.physical_offset >= 0][-8:]
         return self._machine.chance.choice(chosen) if chosen else None
 
-    async def decide(self, rooms: Rooms) -> None:
+    async def decide(self, services: BrokerServices) -> None:
         """Commit or roll back; perhaps not for the first time."""
         one = self._choose()
         if one is not None:
-            await self._end(rooms, one, one.physical_offset, one.queue_offset)
+            await self._end(services, one, one.physical_offset, one.queue_offset)
 
     async def _end(
-        self, rooms: Rooms, one: Transaction, offset: int, queue_offset: int, *, asked: bool = False
+        self,
+        services: BrokerServices,
+        one: Transaction,
+        offset: int,
+        queue_offset: int,
+        *,
+        asked: bool = False,
     ) -> None:
         machine, history = self._machine, self._history
         if one.decision is None:
@@ -114,7 +120,7 @@ class Transactions:
             PRODUCERS, one.message_id, offset, queue_offset, one.decision, asked
         )
         try:
-            await machine.call(rooms.transactions.service.end(command))
+            await machine.call(services.transactions.service.end(command))
         except BrokerError as error:
             machine.say("not ended", one.message_id, error)
             return
@@ -124,7 +130,7 @@ class Transactions:
             history.outcome(one.message_id, Outcome.ACKED, one.ended_end)
         history.outcome(one.discarded_id, Outcome.REFUSED, one.ended_end)
 
-    async def mislead(self, rooms: Rooms) -> None:
+    async def mislead(self, services: BrokerServices) -> None:
         """An end by somebody else, or another end than the one that was answered."""
         one = self._choose()
         if one is None:
@@ -138,7 +144,7 @@ class Transactions:
             group, one.message_id, one.physical_offset, one.queue_offset, decision
         )
         try:
-            await self._machine.call(rooms.transactions.service.end(command))
+            await self._machine.call(services.transactions.service.end(command))
         except BrokerError:
             return
         sentence = f"{one.message_id} took {decision.value!r} of group {group!r}"
@@ -146,9 +152,9 @@ class Transactions:
 
     # --- Being asked ---
 
-    async def listen(self, rooms: Rooms) -> None:
+    async def listen(self, services: BrokerServices) -> None:
         """Let the producer be asked, until the broker forgets it."""
-        clients = rooms.groups.clients
+        clients = services.groups.clients
         stream = clients.open_notices(CLIENT)
         await self._machine.call(clients.heartbeat(Heartbeat(CLIENT, "a:1", [PRODUCERS], [])))
         try:
@@ -158,7 +164,7 @@ class Transactions:
                     if self._machine.chance.random() < self._answer_chance:
                         one = self._known[notice.transaction_id]
                         await self._end(
-                            rooms, one, notice.commit_log_offset, notice.queue_offset, asked=True
+                            services, one, notice.commit_log_offset, notice.queue_offset, asked=True
                         )
         except NoticesEndedError as error:
             self._machine.say("not listening", error)
@@ -171,11 +177,11 @@ class Transactions:
         """From now on every question is answered."""
         self._answer_chance = 1.0
 
-    async def end_all(self, rooms: Rooms) -> None:
+    async def end_all(self, services: BrokerServices) -> None:
         """Whatever is open is ended; what was prepared has come to one end."""
         for one in self._known.values():
             if one.physical_offset >= 0 and not one.ended_end:
-                await self._end(rooms, one, one.physical_offset, one.queue_offset)
+                await self._end(services, one, one.physical_offset, one.queue_offset)
             if one.prepared_end and one.decision is Operation.COMMIT and not one.ended_end:
                 pair = (one.message_id, one.discarded_id)
                 self._history.events.append(ExactlyOne(pair))

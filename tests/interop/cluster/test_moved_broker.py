@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_rocketpy.offsets import BrokerQueue, QueueRange
-from pyspark_rocketpy.transport.remoting import ClusterConfig, Patience
+from pyspark_rocketpy.transport.remoting import ClusterConfig, Timeouts
 from pyspark_rocketpy.transport.remoting.cluster import routes as routes_module
 from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import consumer_offset
@@ -21,7 +21,7 @@ from tests.interop.cluster.servers import Broker, BrokerSpec
 from tests.interop.rocketmq import V4, V5
 from tests.patience import PATIENCE_SECONDS
 
-PATIENT = Patience(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
+PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
 GROUP = "moved-readers"
 OPTIONS = PullOptions(GROUP, 1 << 20, fail_on_data_loss=True)
 # Nothing is tried again, and nobody is waited for.

@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, QueueRange
-from pyspark_rocketpy.transport.remoting import ClusterConfig, Patience
+from pyspark_rocketpy.transport.remoting import ClusterConfig, Timeouts
 from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import consumer_offset
 from pyspark_rocketpy.transport.remoting.send.requests import Message, send, send_batch
@@ -28,7 +28,7 @@ from tests.interop.cluster.processes import until
 from tests.interop.cluster.servers import SLAVE_ID
 from tests.patience import PATIENCE_SECONDS
 
-PATIENT = Patience(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
+PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
 TOPIC, GROUP = "source-transport", "source-readers"
 QUEUES = 2
 NAMES = (A, B, OLD)
@@ -267,7 +267,7 @@ def test_an_absent_broker_is_given_up_in_time(
 def test_a_frozen_name_server_is_passed_by(
     source: RemotingSource, fragile_cluster: Cluster
 ) -> None:
-    impatient = Patience(3_000, "connectTimeoutMs")
+    impatient = Timeouts(3_000, "connectTimeoutMs")
     config = replace(source.cluster, connect=impatient, request=impatient)
     hurried = replace(source, cluster=config)
     fragile_cluster.name_servers[0].freeze()
@@ -278,7 +278,7 @@ def test_a_frozen_name_server_is_passed_by(
 def test_a_frozen_broker_is_left_out_of_bounds(
     source: RemotingSource, fragile_cluster: Cluster
 ) -> None:
-    impatient = Patience(4_000, "connectTimeoutMs")
+    impatient = Timeouts(4_000, "connectTimeoutMs")
     config = replace(source.cluster, connect=impatient, request=impatient)
     queries = replace(source, cluster=config).offset_queries()
     assert {queue.broker_name for queue in queries.bounds(SUBSCRIPTION)[TOPIC]} == {*NAMES}

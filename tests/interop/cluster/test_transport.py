@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
 from pyspark_rocketpy.transport import remoting
-from pyspark_rocketpy.transport.remoting import AccessKeys, ClusterConfig, Patience, TlsConfig
+from pyspark_rocketpy.transport.remoting import AccessKeys, ClusterConfig, Timeouts, TlsConfig
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     PULLED_MESSAGES_MAX,
     Pull,
@@ -32,7 +32,7 @@ from tests.interop.cluster.processes import until
 from tests.interop.cluster.servers import SLAVE_ID
 from tests.patience import PATIENCE_SECONDS
 
-PATIENT = Patience(PATIENCE_SECONDS * 1000, "requestTimeoutMs")
+PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "requestTimeoutMs")
 TOPIC = "transport"
 QUEUES = 2
 NAMES = (A, B, OLD)
@@ -52,7 +52,7 @@ def connect(cluster: Cluster) -> Iterator[Connect]:
     def make(
         tls: TlsConfig | None = None,
         access: AccessKeys | None = None,
-        request: Patience = PATIENT,
+        request: Timeouts = PATIENT,
     ) -> remoting.Cluster:
         name_servers = tuple(cluster.addresses.split(";"))
         config = ClusterConfig(name_servers, PATIENT, request, tls, access)
@@ -197,7 +197,7 @@ def test_a_broker_that_comes_back_is_found_again(
 def test_a_frozen_broker_is_given_up_and_found_again(
     connect: Connect, fragile_cluster: Cluster
 ) -> None:
-    seen, queue = connect(request=Patience(5_000, "requestTimeoutMs")), MessageQueue(B, 0, TOPIC)
+    seen, queue = connect(request=Timeouts(5_000, "requestTimeoutMs")), MessageQueue(B, 0, TOPIC)
     max_offset(seen, queue).answer()
     broker = fragile_cluster.broker(B)
     broker.freeze()

@@ -14,7 +14,7 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ColumnError, TopicNotExistError
 from pyspark_rocketpy.sink.task_writer import LOT_BYTES, WriteConfig, write_batches
-from pyspark_rocketpy.transport.remoting import ClusterConfig, Patience
+from pyspark_rocketpy.transport.remoting import ClusterConfig, Timeouts
 from pyspark_rocketpy.transport.remoting.net.connections import SHARED
 from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
 from pyspark_rocketpy.transport.values import RetryPolicy
@@ -30,7 +30,7 @@ from tests.interop.cluster.servers import Broker
 from tests.interop.rocketmq import ENDS, V4
 from tests.patience import PATIENCE_SECONDS
 
-PATIENT = Patience(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
+PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
 NAME, PARTITION = BatchName("query", 3), 2
 QUEUES = 2
 CONTROL = "rocketpy_control"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy_broker.errors import LogOffsetError
-from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.message_store import MessageStore
 from tests.store.conftest import SEGMENT_BYTES, OpenStore
 from tests.store.messages import flush_log, numbered, put_all, remove_oldest_segment
@@ -32,7 +32,7 @@ def scanner_of(store: MessageStore, bytes_max: int = SEGMENT_BYTES) -> LogScanne
 def test_a_scan_begins_at_the_record_that_it_was_asked_for(store: MessageStore) -> None:
     scanner = scanner_of(store)
     first, *_ = scanner.scan(store._log.begin)
-    assert isinstance(first, Stretch)
+    assert isinstance(first, LogSpan)
     assert first.offset == store._log.begin
     second = store._log.begin + int(first.block.positions[1])
     begun, *_ = scanner.scan(second)

@@ -11,7 +11,7 @@ import pytest
 
 from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.log.segment import Segment
-from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
+from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.recovery.damage_fill import fill_met
 from rocketpy_broker.store.values import Damage
 from tests.blocks import wire_block
@@ -82,7 +82,7 @@ def test_f05_numbers_are_those_of_the_records_around_damage(
 ) -> None:
     store = new_store()
     store.open()
-    begins, kept = [], Known(first_number=KEEP_NUMBERS)
+    begins, kept = [], AppendHints(first_number=KEEP_NUMBERS)
     for number in (7, ~300, 9):
         block = wire_block(QUEUE.topic, [b"numbered"]).parsed()
         block.header["prepared_transaction_offset"] = number

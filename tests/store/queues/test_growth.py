@@ -16,7 +16,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues import growth as growth_module
 from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.files import QueueFiles
-from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueGrowth
+from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
 from tests.store.check.planted_faults import FIRST, write_at
 from tests.store.conftest import OpenStore, crash
@@ -247,7 +247,7 @@ def test_f17_of_very_many_queues_without_room_some_are_remembered(
     monkeypatch.setattr(growth_module, "QUEUES_MAX", 2)
     store = new_store()
     store.open()
-    growth = QueueGrowth(store._queues, clock)
+    growth = QueueAllocator(store._queues, clock)
     for queue_id in range(4):
         growth.failed(QueueKey("T", queue_id), 1, OSError(errno.ENOSPC, "No space left on device"))
     assert growth.refusal is not None

@@ -15,7 +15,7 @@ from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.queues.slices import run_starts
 from rocketpy_broker.store.values import QueueKey, QueueRange
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
@@ -215,7 +215,7 @@ def test_s03_in_a_joined_block_a_queue_that_comes_again_goes_on(new_store: OpenS
     store.open()
     put_runs(store, (0, [b"before"]))
     block = block_of((0, [b"a", b"b"]), (1, [b"c"]), (0, [b"d"]), (1, [b"e"]), (0, [b"f"])).parsed()
-    result = store.append(OWN, block, Known(is_joined=True))
+    result = store.append(OWN, block, AppendHints(is_joined=True))
     assert (result.queue_offset, result.record_count) == (1, 6)
     flush_log(store)
     put_runs(store, (0, [b"g"]))

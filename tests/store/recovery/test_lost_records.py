@@ -12,7 +12,7 @@ import pytest
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.log.filler import is_filler
-from rocketpy_broker.store.log.scanner import LogScanner, Stretch
+from rocketpy_broker.store.log.scanner import LogScanner, LogSpan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.foreign import StaleRecords
 from rocketpy_broker.store.values import QueueKey, QueueRange
@@ -119,4 +119,4 @@ def test_a_half_message_that_was_stored_before_the_one_in_front_of_it_is_not_sta
     data = encode_record(half)
     block = RecordBlock.parse(data, np.array([len(data)], np.int32))
     stale = StaleRecords(begin=0, queues_end=0, abnormal=False)
-    assert not stale.is_stale(Stretch(0, block), 0, {QUEUE: 5})
+    assert not stale.is_stale(LogSpan(0, block), 0, {QUEUE: 5})

@@ -20,7 +20,7 @@ from pyspark_rocketpy.source.readers import (
     RocketpyStreamReader,
 )
 from pyspark_rocketpy.source.refused import RefusedStreamReader
-from pyspark_rocketpy.tracebacks import HIDE_TRACEBACK, tells_plainly
+from pyspark_rocketpy.tracebacks import HIDE_TRACEBACK, hide_tracebacks
 
 
 def deep(error: Exception) -> None:
@@ -28,7 +28,7 @@ def deep(error: Exception) -> None:
     raise error from KeyError("cause")
 
 
-@tells_plainly
+@hide_tracebacks
 class Called:
     """What Spark would call."""
 

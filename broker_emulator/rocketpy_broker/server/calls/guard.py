@@ -20,7 +20,7 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.calls.failure_log import FailureLog
-from rocketpy_broker.server.calls.incomplete_requests import UnfinishedRequests
+from rocketpy_broker.server.calls.incomplete_requests import IncompleteRequests
 from rocketpy_broker.services.call_memory import CallMemory, Charge, KeptBytesError, decoded_bytes
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -81,14 +81,14 @@ class TimedCalls:
             self._on_called(method, status.code, self._clock.monotonic_ms() - begin_ms)
 
 
-class Guard:
+class CallGuard:
     """Counts the running calls of a server, and ends those that fail."""
 
     def __init__(
         self,
         log: FailureLog,
         calls_max: int,
-        unfinished: UnfinishedRequests,
+        unfinished: IncompleteRequests,
         timed: TimedCalls | None = None,
     ) -> None:
         self.unfinished = unfinished
@@ -99,7 +99,7 @@ class Guard:
         self.memory = CallMemory()
 
     @contextlib.contextmanager
-    def passing(self, peer: Callable[[], str], method: str) -> Iterator[Charge]:
+    def enter(self, peer: Callable[[], str], method: str) -> Iterator[Charge]:
         """Around the work of one call. Raises BrokerError, and grpc.aio's own errors."""
         if self.running >= self._calls_max:
             raise TooManyCallsError(self._calls_max)
@@ -125,7 +125,7 @@ class GuardedHandlers(grpc.GenericRpcHandler):
     """The handlers of another, guarded. Without `failure` calls end with a gRPC status."""
 
     def __init__(
-        self, handlers: grpc.GenericRpcHandler, guard: Guard, failure: Failure | None = None
+        self, handlers: grpc.GenericRpcHandler, guard: CallGuard, failure: Failure | None = None
     ) -> None:
         self._handlers = handlers
         self._guard = guard
@@ -149,7 +149,7 @@ class GuardedMethod:
     """One method. Requests are decoded, and responses encoded, within: these may fail, too."""
 
     def __init__(
-        self, name: str, handler: Handler, guard: Guard, failure: Failure | None = None
+        self, name: str, handler: Handler, guard: CallGuard, failure: Failure | None = None
     ) -> None:
         self._name = name
         self._guard = guard
@@ -174,7 +174,7 @@ class GuardedMethod:
 
     async def _answer(self, _requests: Any, context: Any) -> bytes:
         try:
-            with self._guard.passing(context.peer, self._name) as charge:
+            with self._guard.enter(context.peer, self._name) as charge:
                 # No name here holds the request: a method that is held may let it go.
                 work = self._work(await self._asked(context, charge), context)
                 begin_ms = self._begin_ms()
@@ -188,7 +188,7 @@ class GuardedMethod:
     async def _stream(self, _requests: Any, context: Any) -> None:
         """Writes by itself, since a generator would be one more layer to go through."""
         try:
-            with self._guard.passing(context.peer, self._name) as charge:
+            with self._guard.enter(context.peer, self._name) as charge:
                 asked = await self._asked(context, charge)
                 begin_ms = self._begin_ms()
                 async with contextlib.aclosing(self._work(asked, context)) as answers:
@@ -202,7 +202,7 @@ class GuardedMethod:
     async def _write(self, _requests: Any, context: Any) -> None:
         """For a method that writes its responses by itself."""
         try:
-            with self._guard.passing(context.peer, self._name) as charge:
+            with self._guard.enter(context.peer, self._name) as charge:
                 await self._work(await self._asked(context, charge), context)
         except BrokerError as error:
             await context.write(await self._failed(context, error))

@@ -55,7 +55,7 @@ ENDED_MAX = 100
 SENDERS_MIN = 1_000
 
 
-class UnfinishedError(BrokerError):
+class IncompleteRequestError(BrokerError):
     """Not raised: a request was not received. A status of gRPC tells its text."""
 
     code = ResponseCode.SYSTEM_BUSY
@@ -67,7 +67,7 @@ class UnfinishedError(BrokerError):
         )
 
 
-class UnfinishedRequests:
+class IncompleteRequests:
     """The requests of a server that are being received."""
 
     def __init__(self, clock: Clock, request_bytes_max: int, traffic: TrafficOf) -> None:
@@ -252,4 +252,4 @@ class UnfinishedRequests:
 async def _abort(context: Any) -> None:
     """From a task of its own: gRPC would lose what it gathered if the one that reads left."""
     with contextlib.suppress(grpc.aio.BaseError):
-        await context.abort(grpc.StatusCode.UNAVAILABLE, UnfinishedError().remark)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, IncompleteRequestError().remark)

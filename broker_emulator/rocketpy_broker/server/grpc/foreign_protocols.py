@@ -17,7 +17,7 @@ import grpc
 
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.server.calls.failure_log import PeerLines, host_of
-from rocketpy_broker.server.calls.guard import Guard, GuardedMethod
+from rocketpy_broker.server.calls.guard import CallGuard, GuardedMethod
 
 logger = logging.getLogger(__name__)
 LOOK_INTERVAL_MS = 5_000
@@ -28,10 +28,10 @@ _OTHER_CLIENTS = (
 )
 
 
-class UnservedCalls(grpc.GenericRpcHandler):
+class ForeignCalls(grpc.GenericRpcHandler):
     """The last handler of a server: it refuses each method that no other handler knows."""
 
-    def __init__(self, clock: Clock, guard: Guard, names: Sequence[str]) -> None:
+    def __init__(self, clock: Clock, guard: CallGuard, names: Sequence[str]) -> None:
         """`names` are the services of the server."""
         self.lines = PeerLines(clock)
         self._guard = guard
@@ -72,7 +72,7 @@ class UnservedCalls(grpc.GenericRpcHandler):
         return f"{method} is not served: this broker serves {', '.join(self._names)}"
 
 
-class UnservedConnections:
+class ForeignConnections:
     """Looks for connections that gRPC closed at their first bytes."""
 
     def __init__(

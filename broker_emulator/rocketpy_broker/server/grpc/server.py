@@ -17,9 +17,15 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.calls import connection_traffic
 from rocketpy_broker.server.calls.failure_log import FailureLog
-from rocketpy_broker.server.calls.guard import Called, Failure, Guard, GuardedHandlers, TimedCalls
-from rocketpy_broker.server.calls.incomplete_requests import UnfinishedRequests
-from rocketpy_broker.server.grpc.foreign_protocols import UnservedCalls, UnservedConnections
+from rocketpy_broker.server.calls.guard import (
+    Called,
+    CallGuard,
+    Failure,
+    GuardedHandlers,
+    TimedCalls,
+)
+from rocketpy_broker.server.calls.incomplete_requests import IncompleteRequests
+from rocketpy_broker.server.grpc.foreign_protocols import ForeignCalls, ForeignConnections
 
 logger = logging.getLogger(__name__)
 # What a request carries beside its records: names, sizes, framing.
@@ -44,7 +50,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
 
 
-class Door(Protocol):
+class ProtocolServices(Protocol):
     """A protocol that clients may speak."""
 
     @property
@@ -78,7 +84,7 @@ class GrpcServer:
     def __init__(
         self,
         config: BrokerConfig,
-        doors: Sequence[Door],
+        protocols: Sequence[ProtocolServices],
         clock: Clock,
         on_called: Called | None = None,
     ) -> None:
@@ -102,20 +108,20 @@ class GrpcServer:
         self._names = [health.SERVICE_NAME, reflection.SERVICE_NAME]
         self._traffic = connection_traffic.ConnectionTraffic(clock)
         of = self._traffic.of if connection_traffic.is_told(clock) else connection_traffic.untold
-        self.unfinished = UnfinishedRequests(clock, request_bytes, of)
+        self.unfinished = IncompleteRequests(clock, request_bytes, of)
         timed = None if on_called is None else TimedCalls(clock, on_called)
-        self.guard = Guard(FailureLog(clock), CALLS_MAX, self.unfinished, timed)
-        for door in doors:
-            self._add(door.handlers(), door.failure)
-            self._names += door.names
+        self.guard = CallGuard(FailureLog(clock), CALLS_MAX, self.unfinished, timed)
+        for protocol in protocols:
+            self._add(protocol.handlers(), protocol.failure)
+            self._names += protocol.names
         others = _Collected()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, others)
         servicer = reflection.aio.ReflectionServicer(self._names)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, others)
         self._add(others.handlers)
-        unserved = UnservedCalls(clock, self.guard, self._names)
+        unserved = ForeignCalls(clock, self.guard, self._names)
         self._server.add_generic_rpc_handlers([unserved])
-        self.unserved = UnservedConnections(
+        self.unserved = ForeignConnections(
             clock,
             unserved.lines,
             lambda: self._traffic.closed(self._port),

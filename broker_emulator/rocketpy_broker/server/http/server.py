@@ -40,7 +40,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = "this broker answers GET /metrics and GET /healthz\n"
 
 
-class HttpDoor:
+class HttpServer:
     """Serves HTTP from the running event loop.
 
     `metrics` gives the text of all metrics, in pieces. `refusal` says why the store takes no

@@ -18,8 +18,8 @@ from rocketpy_broker.server.rocketpy_v1.servicers import (
 )
 from rocketpy_broker.server.rocketpy_v1.servicers.admin_servicer import AdminServicer, AdminServices
 from rocketpy_broker.server.rocketpy_v1.servicers.broker_servicer import (
+    BrokerCallServices,
     BrokerServicer,
-    BrokerServices,
 )
 from rocketpy_broker.server.rocketpy_v1.servicers.groups_servicer import (
     GroupServices,
@@ -36,10 +36,10 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 
 @dataclass(frozen=True, slots=True)
-class RocketpyV1Door:
+class RocketpyV1Services:
     """The services of the protocol. `testing` is that of brokers for tests."""
 
-    broker: BrokerServices
+    broker: BrokerCallServices
     admin: AdminServices
     transactions: Transactions
     groups: GroupServices

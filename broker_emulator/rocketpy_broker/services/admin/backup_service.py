@@ -19,10 +19,10 @@ from rocketpy_broker.errors import BrokerError, StoreClosedError
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.runtime.tasks import to_end
+from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.config_files.saver import save_all
 from rocketpy_broker.services.context import SavedTable
-from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.store.backup.live import LiveBackup, StateFiles
 from rocketpy_broker.store.backup.pieces import Piece
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
@@ -60,11 +60,11 @@ class BackupService:
     """Backs up one store. `tables` are saved before its state is copied."""
 
     def __init__(
-        self, store: MessageStore, flushing: Flushing, tables: list[SavedTable], clock: Clock
+        self, store: MessageStore, flush: FlushServices, tables: list[SavedTable], clock: Clock
     ) -> None:
         self._store = store
-        self._group_commit = flushing.group_commit
-        self._store_files = flushing.store_files
+        self._group_commit = flush.group_commit
+        self._store_files = flush.store_files
         self._tables = tables
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="backup")
@@ -137,7 +137,7 @@ class BackupService:
             backup = await self._planned(state)
             async with self._store_files.removing_nothing():
                 self._check_topics(deletion_count)
-                await self._in_thread(backup.vouch)
+                await self._in_thread(backup.verify_against)
             yield BackupStart(await self._in_thread(lambda: backup.total_bytes), backup.plan.end)
             try:
                 async with aclosing(self._steps(backup.derived_pieces())) as steps:
@@ -193,7 +193,7 @@ class BackupService:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Run `work`. Nobody is let go before its end, also when cancelled."""
-        return await to_end(asyncio.get_running_loop().run_in_executor(self._thread, work))
+        return await run_shielded(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
     def close(self) -> None:
         """End the thread."""

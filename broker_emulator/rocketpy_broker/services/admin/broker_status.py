@@ -16,7 +16,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.wiring import Groups
-from rocketpy_broker.services.long_polling.wiring import Holding
+from rocketpy_broker.services.long_polling.wiring import LongPolling
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.wiring import Transactions
 from rocketpy_broker.store.cleaner import SegmentWait
@@ -83,7 +83,7 @@ class BrokerStatusService:
         clock: Clock,
         topics: TopicConfigManager,
         groups: Groups,
-        holding: Holding,
+        long_polling: LongPolling,
         delay: Delay,
         transactions: Transactions,
     ) -> None:
@@ -91,7 +91,7 @@ class BrokerStatusService:
         self._clock = clock
         self._topics = topics
         self._groups = groups
-        self._holding = holding
+        self._long_polling = long_polling
         self._delay = delay
         self._transactions = transactions
         self._began_ms = clock.monotonic_ms()
@@ -125,7 +125,7 @@ class BrokerStatusService:
             clients.client_count,
             clients.listener_count,
             connection_count,
-            len(self._holding.calls),
+            len(self._long_polling.calls),
             self._delay_level_pending_count(),
             self._delay.timer.waiting_count,
             self._transactions.listing.open_count,

@@ -16,7 +16,7 @@ from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.admin.change_outcome import saving, timing
 from rocketpy_broker.services.admin.group_list import GroupListing, is_own
-from rocketpy_broker.services.admin.topic_admin_service import AdminService
+from rocketpy_broker.services.admin.topic_admin_service import TopicAdminService
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.groups.changes import GroupChange
 from rocketpy_broker.services.groups.clients.registry import MembersOnlineError
@@ -32,7 +32,7 @@ class GroupAdminService:
 
     def __init__(
         self,
-        admin: AdminService,
+        admin: TopicAdminService,
         listing: GroupListing,
         topics: TopicConfigManager,
         groups: Groups,

@@ -79,7 +79,7 @@ class TopicQueuePage:
     has_more: bool
 
 
-class AdminService:
+class TopicAdminService:
     """Changes topics and tells about the broker."""
 
     def __init__(

@@ -11,13 +11,13 @@ from rocketpy_broker.services.admin.cleaning_service import CleaningService
 from rocketpy_broker.services.admin.group_admin_service import GroupAdminService
 from rocketpy_broker.services.admin.group_list import GroupListing
 from rocketpy_broker.services.admin.store_admin_service import StoreAdminService
-from rocketpy_broker.services.admin.topic_admin_service import AdminService
+from rocketpy_broker.services.admin.topic_admin_service import TopicAdminService
 from rocketpy_broker.services.admin.topic_contents import TopicContents
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay.wiring import Delay
-from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.services.groups.wiring import Groups
-from rocketpy_broker.services.long_polling.wiring import Holding
+from rocketpy_broker.services.long_polling.wiring import LongPolling
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_broker.services.offsets.wiring import Offsets
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -25,10 +25,10 @@ from rocketpy_broker.services.transactions.wiring import Transactions
 
 
 @dataclass(frozen=True, slots=True)
-class Operations:
+class AdminWiring:
     """What operators ask and order."""
 
-    admin: AdminService
+    admin: TopicAdminService
     store_admin: StoreAdminService
     status: BrokerStatusService
     group_listing: GroupListing
@@ -37,31 +37,31 @@ class Operations:
 
 
 def build(
-    ground: Ground,
+    context: BrokerContext,
     topics: TopicConfigManager,
     groups: Groups,
-    flushing: Flushing,
-    holding: Holding,
+    flush: FlushServices,
+    long_polling: LongPolling,
     delay: Delay,
     offsets: Offsets,
     transactions: Transactions,
     statistics: StatisticsService,
-) -> Operations:
+) -> AdminWiring:
     """Administration of one broker, and its cleaning."""
-    config, store, store_files = ground.config, ground.store, flushing.store_files
-    cleaning = CleaningService(store, store_files, ground.clock, config)
+    config, store, store_files = context.config, context.store, flush.store_files
+    cleaning = CleaningService(store, store_files, context.clock, config)
 
-    large_writes = flushing.group_commit.large_writes
+    large_writes = flush.group_commit.large_writes
     contents = TopicContents(store_files, offsets.committed, offsets.saver)
-    store_admin = StoreAdminService(store, contents, large_writes, topics, cleaning, ground.tasks)
+    store_admin = StoreAdminService(store, contents, large_writes, topics, cleaning, context.tasks)
 
     async def start(scope: TaskScope) -> None:
         store_admin.name_unused_topics()
         scope.start(cleaning.run())
 
-    ground.lifecycle.starts.append(start)
-    committed, tasks = offsets.committed, ground.tasks
-    admin = AdminService(
+    context.lifecycle.starts.append(start)
+    committed, tasks = offsets.committed, context.tasks
+    admin = TopicAdminService(
         config,
         store,
         contents,
@@ -70,18 +70,20 @@ def build(
         committed,
         statistics,
         tasks,
-        ground.clock,
+        context.clock,
     )
-    backups = BackupService(store, flushing, ground.lifecycle.tables, ground.clock)
-    ground.lifecycle.closes.append(backups.close)
-    listing = GroupListing(store, topics, groups, committed, ground.clock)
-    return Operations(
+    backups = BackupService(store, flush, context.lifecycle.tables, context.clock)
+    context.lifecycle.closes.append(backups.close)
+    listing = GroupListing(store, topics, groups, committed, context.clock)
+    return AdminWiring(
         admin,
         store_admin,
-        BrokerStatusService(store, ground.clock, topics, groups, holding, delay, transactions),
+        BrokerStatusService(
+            store, context.clock, topics, groups, long_polling, delay, transactions
+        ),
         listing,
         GroupAdminService(
-            admin, listing, topics, groups, committed, offsets.saver, tasks, ground.clock
+            admin, listing, topics, groups, committed, offsets.saver, tasks, context.clock
         ),
         backups,
     )

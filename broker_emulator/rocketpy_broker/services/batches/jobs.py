@@ -106,7 +106,7 @@ class JobTable:
         self._jobs.move_to_end(name)
         return job
 
-    def rivals(self, name: BatchJob) -> list[BatchJob]:
+    def superseded_jobs(self, name: BatchJob) -> list[BatchJob]:
         """The writer's other jobs for this batch and older ones that a new job puts away."""
         names = self._by_writer.get(name.writer_id, ())
         return [
@@ -140,7 +140,7 @@ class JobTable:
     def _idle_ms(self, job: Job) -> float:
         return self._clock.monotonic_ms() - job.used_ms
 
-    def put_away(self, name: BatchJob, reason: str) -> list[Attempt]:
+    def discard(self, name: BatchJob, reason: str) -> list[Attempt]:
         """Forget a job; return its attempts, whose files may go."""
         self._put_away[name] = reason
         while len(self._put_away) > PUT_AWAY_MAX:
@@ -150,7 +150,7 @@ class JobTable:
             self._drop(job)
         if job is not None or name in self._ended:
             self._forget(name)
-        return [] if job is None else list(mark_gone(job.attempts.values()))
+        return [] if job is None else list(retire(job.attempts.values()))
 
     @contextmanager
     def hold(self) -> Iterator[JobHold]:
@@ -205,7 +205,7 @@ class JobHold:
             self._job = None
 
 
-def mark_gone(attempts: Iterable[Attempt]) -> Iterator[Attempt]:
+def retire(attempts: Iterable[Attempt]) -> Iterator[Attempt]:
     """The attempts, on which nobody begins to work any more."""
     for attempt in attempts:
         attempt.is_gone = True

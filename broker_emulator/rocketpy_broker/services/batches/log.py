@@ -18,7 +18,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.topics.system import BATCHES_TOPIC
 from rocketpy_broker.store.append.prepared import PreparedRange
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.staging.area import BatchJob
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.values import (
@@ -146,7 +146,7 @@ class BatchLog:
             store_host=self._store.store_host,
         )
         block = RecordBlock.parse(bytearray(encode_record(record)))
-        return self._store.append(BATCHES_QUEUE, block, Known(cause=PutCause.OWN))
+        return self._store.append(BATCHES_QUEUE, block, AppendHints(cause=PutCause.OWN))
 
     def read(self, offset: int) -> Iterator[Decision | Completion]:
         """Everything from `offset` of the queue on that is still there."""

@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.runtime.clock import Clock, resolve
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.runtime.tasks import to_end
+from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.batches.log import Batch, Decision, StagedTask
 from rocketpy_broker.services.batches.old_kind import OldKind
 from rocketpy_broker.services.batches.staging_service import StagingService
 from rocketpy_broker.services.send.append_service import BULK_UNFLUSHED_BYTES_MAX, AppendService
 from rocketpy_broker.store.append.batch_marks import first_number
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import LOST_ERRNOS, Unreadable
 from rocketpy_broker.store.staging.frames import StagedRecords, joined
@@ -50,7 +50,7 @@ RUNS_MAX = 256
 WAKE_COUNT = 50
 
 
-class Pending:
+class DecidedBatch:
     """A decided batch that is on its way.
 
     `passed` records of it have been appended or given up, `stored_count` of them are in the log,
@@ -126,7 +126,7 @@ class RollForward:
         self._old_kind = old_kind
         self._clock = clock
 
-    async def run(self, pending: Pending) -> None:
+    async def run(self, pending: DecidedBatch) -> None:
         """Append what is not appended yet. Raises StoreError; calling again goes on from there."""
         if pending.decision.batch.ranges:
             progress = await self._old_kind.run(pending.decision)
@@ -148,12 +148,12 @@ class RollForward:
                         await self._append(pending, part)
                 finally:
                     # A generator is not closed while a thread is in it.
-                    some = await to_end(following)
+                    some = await run_shielded(following)
                 if self._clock.monotonic_ms() - told_ms >= PROGRESS_MS:
                     told_ms = self._clock.monotonic_ms()
                     self._tell(pending)
 
-    async def _append(self, pending: Pending, part: _Part) -> None:
+    async def _append(self, pending: DecidedBatch, part: _Part) -> None:
         decision, records = pending.decision, part.records
         if isinstance(records, Unreadable):
             _give_up(pending, part.before, records)
@@ -168,9 +168,9 @@ class RollForward:
                 number = first_number(decision.queue_offset, part.before)
                 queue, block, found = records.queue, records.block, records.found
                 if found.may_wait:
-                    placed = self._appends.placing.placed_decided(queue, block)
+                    placed = self._appends.destinations.placed_decided(queue, block)
                     queue, block, found = placed.queue, placed.block, placed.found
-                known = Known(found, number, is_joined=True)
+                known = AppendHints(found, number, is_joined=True)
                 under_way = self._store.begin_append(queue, block, known)
                 pending.log_end = (await self._appends.written(under_way)).end_offset
         pending.stored_count += count
@@ -181,7 +181,7 @@ class RollForward:
         """Whether the topic has been deleted since the decision."""
         return decision.physical_offset < self._store.deleted_below(records.queue.topic)
 
-    def _deleted_count(self, pending: Pending) -> int:
+    def _deleted_count(self, pending: DecidedBatch) -> int:
         """How many records in gaps were passed over for a deletion. Blocks."""
         decision, gaps = pending.decision, np.array(pending.gaps)
         # How many records in gaps lie before a place: it grows within gaps only.
@@ -197,7 +197,7 @@ class RollForward:
         return count
 
     @staticmethod
-    def _tell(pending: Pending) -> None:
+    def _tell(pending: DecidedBatch) -> None:
         batch = pending.decision.batch
         logger.info(
             "batch %d of writer %r: %d of %d messages are stored",
@@ -208,7 +208,7 @@ class RollForward:
         )
 
 
-def _give_up(pending: Pending, before: int, lost: Unreadable) -> None:
+def _give_up(pending: DecidedBatch, before: int, lost: Unreadable) -> None:
     job = pending.decision.batch.job
     logger.critical(
         "batch %d of writer %r is decided, and %d of its messages are lost: %s",

@@ -39,7 +39,7 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.batches.commit_check import CommitCheck
 from rocketpy_broker.services.batches.ledger import NO_BATCH, BatchLedger, LedgerEntry
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE, Batch, BatchLog, Decision
-from rocketpy_broker.services.batches.roll_forward import Pending, RollForward
+from rocketpy_broker.services.batches.roll_forward import DecidedBatch, RollForward
 from rocketpy_broker.services.batches.staging_service import StagingService, check_job
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.store.append.batch_marks import numbers_of
@@ -97,7 +97,7 @@ class BatchService:
         store: MessageStore,
         staging: StagingService,
         check: CommitCheck,
-        rolling: RollForward,
+        roll_forward: RollForward,
         ledger: BatchLedger,
         group_commit: GroupCommit,
         clock: Clock,
@@ -106,13 +106,13 @@ class BatchService:
         self._store = store
         self._staging = staging
         self._check = check
-        self._rolling = rolling
+        self._roll_forward = roll_forward
         self._ledger = ledger
         self._group_commit = group_commit
         self._clock = clock
         self._body_bytes_max = limits.body_bytes_max
         self._log = BatchLog(store, clock)
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, DecidedBatch] = {}
         self._spent: list[_Spent] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(ROLLING_MAX)
@@ -211,16 +211,16 @@ class BatchService:
             )
         return body
 
-    def _decide(self, batch: Batch, body: bytes, attempts: list[StagedAttempt]) -> Pending:
+    def _decide(self, batch: Batch, body: bytes, attempts: list[StagedAttempt]) -> DecidedBatch:
         pending = self._decided(self._log.append_decision(batch, body), attempts)
         self._note_progress()
         return pending
 
-    def _decided(self, decision: Decision, attempts: list[StagedAttempt]) -> Pending:
+    def _decided(self, decision: Decision, attempts: list[StagedAttempt]) -> DecidedBatch:
         batch = decision.batch
         log_end = self._store.positions().log_end
         by_task = {(one.attempt.task, one.attempt.token): one for one in attempts}
-        pending = self._pending[batch.job.writer_id] = Pending(decision, by_task, log_end)
+        pending = self._pending[batch.job.writer_id] = DecidedBatch(decision, by_task, log_end)
         self._ledger.decided(batch.job.writer_id, _entry(decision, 0))
         return pending
 
@@ -236,13 +236,13 @@ class BatchService:
 
     # --- Rolling forward ---
 
-    async def _carry_out(self, pending: Pending) -> None:
+    async def _carry_out(self, pending: DecidedBatch) -> None:
         """Store a decided batch, however often that takes."""
         job = pending.decision.batch.job
         while not pending.is_done:
             try:
                 async with self._turns:
-                    await self._rolling.run(pending)
+                    await self._roll_forward.run(pending)
                     await self._make_visible(pending)
             except StoreError as error:
                 pending.hindrance = str(error)
@@ -258,7 +258,7 @@ class BatchService:
                 self._finish(pending)
                 await pending.wake()
 
-    async def _make_visible(self, pending: Pending) -> None:
+    async def _make_visible(self, pending: DecidedBatch) -> None:
         """Raises StoreError where what is stored cannot be seen yet."""
         await self._group_commit.wait(pending.log_end)
         begin = pending.decision.physical_offset
@@ -267,7 +267,7 @@ class BatchService:
                 "the batch is stored, but its queues cannot grow; free some space on the disk"
             )
 
-    def _finish(self, pending: Pending) -> None:
+    def _finish(self, pending: DecidedBatch) -> None:
         decision = pending.decision
         batch, stored_count = decision.batch, pending.stored_count
         del self._pending[batch.job.writer_id]

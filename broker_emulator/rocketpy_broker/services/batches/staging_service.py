@@ -31,11 +31,11 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.runtime.tasks import to_end
+from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.batches.jobs import Attempt, Job, JobHold, JobTable
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.send.append_service import AppendService
-from rocketpy_broker.services.send.in_flight_limiter import BytesInFlight
+from rocketpy_broker.services.send.in_flight_limiter import InFlightLimiter
 from rocketpy_broker.store.append.blocks import check_fits
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
@@ -89,7 +89,7 @@ class StagingService:
         self._ledger = ledger
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._jobs = JobTable(clock, config.staging_idle_ms_max)
-        self._in_flight = BytesInFlight()
+        self._in_flight = InFlightLimiter()
         self.large_writes = appends.large_writes
         # Put away, and perhaps still there.
         self._leaving: dict[Attempt, None] = {}
@@ -103,7 +103,7 @@ class StagingService:
         No thread can be cancelled, so who is cancelled waits for its end.
         """
         threads = self._long_threads if long else self._threads
-        return await to_end(asyncio.get_running_loop().run_in_executor(threads, work))
+        return await run_shielded(asyncio.get_running_loop().run_in_executor(threads, work))
 
     def begin_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Begin with what blocks; the caller waits for its end."""
@@ -140,7 +140,7 @@ class StagingService:
             return Staged(StagedCounts(), is_committed=True)
         if self._jobs.find(name) is None:
             hold.use(name)
-            await to_end(self._put_rivals_away(name))
+            await run_shielded(self._discard_superseded(name))
         job = hold.use(name)
         if not (command.records or command.is_last):
             return Staged(StagedCounts())
@@ -234,7 +234,7 @@ class StagingService:
         records, sizes = command.records, command.record_sizes
         block = self._appends.checked(queue, records, sizes, is_copied=False)
         store = self._store
-        placed = self._appends.placing.placed(queue, block, in_batch=True)
+        placed = self._appends.destinations.placed(queue, block, in_batch=True)
         check_fits(placed.block, store.config, store.store_host)
         waits = placed.queue != queue
         stored_sizes = placed.block.sizes if waits else None
@@ -285,7 +285,7 @@ class StagingService:
         """The batch is decided: what the writer has staged up to it goes, but for `kept`."""
         attempts: list[Attempt] = []
         for other in self._jobs.up_to(name.writer_id, name.batch_id):
-            attempts += self._jobs.put_away(other, "the batch is committed")
+            attempts += self._jobs.discard(other, "the batch is committed")
         places = {id(staged) for staged in kept}
         leaving = [one for one in attempts if id(one.staged) not in places]
         self._leaving.update(dict.fromkeys(leaving))
@@ -317,9 +317,9 @@ class StagingService:
                 await take_slot()
         await self._remove_leaving(list(self._leaving))
 
-    async def _put_rivals_away(self, name: BatchJob) -> None:
+    async def _discard_superseded(self, name: BatchJob) -> None:
         attempts: list[Attempt] = []
-        for other in self._jobs.rivals(name):
+        for other in self._jobs.superseded_jobs(name):
             is_same = other.batch_id == name.batch_id
             what = "another job writes the same batch" if is_same else "a later batch has begun"
             attempts += self._put_away(other, f"{what}; let one driver run the query")
@@ -327,7 +327,7 @@ class StagingService:
 
     def _put_away(self, name: BatchJob, reason: str) -> list[Attempt]:
         """Forget a job at once, so that it cannot begin to commit meanwhile."""
-        attempts = self._jobs.put_away(name, reason)
+        attempts = self._jobs.discard(name, reason)
         if attempts:
             logger.info(
                 "batch %d of writer %r: removing %d staged attempts (%s)",

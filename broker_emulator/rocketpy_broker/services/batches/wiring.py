@@ -12,8 +12,8 @@ from rocketpy_broker.services.batches.roll_forward import RollForward
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging_service import StagingService
 from rocketpy_broker.services.config_files.saver import Saver
-from rocketpy_broker.services.context import Ground
-from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.context import BrokerContext
+from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.services.send.append_service import AppendService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
@@ -28,10 +28,10 @@ class Batches:
 
 
 def build(
-    ground: Ground, topics: TopicConfigManager, flushing: Flushing, appends: AppendService
+    context: BrokerContext, topics: TopicConfigManager, flush: FlushServices, appends: AppendService
 ) -> Batches:
     """Batches of one broker. A batch that was decided before goes on while clients come."""
-    config, clock, store = ground.config, ground.clock, ground.store
+    config, clock, store = context.config, context.clock, context.store
     ledger = BatchLedger(
         config.config_folder,
         clock,
@@ -40,10 +40,10 @@ def build(
         config.single_writer_idle_ms_max,
     )
     staging = StagingService(store, appends, ledger, clock, config)
-    rolling = RollForward(store, appends, staging, OldKind(store, appends), clock)
+    roll_forward = RollForward(store, appends, staging, OldKind(store, appends), clock)
     check = CommitCheck(store, topics, staging)
     commits = BatchService(
-        store, staging, check, rolling, ledger, flushing.group_commit, clock, config.limits
+        store, staging, check, roll_forward, ledger, flush.group_commit, clock, config.limits
     )
 
     saver = Saver(ledger)
@@ -54,8 +54,8 @@ def build(
         await saver.save()
         scope.start(commits.run())
 
-    ground.lifecycle.loads.append(ledger.load)
-    ground.lifecycle.starts.append(start)
-    ground.lifecycle.tables.append(saver)
-    ground.lifecycle.closes.append(staging.close)
+    context.lifecycle.loads.append(ledger.load)
+    context.lifecycle.starts.append(start)
+    context.lifecycle.tables.append(saver)
+    context.lifecycle.closes.append(staging.close)
     return Batches(staging, commits, saver)

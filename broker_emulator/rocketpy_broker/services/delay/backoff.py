@@ -17,7 +17,7 @@ PAUSE_MS_MIN, PAUSE_MS_MAX = 100, 1_000
 LOG_EVERY_MS = 60_000
 
 
-class Pausing:
+class Backoff:
     """The pauses of one delivery."""
 
     def __init__(self, name: str, clock: Clock) -> None:

@@ -23,7 +23,7 @@ class _Mark(Generic[Value]):
     value: Value
 
 
-class Track(Generic[Value]):
+class FlushedProgress(Generic[Value]):
     """The marks of one sequence of deliveries."""
 
     def __init__(self) -> None:

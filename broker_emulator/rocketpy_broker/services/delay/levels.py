@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from rocketpy_broker.errors import StoreError
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.listeners import Listeners
-from rocketpy_broker.services.delay.backoff import Pausing
+from rocketpy_broker.services.delay.backoff import Backoff
 from rocketpy_broker.services.delay.progress import DeliveryProgress
-from rocketpy_broker.services.delay.release import Releasing
-from rocketpy_broker.services.long_polling.waiters import HeldCalls
+from rocketpy_broker.services.delay.release import DelayRelease
+from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.readers.lookup import Stretch
+from rocketpy_broker.store.queues.readers.lookup import UnitRange
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
@@ -42,17 +42,17 @@ class LevelDelivery:
         level: int,
         delay_ms: int,
         store: MessageStore,
-        releasing: Releasing,
+        release: DelayRelease,
         progress: DeliveryProgress,
-        held: HeldCalls,
+        held: LongPollWaiters,
         clock: Clock,
     ) -> None:
         self._level = level
-        self._pausing = Pausing(f"messages of delay level {level}", clock)
+        self._pausing = Backoff(f"messages of delay level {level}", clock)
         self._delay_ms = delay_ms
         self._queue = QueueKey(SCHEDULE_TOPIC, level - 1)
         self._store = store
-        self._releasing = releasing
+        self._release = release
         self._progress = progress
         self._held = held
         self._clock = clock
@@ -102,7 +102,7 @@ class LevelDelivery:
         )
         if result.status is GetMessageStatus.FOUND:
             self._progress.begin(self._level)
-            await self._releasing.release(
+            await self._release.release(
                 RecordBlock.parse(result.data, result.sizes), self._released
             )
             self.delivered(self._queue, len(result.sizes), int(result.sizes.sum(dtype="int64")))
@@ -110,7 +110,7 @@ class LevelDelivery:
         self._progress.move(self._level, max(result.next_offset, stretch.begin + 1))
         return 0
 
-    def _is_early(self, stretch: Stretch, now_ms: int) -> NDArray[np.bool_]:
+    def _is_early(self, stretch: UnitRange, now_ms: int) -> NDArray[np.bool_]:
         """Which are not due yet.
 
         Those that a clock ahead of ours has stored wait for their delay from when they were seen
@@ -126,7 +126,7 @@ class LevelDelivery:
                 is_early &= ~(is_far & (offsets < waited_end))
         return is_early
 
-    def _waited_end(self, stretch: Stretch) -> int:
+    def _waited_end(self, stretch: UnitRange) -> int:
         """Below this queue offset all have waited for their delay, since they were seen."""
         now_ms = self._clock.monotonic_ms()
         if not self._seen or self._seen[-1][0] < stretch.end:

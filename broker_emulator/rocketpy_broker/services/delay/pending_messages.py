@@ -45,7 +45,7 @@ def key_hash(out_ms: int, key: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Voids:
+class Tombstones:
     """Which messages of a slot are void: for a key's hash those below a queue offset.
 
     In runs, each of n hashes, sorted, and n queue offsets; of equal hashes the last one counts.
@@ -76,7 +76,7 @@ class Voids:
         return below
 
 
-NOTHING_VOID = Voids(())
+NOTHING_VOID = Tombstones(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Due:
 
     offsets: NDArray[np.int64]
     due_ms: NDArray[np.int64]
-    voids: Voids
+    tombstones: Tombstones
 
 
 class PendingMessages:
@@ -196,8 +196,8 @@ class PendingMessages:
         first = np.sort(np.concatenate([_EMPTY, *(run[:count_max] for run in runs)]))[:count_max]
         due_ms = begin_ms + 1 + (first >> OFFSET_BITS)
         count = int(np.searchsorted(due_ms, now_ms, "right"))
-        voids = self._voids(self._heap[0]) if count else NOTHING_VOID
-        return Due(first[:count] & _OFFSET_MASK, due_ms[:count], voids)
+        tombstones = self._tombstones(self._heap[0]) if count else NOTHING_VOID
+        return Due(first[:count] & _OFFSET_MASK, due_ms[:count], tombstones)
 
     def done(self, due: Due) -> None:
         """All that `due` has, the first of what was due, was released, or is void, or lost."""
@@ -237,8 +237,8 @@ class PendingMessages:
             self._mark_runs.pop(number, None)
             self._count_out(np.frombuffer(self._orders.pop(number, array("q")), np.int64))
 
-    def _voids(self, number: int) -> Voids:
-        return Voids(tuple(self._seal_marks(number)))
+    def _tombstones(self, number: int) -> Tombstones:
+        return Tombstones(tuple(self._seal_marks(number)))
 
     # --- All of them ---
 
@@ -248,7 +248,7 @@ class PendingMessages:
         for number in sorted(self._fresh_marks):
             rest = np.sort(np.concatenate([_EMPTY, *self._seal(number)]))
             due_ms = number * self._slot_ms + 1 + (rest >> OFFSET_BITS)
-            found.append(Due(rest & _OFFSET_MASK, due_ms, self._voids(number)))
+            found.append(Due(rest & _OFFSET_MASK, due_ms, self._tombstones(number)))
         return found
 
     def offsets(self) -> NDArray[np.int64]:

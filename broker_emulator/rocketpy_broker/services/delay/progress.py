@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long, as_object
 from rocketpy_broker.services.config_files.saver import SavePlan, save_now
-from rocketpy_broker.services.delay.flushed_progress import Track
+from rocketpy_broker.services.delay.flushed_progress import FlushedProgress
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.delay.timer.position import SavedTimer, TimerPosition, at_start
 from rocketpy_broker.store.delay_levels import LEVELS_MAX
@@ -59,8 +59,8 @@ class DeliveryProgress:
         self._offsets = offsets
         self._store = store
         self._next: dict[int, int] = {}
-        self._levels: defaultdict[int, Track[int]] = defaultdict(Track)
-        self._timer: Track[TimerPosition] = Track()
+        self._levels: defaultdict[int, FlushedProgress[int]] = defaultdict(FlushedProgress)
+        self._timer: FlushedProgress[TimerPosition] = FlushedProgress()
         self._timer_saved = SavedTimer(TimerPosition(0, 0, 0), (None,))
         self._is_timer_dirty = False
         self._marked = 0

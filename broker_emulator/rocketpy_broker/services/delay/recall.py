@@ -15,13 +15,13 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import PermissionDeniedError, RecallIllegalError, RecordIllegalError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.time_format import duration_of_ms, time_of_ms
-from rocketpy_broker.services.delay.schedule import TIMER_DEL_UNIQKEY, Scheduling
+from rocketpy_broker.services.delay.schedule import TIMER_DEL_UNIQKEY, DelaySchedule
 from rocketpy_broker.services.delay.timer.records import cancel_key
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.model.recall_handle import MalformedHandleError, RecallHandle
 from rocketpy_proto.record import (
@@ -44,14 +44,14 @@ class RecallService:
         store: MessageStore,
         topics: TopicConfigManager,
         group_commit: GroupCommit,
-        scheduling: Scheduling,
+        schedule: DelaySchedule,
         config: BrokerConfig,
         clock: Clock,
     ) -> None:
         self._store = store
         self._topics = topics
         self._group_commit = group_commit
-        self._scheduling = scheduling
+        self._schedule = schedule
         self._config = config
         self._clock = clock
 
@@ -69,7 +69,7 @@ class RecallService:
         handle = self._checked(topic, recall_handle)
         queue, block = self._order(handle)
         found = tags_and_keys(queue, block, self._store.config)
-        result = self._store.append(queue, block, Known(found, cause=PutCause.OWN))
+        result = self._store.append(queue, block, AppendHints(found, cause=PutCause.OWN))
         await self._group_commit.wait(result.end_offset)
         return handle.unique_key
 
@@ -120,6 +120,6 @@ class RecallService:
             block = RecordBlock.parse(
                 bytearray(encoded.data.to_pybytes()), encoded.sizes.astype(np.int32)
             )
-            return self._scheduling.placed(QueueKey(handle.topic, 0), block)
+            return self._schedule.placed(QueueKey(handle.topic, 0), block)
         except (UnencodableRecordError, RecordIllegalError) as error:
             raise RecallIllegalError(str(error)) from error

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
-from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.flush.group_commit import GroupCommit
@@ -26,7 +26,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.append.batch_marks import origin_fields
 from rocketpy_broker.store.append.blocks import parts_within, tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
+from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import (
     RecordBlock,
@@ -40,7 +40,7 @@ from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 logger = logging.getLogger(__name__)
 
 
-class Releasing:
+class DelayRelease:
     """Appends waiting messages to their real queues."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Releasing:
         self._group_commit = group_commit
         self._progress = progress
         # One topic may have waited in many queues, and each turn has some of all.
-        self._seldom = Seldom(clock)
+        self._seldom = LogThrottle(clock)
         self._dropped_count = 0
         # Told of a topic, and the messages for it that waited and were appended now.
         self.released = Listeners[[str, RecordBlock]]()
@@ -115,7 +115,7 @@ class Releasing:
             first += len(block)
             found = tags_and_keys(queue, block, self._store.config)
             try:
-                self._store.append(queue, block, Known(found, KEEP_NUMBERS))
+                self._store.append(queue, block, AppendHints(found, KEEP_NUMBERS))
             except RecordIllegalError as error:
                 logger.critical("%d waiting messages of %s are lost: %s", len(block), queue, error)
             else:

@@ -69,7 +69,7 @@ class TimerLimits:
     waiting_count: Callable[[], int]
 
 
-class Scheduling:
+class DelaySchedule:
     """Turns blocks into waiting ones."""
 
     def __init__(

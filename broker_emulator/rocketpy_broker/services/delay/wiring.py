@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.config_files.saver import Saver, save_now
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay.levels import LevelDelivery
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.recall import RecallService
-from rocketpy_broker.services.delay.release import Releasing
-from rocketpy_broker.services.delay.schedule import Scheduling, TimerLimits
-from rocketpy_broker.services.delay.timer.rocketmq_export import TimerHandover
+from rocketpy_broker.services.delay.release import DelayRelease
+from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits
+from rocketpy_broker.services.delay.timer.rocketmq_export import RocketmqExport
 from rocketpy_broker.services.delay.timer.service import TimerDelivery
 from rocketpy_broker.services.flush.group_commit import flush_now
-from rocketpy_broker.services.flush.wiring import Flushing
-from rocketpy_broker.services.long_polling.wiring import Holding
+from rocketpy_broker.services.flush.wiring import FlushServices
+from rocketpy_broker.services.long_polling.wiring import LongPolling
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.delay_levels import LEVELS_MAX, DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpointFile
@@ -28,8 +28,8 @@ from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpointFile
 class Delay:
     """Messages that wait: into which form they are put, and how far they have been delivered."""
 
-    releasing: Releasing
-    scheduling: Scheduling
+    release: DelayRelease
+    schedule: DelaySchedule
     progress: DeliveryProgress
     timer: TimerDelivery
     recall: RecallService
@@ -43,22 +43,30 @@ def _delays_ms(levels: DelayLevels) -> list[int]:
 
 
 def build(
-    ground: Ground, topics: TopicConfigManager, flushing: Flushing, holding: Holding
+    context: BrokerContext,
+    topics: TopicConfigManager,
+    flush: FlushServices,
+    long_polling: LongPolling,
 ) -> Delay:
     """Delayed messages of one broker. They are delivered while it serves."""
-    config, clock, store, lifecycle = ground.config, ground.clock, ground.store, ground.lifecycle
+    config, clock, store, lifecycle = (
+        context.config,
+        context.clock,
+        context.store,
+        context.lifecycle,
+    )
     offsets = DelayOffsetManager(config.config_folder, clock)
     progress = DeliveryProgress(config.config_folder, offsets, store)
-    releasing = Releasing(store, topics, flushing.group_commit, progress, clock)
+    release = DelayRelease(store, topics, flush.group_commit, progress, clock)
     levels = [
-        LevelDelivery(level, delay_ms, store, releasing, progress, holding.tasks, clock)
+        LevelDelivery(level, delay_ms, store, release, progress, long_polling.tasks, clock)
         for level, delay_ms in enumerate(_delays_ms(config.delay_levels), 1)
     ]
     is_timed = config.system_topics.timer_wheel_enable
     delay_ms_max = config.timer_delay_ms_max
-    timer = TimerDelivery(store, releasing, progress, holding.tasks, clock, delay_ms_max)
+    timer = TimerDelivery(store, release, progress, long_polling.tasks, clock, delay_ms_max)
     checkpoint = TimerCheckpointFile(config.config_folder / "timercheck")
-    handover = TimerHandover(store, timer, progress, checkpoint, clock)
+    handover = RocketmqExport(store, timer, progress, checkpoint, clock)
 
     def load() -> None:
         timer.load(progress.load(checkpoint.load(), is_timed=is_timed))
@@ -83,6 +91,6 @@ def build(
     lifecycle.clean_closes.append(close)
     pending_max = config.timer_pending_max
     limits = TimerLimits(is_timed, delay_ms_max, pending_max, lambda: timer.waiting_count)
-    scheduling = Scheduling(config.delay_levels, clock, limits, config.commit_log_segment_bytes)
-    recall = RecallService(store, topics, flushing.group_commit, scheduling, config, clock)
-    return Delay(releasing, scheduling, progress, timer, recall, levels)
+    schedule = DelaySchedule(config.delay_levels, clock, limits, config.commit_log_segment_bytes)
+    recall = RecallService(store, topics, flush.group_commit, schedule, config, clock)
+    return Delay(release, schedule, progress, timer, recall, levels)

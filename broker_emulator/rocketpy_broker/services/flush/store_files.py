@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from rocketpy_broker.runtime.clock import Clock, sleep
-from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.runtime.tasks import to_end
+from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class StoreFiles:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-files")
         self._one_at_a_time = asyncio.Lock()
         # A disk stays full for long: a line a minute for each failure.
-        self._seldom = defaultdict[str, Seldom](lambda: Seldom(clock))
+        self._seldom = defaultdict[str, LogThrottle](lambda: LogThrottle(clock))
 
     async def run(self) -> None:
         """Make derived files durable every interval; they can be rebuilt, so late is no harm."""
@@ -97,7 +97,7 @@ class StoreFiles:
             await asyncio.get_running_loop().run_in_executor(self._thread, work)
             then()
 
-        await to_end(both())
+        await run_shielded(both())
 
     def close(self) -> None:
         """Wait for what is under way, and end the thread."""

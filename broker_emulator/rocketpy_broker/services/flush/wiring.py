@@ -5,32 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.flush.store_files import StoreFiles
 
 
 @dataclass(frozen=True, slots=True)
-class Flushing:
+class FlushServices:
     """How appends get to the disk, and what is done to the store's files beside."""
 
     group_commit: GroupCommit
     store_files: StoreFiles
 
 
-def build(ground: Ground) -> Flushing:
+def build(context: BrokerContext) -> FlushServices:
     """Flushes of one broker."""
-    config = ground.config
+    config = context.config
     group_commit = GroupCommit(
-        ground.store, ground.call_clock, config.flush_disk_type, config.flush_times
+        context.store, context.call_clock, config.flush_disk_type, config.flush_times
     )
     interval_ms = config.flush_times.derived_interval_ms
-    store_files = StoreFiles(ground.store, ground.call_clock, interval_ms)
+    store_files = StoreFiles(context.store, context.call_clock, interval_ms)
 
     async def start(scope: TaskScope) -> None:
         scope.start(group_commit.run())
         scope.start(store_files.run())
 
-    ground.lifecycle.starts.append(start)
-    ground.lifecycle.closes.extend([group_commit.close, store_files.close])
-    return Flushing(group_commit, store_files)
+    context.lifecycle.starts.append(start)
+    context.lifecycle.closes.extend([group_commit.close, store_files.close])
+    return FlushServices(group_commit, store_files)

@@ -50,7 +50,7 @@ class CheckTransaction:
 Notice: TypeAlias = MembersChanged | CheckTransaction
 
 
-class NoticeStream:
+class ClientStream:
     """Notices for one client, until it or the broker ends the stream."""
 
     def __init__(self, client_id: str, address: str, limits: ClientLimits, waiting: Shares) -> None:
@@ -117,12 +117,12 @@ class NoticeStream:
             resolve(self._news)
 
 
-class NoticeStreams:
+class ClientStreams:
     """The stream of every client that listens."""
 
     def __init__(self, limits: ClientLimits) -> None:
         self._limits = limits
-        self._streams: dict[str, NoticeStream] = {}
+        self._streams: dict[str, ClientStream] = {}
         # The bytes of notices that wait, by the connection of their stream.
         self._waiting = Shares(limits.notice_bytes_per_connection_max)
         self._is_stopping = False
@@ -135,11 +135,11 @@ class NoticeStreams:
         """What waits for all clients takes in memory."""
         return self._waiting.total
 
-    def get(self, client_id: str) -> NoticeStream | None:
+    def get(self, client_id: str) -> ClientStream | None:
         """The client's stream, if it listens."""
         return self._streams.get(client_id)
 
-    def open(self, client_id: str, address: str = "") -> NoticeStream:
+    def open(self, client_id: str, address: str = "") -> ClientStream:
         """A stream for the client at that address; one that it had ends.
 
         Raises ParameterIllegalError, ClientsFullError.
@@ -154,13 +154,13 @@ class NoticeStreams:
                 self._limits.clients_max,
                 "close streams that are not needed",
             )
-        stream = NoticeStream(client_id, address, self._limits, self._waiting)
+        stream = ClientStream(client_id, address, self._limits, self._waiting)
         self._streams[client_id] = stream
         if self._is_stopping:
             stream.end()
         return stream
 
-    def close(self, stream: NoticeStream) -> bool:
+    def close(self, stream: ClientStream) -> bool:
         """The stream is over; return whether the client has gone with it.
 
         It has not where it opened another, or where the broker ended this one.
@@ -171,7 +171,7 @@ class NoticeStreams:
         stream.end()
         return True
 
-    def expel(self, client_id: str, reason: str) -> None:
+    def disconnect(self, client_id: str, reason: str) -> None:
         """End the client's stream, if it has one, and say why."""
         stream = self._streams.pop(client_id, None)
         if stream is not None:

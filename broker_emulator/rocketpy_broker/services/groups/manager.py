@@ -25,7 +25,7 @@ from rocketpy_broker.errors import (
     SubscriptionGroupNotExistError,
 )
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_object
@@ -93,7 +93,7 @@ class SubscriptionGroupManager:
         self._file = ConfigFile(folder / "subscriptionGroup.json", (DATA_VERSION, TABLE, FORBIDDEN))
         self._auto_create = auto_create_subscription_group
         self._groups_max = groups_max
-        self._seldom = Seldom(clock)
+        self._seldom = LogThrottle(clock)
         self._table = ConfigTable(self._file, clock, TABLE, SubscriptionGroupConfig.to_json)
         self._table.on_change = self._on_change
         self._table.others_of = self._others_of

@@ -14,7 +14,7 @@ import asyncio
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.services.groups.client_stream import NoticeStreams
+from rocketpy_broker.services.groups.client_stream import ClientStreams
 from rocketpy_broker.services.groups.clients.consumers import consumers_of
 from rocketpy_broker.services.groups.clients.members import MemberTable
 
@@ -26,10 +26,10 @@ REST_MS_EACH = 0.5
 REST_MS_MAX = 20_000
 
 
-class Announcer:
+class Notifier:
     """Groups whose members are to be told."""
 
-    def __init__(self, members: MemberTable, streams: NoticeStreams, clock: Clock) -> None:
+    def __init__(self, members: MemberTable, streams: ClientStreams, clock: Clock) -> None:
         self._members = members
         self._streams = streams
         self._clock = clock

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.topics.config import READ_WRITE, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -48,7 +48,7 @@ class RetryTopics:
 
     def __init__(self, topics: TopicConfigManager, clock: Clock) -> None:
         self._topics = topics
-        self._seldom = Seldom(clock)
+        self._seldom = LogThrottle(clock)
 
     def is_ordered(self, subscribed: Sequence[str]) -> bool:
         """Whether one of these topics is an ordered one."""

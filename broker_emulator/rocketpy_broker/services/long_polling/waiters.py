@@ -24,10 +24,10 @@ from rocketpy_broker.store.values import QueueKey
 
 Key = TypeVar("Key")
 # Calls that go on in one pass of the loop; each may have some MiB to read.
-LET_GO_A_PASS = 10
+WAKES_A_PASS = 10
 
 # In the order they came: which call is answered first does not depend on where objects lie.
-Watches: TypeAlias = "dict[Watch, None]"
+Watches: TypeAlias = "dict[Waiter, None]"
 
 
 class Changes(NamedTuple):
@@ -37,7 +37,7 @@ class Changes(NamedTuple):
     topics: set[str]
 
 
-class HeldCalls:
+class LongPollWaiters:
     """Who waits for what."""
 
     def __init__(self, clock: Clock, *, short_polling_time_ms: int | None = None) -> None:
@@ -53,7 +53,7 @@ class HeldCalls:
         # What calls wait for that may go on, where too many may at once.
         self._leaving: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         # How many more may go on in this pass of the loop.
-        self._room = LET_GO_A_PASS
+        self._room = WAKES_A_PASS
 
     def __len__(self) -> int:
         return len(self._watches)
@@ -74,9 +74,9 @@ class HeldCalls:
             return await watch.wait(deadline_ms)
 
     @contextmanager
-    def watch(self) -> Iterator[Watch]:
+    def watch(self) -> Iterator[Waiter]:
         """Watches nothing yet; what is added is watched until the block ends."""
-        watch = Watch(self)
+        watch = Waiter(self)
         self._watches[watch] = None
         try:
             yield watch
@@ -88,7 +88,7 @@ class HeldCalls:
             for topic in watch.topics:
                 _drop(self._by_topic, topic, watch)
 
-    def add(self, watch: Watch, queues: Iterable[QueueKey], topics: Iterable[str]) -> None:
+    def add(self, watch: Waiter, queues: Iterable[QueueKey], topics: Iterable[str]) -> None:
         """Tell `watch` of these queues, and of all queues of these topics."""
         if self._short_polling_time_ms is not None:
             return
@@ -99,7 +99,7 @@ class HeldCalls:
             self._by_topic[topic][watch] = None
             watch.topics.add(topic)
 
-    def add_to_table(self, watch: Watch) -> None:
+    def add_to_table(self, watch: Waiter) -> None:
         """Tell `watch` of each change of the table of topics."""
         if self._short_polling_time_ms is None:
             self._by_table[watch] = None
@@ -109,7 +109,7 @@ class HeldCalls:
         left_ms = deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0 or self._stopping:
             return False
-        timer = self._clock.call_later(left_ms, lambda: self.let_go(future))
+        timer = self._clock.call_later(left_ms, lambda: self.wake(future))
         try:
             await future
         finally:
@@ -117,12 +117,12 @@ class HeldCalls:
             self._leaving.pop(future, None)
         return True
 
-    def let_go(self, future: asyncio.Future[None]) -> None:
+    def wake(self, future: asyncio.Future[None]) -> None:
         """Let the call that waits for `future` go on, behind those that were let go before it."""
         if self._stopping:
             resolve(future)
             return
-        if self._room == LET_GO_A_PASS:
+        if self._room == WAKES_A_PASS:
             asyncio.get_running_loop().call_soon(self._next_pass)
         if self._room and not self._leaving:
             self._room -= 1
@@ -131,11 +131,11 @@ class HeldCalls:
             self._leaving[future] = None
 
     def _next_pass(self) -> None:
-        self._room = LET_GO_A_PASS
+        self._room = WAKES_A_PASS
         while self._leaving and self._room:
             self._room -= 1
             resolve(self._leaving.popitem(last=False)[0])
-        if self._room < LET_GO_A_PASS:
+        if self._room < WAKES_A_PASS:
             asyncio.get_running_loop().call_soon(self._next_pass)
 
     async def rest(self, until_ms: float) -> None:
@@ -144,26 +144,26 @@ class HeldCalls:
         if left_ms > 0 and not self._stopping:
             await sleep(self._clock, left_ms)
 
-    def wake(self, queue: QueueKey) -> None:
+    def notify_queue(self, queue: QueueKey) -> None:
         """`queue` has got something new."""
         for watch in self._by_queue.get(queue, ()):
-            watch.tell_queue(queue)
+            watch.notify_queue(queue)
         for watch in self._by_topic.get(queue.topic, ()):
-            watch.tell_queue(queue)
+            watch.notify_queue(queue)
 
-    def wake_for_topics(self, topics: Collection[str]) -> None:
+    def notify_topics(self, topics: Collection[str]) -> None:
         """These topics have come, gone or changed."""
         for watch in self._by_table:
-            watch.tell_topics(topics)
+            watch.notify_topics(topics)
 
     def stop(self) -> None:
         """Let go of everybody and hold no more calls, for the broker stops."""
         self._stopping = True
         for watch in self._watches:
-            watch.let_go()
+            watch.wake()
 
 
-class Watch:
+class Waiter:
     """What one call waits for; more can be added while it is looked at.
 
     Whoever adds a queue, and then looks at it, misses nothing, also where others have turns before
@@ -172,7 +172,7 @@ class Watch:
 
     __slots__ = ("_changes", "_held", "_waiting", "queues", "topics")
 
-    def __init__(self, held: HeldCalls) -> None:
+    def __init__(self, held: LongPollWaiters) -> None:
         self._held = held
         self._waiting: asyncio.Future[None] | None = None
         self._changes = Changes(set(), set())
@@ -192,10 +192,10 @@ class Watch:
         self._held.add_to_table(self)
 
     async def wait(self, deadline_ms: float) -> bool:
-        """As `HeldCalls.wait`; at once where there are changes that were not taken."""
+        """As `LongPollWaiters.wait`; at once where there are changes that were not taken."""
         self._waiting = asyncio.get_running_loop().create_future()
         if any(self._changes):
-            self.let_go()
+            self.wake()
         try:
             return await self._held.wait_for(self._waiting, deadline_ms)
         finally:
@@ -206,23 +206,23 @@ class Watch:
         taken, self._changes = self._changes, Changes(set(), set())
         return taken
 
-    def tell_queue(self, queue: QueueKey) -> None:
+    def notify_queue(self, queue: QueueKey) -> None:
         """`queue` has got something new."""
         self._changes.queues.add(queue)
-        self.let_go()
+        self.wake()
 
-    def tell_topics(self, topics: Collection[str]) -> None:
+    def notify_topics(self, topics: Collection[str]) -> None:
         """These topics have come, gone or changed."""
         self._changes.topics.update(topics)
-        self.let_go()
+        self.wake()
 
-    def let_go(self) -> None:
+    def wake(self) -> None:
         """End a wait."""
         if self._waiting is not None:
-            self._held.let_go(self._waiting)
+            self._held.wake(self._waiting)
 
 
-def _drop(watches: dict[Key, Watches], key: Key, watch: Watch) -> None:
+def _drop(watches: dict[Key, Watches], key: Key, watch: Waiter) -> None:
     found = watches[key]
     del found[watch]
     if not found:

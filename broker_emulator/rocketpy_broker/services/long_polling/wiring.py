@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketpy_broker.services.context import Ground
-from rocketpy_broker.services.long_polling.waiters import HeldCalls
+from rocketpy_broker.services.context import BrokerContext
+from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class LongPolling:
     """Who waits for something to arrive: calls of clients, and the broker's own tasks."""
 
-    calls: HeldCalls
-    tasks: HeldCalls
+    calls: LongPollWaiters
+    tasks: LongPollWaiters
 
 
-def build(ground: Ground, topics: TopicConfigManager) -> Holding:
+def build(context: BrokerContext, topics: TopicConfigManager) -> LongPolling:
     """Those who wait at one broker. What is dispatched wakes those that wait for it."""
-    config = ground.config
+    config = context.config
     short_polling_time_ms = None if config.long_polling_enable else config.short_polling_time_ms
-    calls = HeldCalls(ground.call_clock, short_polling_time_ms=short_polling_time_ms)
-    tasks = HeldCalls(ground.clock)
+    calls = LongPollWaiters(context.call_clock, short_polling_time_ms=short_polling_time_ms)
+    tasks = LongPollWaiters(context.clock)
 
     def arrived(queue: QueueKey) -> None:
-        calls.wake(queue)
-        tasks.wake(queue)
+        calls.notify_queue(queue)
+        tasks.notify_queue(queue)
 
-    ground.store.on_dispatch(arrived)
-    topics.on_change(calls.wake_for_topics)
-    ground.lifecycle.stops.extend([calls.stop, tasks.stop])
-    return Holding(calls, tasks)
+    context.store.on_dispatch(arrived)
+    topics.on_change(calls.notify_topics)
+    context.lifecycle.stops.extend([calls.stop, tasks.stop])
+    return LongPolling(calls, tasks)

@@ -17,7 +17,7 @@ from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services import call_memory
-from rocketpy_broker.services.long_polling.waiters import Changes, HeldCalls, Watch
+from rocketpy_broker.services.long_polling.waiters import Changes, LongPollWaiters, Waiter
 from rocketpy_broker.services.offsets.known import TOPIC_BYTES, KnownOffsets
 from rocketpy_broker.services.offsets.patterns import topic_pattern
 from rocketpy_broker.services.topics.epochs import is_remade
@@ -66,7 +66,7 @@ class OffsetQueryService:
     """Checks offset queries, and holds those whose answer is known."""
 
     def __init__(
-        self, store: MessageStore, topics: TopicConfigManager, held: HeldCalls, limits: Limits
+        self, store: MessageStore, topics: TopicConfigManager, held: LongPollWaiters, limits: Limits
     ) -> None:
         self._store = store
         self._topics = topics
@@ -170,7 +170,7 @@ class OffsetQueryService:
         names = len(query.topics) + len(query.seen)
         call_memory.keep(query.known.kept_bytes + names * TOPIC_BYTES)
 
-    async def _is_known(self, query: OffsetQuery, topics: Iterable[str], watch: Watch) -> bool:
+    async def _is_known(self, query: OffsetQuery, topics: Iterable[str], watch: Waiter) -> bool:
         """Whether the maxima are those known; each queue is watched before it is looked at."""
         if query.known.has_gaps:
             return False
@@ -197,7 +197,7 @@ class OffsetQueryService:
         return True
 
     async def _count_known(
-        self, query: OffsetQuery, queues: Iterator[QueueKey], watch: Watch | None = None
+        self, query: OffsetQuery, queues: Iterator[QueueKey], watch: Waiter | None = None
     ) -> int | None:
         """How many these are; None where the maximum of one is not the known one."""
         count = 0

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.config_files.saver import Saver, save_now
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.groups.wiring import Groups
-from rocketpy_broker.services.long_polling.waiters import HeldCalls
+from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
 from rocketpy_broker.services.offsets.reset_service import ResetService
@@ -28,29 +28,31 @@ class Offsets:
     saver: Saver
 
 
-def build(ground: Ground, topics: TopicConfigManager, groups: Groups, held: HeldCalls) -> Offsets:
+def build(
+    context: BrokerContext, topics: TopicConfigManager, groups: Groups, held: LongPollWaiters
+) -> Offsets:
     """Offsets of one broker."""
-    committed = ConsumerOffsetManager(ground.config.config_folder, ground.clock)
+    committed = ConsumerOffsetManager(context.config.config_folder, context.clock)
     scan = OffsetScan(
-        committed, groups.clients.consumers.is_subscribed, ground.store.range_of, ground.clock
+        committed, groups.clients.consumers.is_subscribed, context.store.range_of, context.clock
     )
 
     def load() -> None:
         committed.load()
-        committed.set_back(ground.store.range_of)
+        committed.set_back(context.store.range_of)
         save_now(committed)
 
     async def start(scope: TaskScope) -> None:
         scope.start(scan.run())
 
-    ground.lifecycle.starts.append(start)
-    ground.lifecycle.loads.append(load)
+    context.lifecycle.starts.append(start)
+    context.lifecycle.loads.append(load)
     saver = Saver(committed)
-    ground.lifecycle.tables.append(saver)
+    context.lifecycle.tables.append(saver)
     return Offsets(
         committed,
-        OffsetService(ground.store, topics, groups, committed, ground.clock),
-        OffsetQueryService(ground.store, topics, held, ground.config.limits),
-        ResetService(ground.store, topics, groups, committed, saver, ground.tasks),
+        OffsetService(context.store, topics, groups, committed, context.clock),
+        OffsetQueryService(context.store, topics, held, context.config.limits),
+        ResetService(context.store, topics, groups, committed, saver, context.tasks),
         saver,
     )

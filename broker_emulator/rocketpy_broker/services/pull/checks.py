@@ -30,7 +30,7 @@ from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.pull.service import NO_END, PullCommand
 from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.store.files.recoveries import TakenBackError
+from rocketpy_broker.store.files.recoveries import TruncatedError
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey, ReadLimits
 
@@ -79,7 +79,7 @@ class PullChecks:
 
         Raises PermissionDeniedError, SubscriptionGroupNotExistError, ClientsFullError,
         TopicNotExistError, QueueIdIllegalError, SubscriptionParseError, SubscriptionNotExistError,
-        SubscriptionNotLatestError, FilterDataNotExistError, ParameterIllegalError, TakenBackError.
+        SubscriptionNotLatestError, FilterDataNotExistError, ParameterIllegalError, TruncatedError.
         """
         if not self._config.broker_permission & Perm.READ:
             raise PermissionDeniedError(
@@ -116,7 +116,7 @@ class PullChecks:
             return end
         cut_offset = self._store.queue_lookup.first_behind(request.queue, log_end)
         if request.offset >= cut_offset:
-            raise TakenBackError(*request.queue, cut_offset)
+            raise TruncatedError(*request.queue, cut_offset)
         return min(end, cut_offset)
 
     def check_topic(self, request: PullRequest) -> None:

@@ -25,7 +25,7 @@ from rocketpy_broker.services.pull.checks import PullRequest
 from rocketpy_broker.services.pull.moved_events import MovedOffset, MovedOffsetEvents
 from rocketpy_broker.services.pull.outcome import Pulled, behind_ms
 from rocketpy_broker.services.pull.service import PullCommand, response_code
-from rocketpy_broker.services.pull.wiring import Pulling
+from rocketpy_broker.services.pull.wiring import PullServices
 from rocketpy_broker.store.values import GetMessageResult
 
 MASTER_ID, SLAVE_ID = 0, 1
@@ -44,7 +44,7 @@ class ConsumeService:
 
     def __init__(
         self,
-        pulling: Pulling,
+        pull: PullServices,
         configs: SubscriptionGroupManager,
         offsets: OffsetService,
         events: MovedOffsetEvents,
@@ -53,8 +53,8 @@ class ConsumeService:
         *,
         slave_read_enable: bool,
     ) -> None:
-        self._checks = pulling.checks
-        self._pulls = pulling.pulls
+        self._checks = pull.checks
+        self._pulls = pull.pulls
         self._configs = configs
         self._offsets = offsets
         self._events = events

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from rocketpy_broker.services.context import Ground
-from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.context import BrokerContext
+from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.offsets.service import OffsetService
 from rocketpy_broker.services.pull.consume_service import ConsumeService
 from rocketpy_broker.services.pull.moved_events import MovedOffsetEvents
-from rocketpy_broker.services.pull.wiring import Pulling
+from rocketpy_broker.services.pull.wiring import PullServices
 
 
 def build(
-    ground: Ground,
+    context: BrokerContext,
     groups: Groups,
-    flushing: Flushing,
-    pulling: Pulling,
+    flush: FlushServices,
+    pull: PullServices,
     offsets: OffsetService,
     hooks: HookChain,
 ) -> ConsumeService:
     """Pulls of one broker's clients."""
-    config = ground.config
-    events = MovedOffsetEvents(
-        ground.store, flushing.group_commit, ground.clock, config.broker_name
-    )
+    config = context.config
+    events = MovedOffsetEvents(context.store, flush.group_commit, context.clock, config.broker_name)
     return ConsumeService(
-        pulling,
+        pull,
         groups.configs,
         offsets,
         events,
         hooks,
-        ground.clock,
+        context.clock,
         slave_read_enable=config.slave_read_enable,
     )

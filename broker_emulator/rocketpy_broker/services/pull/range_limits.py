@@ -20,7 +20,7 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.readers.lookup import Stretch
+from rocketpy_broker.store.queues.readers.lookup import UnitRange
 from rocketpy_broker.store.values import QueueKey
 
 
@@ -62,7 +62,7 @@ class Measure:
     first_physical_offset: int = 0
     goes_on: bool = False
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: UnitRange) -> None:
         """Go on with what lies at `end`."""
         self.end = stretch.end
         self.count += len(stretch.sizes)

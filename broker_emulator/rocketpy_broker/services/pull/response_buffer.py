@@ -28,7 +28,7 @@ UNREAD_BYTES_MAX = 64 * MIB
 UNREAD_BYTES_LIMIT = 96 * MIB
 
 
-class UnreadFullError(BrokerError):
+class ResponseBufferFullError(BrokerError):
     """Answers that clients do not read take all the memory that they may."""
 
     code = ResponseCode.SYSTEM_BUSY
@@ -40,7 +40,7 @@ class UnreadFullError(BrokerError):
         )
 
 
-class UnreadAnswers:
+class ResponseBufferLimiter:
     """What is handed out and not taken, of all calls."""
 
     def __init__(self) -> None:
@@ -62,14 +62,14 @@ class UnreadAnswers:
         return limits
 
     @contextlib.contextmanager
-    def handed_out(self, size: int) -> Iterator[None]:
-        """While an answer is with the server. Raises UnreadFullError."""
+    def reserve(self, size: int) -> Iterator[None]:
+        """While an answer is with the server. Raises ResponseBufferFullError."""
         whose = connection.get()
         bytes_max = UNREAD_BYTES_MAX
         if size <= SMALL_BYTES_MAX or whose not in self._counts:
             bytes_max = UNREAD_BYTES_LIMIT
         if self.total >= bytes_max:
-            raise UnreadFullError(self.total, bytes_max)
+            raise ResponseBufferFullError(self.total, bytes_max)
         self._counts[whose] += 1
         self.total += size
         try:

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.filters.service import Sql92Filter
-from rocketpy_broker.services.long_polling.waiters import HeldCalls
+from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.services.pull.matching_reader import MatchingReader
-from rocketpy_broker.services.pull.response_buffer import UnreadAnswers
+from rocketpy_broker.services.pull.response_buffer import ResponseBufferLimiter
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
 
@@ -83,7 +83,9 @@ class PullCommand:
 class PullService:
     """Serves pulls."""
 
-    def __init__(self, store: MessageStore, held: HeldCalls, unread: UnreadAnswers) -> None:
+    def __init__(
+        self, store: MessageStore, held: LongPollWaiters, unread: ResponseBufferLimiter
+    ) -> None:
         self._store = store
         self.unread = unread
         self._matching = MatchingReader(store)
@@ -92,7 +94,7 @@ class PullService:
     async def pull(
         self, command: PullCommand, renewed: Callable[[], PullCommand] | None = None
     ) -> AsyncIterator[GetMessageResult]:
-        """Everything that is there, in pieces; at least one result. Raises UnreadFullError.
+        """Everything that is there, in pieces; at least one result. Raises ResponseBufferFullError.
 
         Before each read but the first, `renewed` tells what to go on with; it may raise.
         """
@@ -106,7 +108,7 @@ class PullService:
         is_large = _is_large(result)
         if is_large:
             await take_slot("pull")
-        with self.unread.handed_out(result.byte_count):
+        with self.unread.reserve(result.byte_count):
             yield result
         while result.status in _GOING_ON:
             if is_large:
@@ -117,7 +119,7 @@ class PullService:
             command = renew()
             result = await self._get(command, offset)
             is_large = _is_large(result)
-            with self.unread.handed_out(result.byte_count):
+            with self.unread.reserve(result.byte_count):
                 yield result
 
     def moved(self, queue: QueueKey, offset: int) -> GetMessageResult:

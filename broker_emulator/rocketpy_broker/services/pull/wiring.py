@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.filters.service import FilterService
 from rocketpy_broker.services.groups.wiring import Groups
-from rocketpy_broker.services.long_polling.waiters import HeldCalls
+from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.services.pull.checks import PullChecks
 from rocketpy_broker.services.pull.key_lookup import KeyLookupService
 from rocketpy_broker.services.pull.range_limits import RangeLimitService
-from rocketpy_broker.services.pull.response_buffer import UnreadAnswers
+from rocketpy_broker.services.pull.response_buffer import ResponseBufferLimiter
 from rocketpy_broker.services.pull.service import PullService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 
 @dataclass(frozen=True, slots=True)
-class Pulling:
+class PullServices:
     """Pulls, and what narrows ranges of queues."""
 
     checks: PullChecks
@@ -27,17 +27,17 @@ class Pulling:
 
 
 def build(
-    ground: Ground,
+    context: BrokerContext,
     topics: TopicConfigManager,
     groups: Groups,
     filters: FilterService,
-    held: HeldCalls,
-) -> Pulling:
+    held: LongPollWaiters,
+) -> PullServices:
     """Pulls of one broker."""
-    store = ground.store
-    return Pulling(
-        PullChecks(topics, groups, filters, ground.config, store),
-        PullService(store, held, UnreadAnswers()),
-        RangeLimitService(store, topics, ground.clock),
-        KeyLookupService(store, topics, ground.clock),
+    store = context.store
+    return PullServices(
+        PullChecks(topics, groups, filters, context.config, store),
+        PullService(store, held, ResponseBufferLimiter()),
+        RangeLimitService(store, topics, context.clock),
+        KeyLookupService(store, topics, context.clock),
     )

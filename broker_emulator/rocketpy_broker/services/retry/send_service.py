@@ -21,7 +21,7 @@ from rocketpy_broker.services.groups.locks import QueueLocks
 from rocketpy_broker.services.retry.record_copy import MAX_RECONSUME_TIMES, diverted
 from rocketpy_broker.services.retry.targets import RetryTargets
 from rocketpy_broker.services.send.append_service import AppendService, Stored
-from rocketpy_broker.services.send.batcher import Gathering
+from rocketpy_broker.services.send.batcher import SendBatcher
 from rocketpy_broker.services.topics.manager import is_retry
 from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_proto.record import (
@@ -42,7 +42,7 @@ class SendService:
 
     def __init__(self, appends: AppendService, targets: RetryTargets, locks: QueueLocks) -> None:
         self._appends = appends
-        self._gathering = Gathering(appends)
+        self._gathering = SendBatcher(appends)
         self._targets = targets
         self._locks = locks
 
@@ -102,7 +102,7 @@ class SendService:
         return self._appends.hooked(context, lambda: self._appends.store(queue, block))
 
     async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
-        """Make an unknown topic from a template, as SendGate does."""
+        """Make an unknown topic from a template, as SendPreconditions does."""
         await self._appends.gate.create_topic(topic, default_topic, queue_nums_max)
 
     def acknowledges(self, stored: Stored) -> bool:

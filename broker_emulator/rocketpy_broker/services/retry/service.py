@@ -30,7 +30,7 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.delay.schedule import Scheduling
+from rocketpy_broker.services.delay.schedule import DelaySchedule
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.retry.message_lookup import Found, MessagesToSendBack, SendBack
@@ -39,7 +39,7 @@ from rocketpy_broker.services.retry.targets import RetryTargets
 from rocketpy_broker.services.send.append_service import AppendService
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.call_limits import ENTRIES_MAX
 from rocketpy_proto.record import RecordBlock, RecordError, property_column
@@ -94,7 +94,7 @@ class SendBackService:
         store: MessageStore,
         targets: RetryTargets,
         appends: AppendService,
-        scheduling: Scheduling,
+        schedule: DelaySchedule,
         group_commit: GroupCommit,
         clock: Clock,
     ) -> None:
@@ -102,7 +102,7 @@ class SendBackService:
         self._lookup = MessagesToSendBack(store)
         self._targets = targets
         self._appends = appends
-        self._scheduling = scheduling
+        self._schedule = schedule
         self._group_commit = group_commit
         self._clock = clock
         self._turn = 0
@@ -190,7 +190,9 @@ class SendBackService:
             # Others had their turns: the topic may be gone, and what waits for it goes with it.
             self._targets.check(queue.topic)
             self._store.deletions.check(queue.topic)
-            result = self._store.append(place, block_to_store, Known(cause=PutCause.SENT_BACK))
+            result = self._store.append(
+                place, block_to_store, AppendHints(cause=PutCause.SENT_BACK)
+            )
         except (RecordError, RecordIllegalError) as error:
             if len(block) > 1:
                 outcomes: list[Outcome] = []
@@ -219,7 +221,7 @@ class SendBackService:
         changed = sent_back(block, queue.topic, level)
         if level != DEAD_LETTER_LEVEL:
             await _between_copies(block)
-            queue, changed = self._scheduling.placed(queue, changed)
+            queue, changed = self._schedule.placed(queue, changed)
         await _between_copies(block)
         await self._appends.large_writes.over()
         return queue, changed

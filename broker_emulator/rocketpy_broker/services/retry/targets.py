@@ -10,7 +10,7 @@ import logging
 
 from rocketpy_broker.errors import PermissionDeniedError, SendBackError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
@@ -35,7 +35,7 @@ class RetryTargets:
         self._topics = topics
         self._groups = groups
         self._retry_topics = retry_topics
-        self._seldom = Seldom(clock)
+        self._seldom = LogThrottle(clock)
 
     async def group(self, name: str) -> SubscriptionGroupConfig:
         """The group, made by this use if that is allowed.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketpy_broker.services.context import Ground
-from rocketpy_broker.services.delay.schedule import Scheduling
-from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.context import BrokerContext
+from rocketpy_broker.services.delay.schedule import DelaySchedule
+from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.retry.send_service import SendService
 from rocketpy_broker.services.retry.service import SendBackService
@@ -24,16 +24,16 @@ class Retry:
 
 
 def build(
-    ground: Ground,
+    context: BrokerContext,
     topics: TopicConfigManager,
     groups: Groups,
-    flushing: Flushing,
-    scheduling: Scheduling,
+    flush: FlushServices,
+    schedule: DelaySchedule,
     appends: AppendService,
 ) -> Retry:
     """Retries of one broker."""
-    targets = RetryTargets(topics, groups.configs, groups.retry_topics, ground.clock)
+    targets = RetryTargets(topics, groups.configs, groups.retry_topics, context.clock)
     send_backs = SendBackService(
-        ground.store, targets, appends, scheduling, flushing.group_commit, ground.clock
+        context.store, targets, appends, schedule, flush.group_commit, context.clock
     )
     return Retry(send_backs, SendService(appends, targets, groups.locks))

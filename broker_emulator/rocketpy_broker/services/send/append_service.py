@@ -29,17 +29,17 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.hooks import SendContext, SendOutcome
 from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime import scheduler
-from rocketpy_broker.runtime.tasks import to_end
+from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.hooks.chain import HookChain
-from rocketpy_broker.services.send.destination import Placed, Placing
-from rocketpy_broker.services.send.in_flight_limiter import SMALL_BYTES_MAX, BytesInFlight
-from rocketpy_broker.services.send.preconditions import SendGate
+from rocketpy_broker.services.send.destination import Destination, DestinationResolver
+from rocketpy_broker.services.send.in_flight_limiter import SMALL_BYTES_MAX, InFlightLimiter
+from rocketpy_broker.services.send.preconditions import SendPreconditions
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import Known
+from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.queues.slices import run_starts
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.call_limits import ANY_QUEUE, OWN_QUEUES
@@ -77,8 +77,8 @@ class AppendService:
         store: MessageStore,
         topics: TopicConfigManager,
         group_commit: GroupCommit,
-        placing: Placing,
-        gate: SendGate,
+        destinations: DestinationResolver,
+        gate: SendPreconditions,
         limits: Limits,
         hooks: HookChain | None = None,
     ) -> None:
@@ -86,12 +86,12 @@ class AppendService:
         self._topics = topics
         self._group_commit = group_commit
         self.large_writes = group_commit.large_writes
-        self.placing = placing
+        self.destinations = destinations
         self.gate = gate
         self._hooks = hooks or HookChain([])
         self._limits = limits
         self._turn = 0
-        self._in_flight = BytesInFlight()
+        self._in_flight = InFlightLimiter()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="append")
         self._one_at_a_time = asyncio.Lock()
 
@@ -186,19 +186,19 @@ class AppendService:
         """
         with _record_errors():
             waits = not _declines_to_wait(block)
-            placed = self.placing.placed(queue, block)
+            placed = self.destinations.placed(queue, block)
             # Also of what waits elsewhere first: the deletion could not take it along any more.
             self._store.deletions.check(queue.topic)
-            result = self._store.append(placed.queue, placed.block, Known(placed.found))
+            result = self._store.append(placed.queue, placed.block, AppendHints(placed.found))
             return Stored(queue.queue_id, result, waits, placed.queue != queue)
 
     def store_at_once(self, queue: QueueKey, block: RecordBlock) -> AppendResult | None:
         """As `store`; None where the block goes elsewhere first, and then nothing is stored."""
         with _record_errors():
-            placed = self.placing.placed(queue, block)
+            placed = self.destinations.placed(queue, block)
             if placed.queue != queue:
                 return None
-            return self._store.append(queue, block, Known(placed.found))
+            return self._store.append(queue, block, AppendHints(placed.found))
 
     # --- Large blocks ---
 
@@ -241,7 +241,7 @@ class AppendService:
             self._store.deletions.check(queue.topic)
             with _record_errors():
                 under_way = self._store.begin_append(
-                    placed.queue, placed.block, Known(placed.found)
+                    placed.queue, placed.block, AppendHints(placed.found)
                 )
             result = await self.written(under_way)
         return Stored(queue.queue_id, result, waits, placed.queue != queue)
@@ -267,15 +267,19 @@ class AppendService:
                     under_way.finish()
         return under_way.finish()
 
-    def _placed(self, queue: QueueKey, records: bytes, record_sizes: bytes) -> tuple[Placed, bool]:
+    def _placed(
+        self, queue: QueueKey, records: bytes, record_sizes: bytes
+    ) -> tuple[Destination, bool]:
         """On a thread: the checked block, and whether its sender waits for the disk."""
         block = self.checked(queue, records, record_sizes)
         with _record_errors():
-            return self.placing.placed(queue, block), not _declines_to_wait(block)
+            return self.destinations.placed(queue, block), not _declines_to_wait(block)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         with scheduler.running_scheduler().thread_at_work():
-            return await to_end(asyncio.get_running_loop().run_in_executor(self._threads, work))
+            return await run_shielded(
+                asyncio.get_running_loop().run_in_executor(self._threads, work)
+            )
 
     def queue_of(self, topic: str, queue_id: int) -> QueueKey:
         """The queue that a block goes to: with ANY_QUEUE the topic's next one.
@@ -346,7 +350,7 @@ def _record_errors() -> Iterator[None]:
         raise RecordIllegalError(str(error)) from error
 
 
-def _highest(queue: QueueKey, placed: Placed) -> int:
+def _highest(queue: QueueKey, placed: Destination) -> int:
     """The highest queue that a block goes to at once; ANY_QUEUE for one that waits first."""
     if queue.queue_id != OWN_QUEUES:
         return queue.queue_id

@@ -47,7 +47,7 @@ class Send:
     stored: asyncio.Future[Stored | None]
 
 
-class Gathering:
+class SendBatcher:
     """Stores single messages of clients."""
 
     def __init__(self, appends: AppendService) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocketpy_broker.errors import PermissionDeniedError, RecordIllegalError
-from rocketpy_broker.services.delay.schedule import Scheduling
+from rocketpy_broker.services.delay.schedule import DelaySchedule
 from rocketpy_broker.services.send.half_message import HALF_QUEUE, half_message, is_half
 from rocketpy_broker.services.send.message_types import MessageTypes
 from rocketpy_broker.store.append.blocks import tags_and_keys
@@ -25,7 +25,7 @@ KEYS_MAX, KEYS_OF_EACH = 65_536, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Destination:
     """A block as it is stored, the queue that it is stored in, and what its properties say.
 
     `sent` is what they said as it was sent.
@@ -37,45 +37,45 @@ class Placed:
     sent: TagsAndKeys
 
 
-class Placing:
+class DestinationResolver:
     """Places blocks."""
 
     def __init__(
         self,
-        scheduling: Scheduling,
+        schedule: DelaySchedule,
         message_types: MessageTypes,
         config: StoreConfig,
         *,
         reject_transaction_message: bool,
     ) -> None:
-        self._scheduling = scheduling
+        self._schedule = schedule
         self._message_types = message_types
         self._config = config
         self._reject_transaction_message = reject_transaction_message
 
-    def placed(self, queue: QueueKey, block: RecordBlock, *, in_batch: bool = False) -> Placed:
+    def placed(self, queue: QueueKey, block: RecordBlock, *, in_batch: bool = False) -> Destination:
         """The block, which was sent to `queue`. Any thread may call it.
 
         Raises RecordIllegalError, PermissionDeniedError.
         """
         found = self.found(queue, block)
         if not found.may_wait:
-            return Placed(queue, block, found, found)
+            return Destination(queue, block, found, found)
         place, waiting = self._waiting(queue, block, in_batch=in_batch)
         if place == queue:
-            return Placed(queue, block, found, found)
-        return Placed(place, waiting, tags_and_keys(place, waiting, self._config), found)
+            return Destination(queue, block, found, found)
+        return Destination(place, waiting, tags_and_keys(place, waiting, self._config), found)
 
-    def placed_decided(self, queue: QueueKey, block: RecordBlock) -> Placed:
+    def placed_decided(self, queue: QueueKey, block: RecordBlock) -> Destination:
         """A block of a decided batch, which is not refused any more for what it was checked for.
 
         Raises TimerRefusedError, and RecordIllegalError where settings have changed since.
         """
         found = tags_and_keys(queue, block, self._config)
-        place, waiting = self._scheduling.placed(queue, block, is_accepted=True)
+        place, waiting = self._schedule.placed(queue, block, is_accepted=True)
         if place == queue:
-            return Placed(queue, block, found, found)
-        return Placed(place, waiting, tags_and_keys(place, waiting, self._config), found)
+            return Destination(queue, block, found, found)
+        return Destination(place, waiting, tags_and_keys(place, waiting, self._config), found)
 
     def found(self, queue: QueueKey, block: RecordBlock) -> TagsAndKeys:
         """What the properties say, if the topic is for such messages. Raises RecordIllegalError."""
@@ -91,7 +91,7 @@ class Placing:
         self, queue: QueueKey, block: RecordBlock, *, in_batch: bool
     ) -> tuple[QueueKey, RecordBlock]:
         if not is_half(block, self._config.delay_levels):
-            return self._scheduling.placed(queue, block)
+            return self._schedule.placed(queue, block)
         if in_batch:
             raise RecordIllegalError(
                 "a batch holds a half message; a batch is a transaction itself"
@@ -100,5 +100,5 @@ class Placing:
             raise PermissionDeniedError("this broker takes no transaction messages")
         half = half_message(queue, block)
         # What could never be committed is refused now: its message has all of these properties.
-        self._scheduling.placed(queue, half)
+        self._schedule.placed(queue, half)
         return HALF_QUEUE, half

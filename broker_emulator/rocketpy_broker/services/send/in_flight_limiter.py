@@ -20,7 +20,7 @@ SMALL_BYTES_MAX = 64 << 10
 TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX = 32 << 20, 16 << 20
 
 
-class BytesInFlight:
+class InFlightLimiter:
     """What is under way, and who waits."""
 
     def __init__(

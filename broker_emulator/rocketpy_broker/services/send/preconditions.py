@@ -27,7 +27,7 @@ class NotServingYetError(BrokerError):
         super().__init__(f"broker unable to service, until {until.isoformat(sep=' ')}")
 
 
-class SendGate:
+class SendPreconditions:
     """Lets sends through, or says why not."""
 
     def __init__(self, topics: TopicConfigManager, clock: Clock, config: BrokerConfig) -> None:

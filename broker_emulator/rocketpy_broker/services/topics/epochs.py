@@ -17,7 +17,7 @@ from rocketpy_broker.services.topics.config import TopicConfig
 _EPOCH_END = 1 << 63
 
 
-class TopicRemadeError(TopicNotExistError):
+class TopicRecreatedError(TopicNotExistError):
     """The topic that is meant was deleted, and there is another one of its name."""
 
     def __init__(self, topic: str, wanted: int, own: int) -> None:

@@ -32,7 +32,7 @@ from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTabl
 from rocketpy_broker.services.topics.changes import TopicChange, check_values
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.epochs import (
-    TopicRemadeError,
+    TopicRecreatedError,
     is_remade,
     made,
     made_elsewhere,
@@ -144,7 +144,7 @@ class TopicConfigManager:
         """Raises TopicNotExistError where the topic is another than the one of this epoch."""
         own = self.get(topic).epoch
         if is_remade(epoch, own):
-            raise TopicRemadeError(topic, epoch, own)
+            raise TopicRecreatedError(topic, epoch, own)
 
     def names(self, *, include_system: bool) -> Sequence[str]:
         """Returns all names in order; the broker's own and retry topics only if asked for."""

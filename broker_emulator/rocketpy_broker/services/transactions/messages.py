@@ -18,13 +18,13 @@ import numpy as np
 
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.delay.schedule import Scheduling
+from rocketpy_broker.services.delay.schedule import DelaySchedule
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, OP_TOPIC
 from rocketpy_broker.store.append.batch_marks import origin_fields
 from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
+from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.values import (
     AppendResult,
     GetMessageStatus,
@@ -65,7 +65,7 @@ _NUMBER = re.compile("[0-9]{1,10}")
 # Of a queue offset; longer ones are beyond every queue.
 _OFFSET = re.compile("[0-9]{1,18}")
 # What a step of a transaction leaves beside the messages themselves.
-_STEP = Known(cause=PutCause.TRANSACTION)
+_STEP = AppendHints(cause=PutCause.TRANSACTION)
 
 
 class Operation(str, Enum):
@@ -172,9 +172,9 @@ class TransactionMessages:
     Appends raise StoreClosedError, StoreBusyError, RecordIllegalError.
     """
 
-    def __init__(self, store: MessageStore, scheduling: Scheduling, clock: Clock) -> None:
+    def __init__(self, store: MessageStore, schedule: DelaySchedule, clock: Clock) -> None:
         self._store = store
-        self._scheduling = scheduling
+        self._schedule = schedule
         self._clock = clock
 
     def half_at(self, physical_offset: int) -> HalfMessage | None:
@@ -206,7 +206,7 @@ class TransactionMessages:
             "prepared_transaction_offset": record.physical_offset,
         }
         final = rewritten(half.block, queue.topic, properties_strings(half.block), fields)
-        return self._store.append(*self._scheduling.placed(queue, final, is_accepted=True))
+        return self._store.append(*self._schedule.placed(queue, final, is_accepted=True))
 
     def append_copy(self, half: HalfMessage, *, is_counted: bool = True) -> AppendResult:
         """A newer half message of the same transaction, which was asked after once more, or not.
@@ -233,7 +233,7 @@ class TransactionMessages:
         )
         found = tags_and_keys(CHECK_MAX_TIME_QUEUE, record, self._store.config)
         return self._store.append(
-            CHECK_MAX_TIME_QUEUE, record, Known(found, KEEP_NUMBERS, PutCause.OWN)
+            CHECK_MAX_TIME_QUEUE, record, AppendHints(found, KEEP_NUMBERS, PutCause.OWN)
         )
 
     def append_op(self, queue_offset: int, operation: Operation) -> AppendResult:

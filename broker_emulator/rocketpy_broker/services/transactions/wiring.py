@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.config_files.saver import Saver
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay.wiring import Delay
-from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.services.offsets.wiring import Offsets
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.check_service import CheckBack, CheckService
@@ -30,17 +30,22 @@ class Transactions:
 
 
 def build(
-    ground: Ground,
+    context: BrokerContext,
     topics: TopicConfigManager,
-    flushing: Flushing,
+    flush: FlushServices,
     delay: Delay,
     offsets: Offsets,
     ask: Callable[[CheckBack], bool],
 ) -> Transactions:
     """Transactions of one broker. `ask` sends a question to one of a group's producers."""
-    config, clock, store, lifecycle = ground.config, ground.clock, ground.store, ground.lifecycle
+    config, clock, store, lifecycle = (
+        context.config,
+        context.clock,
+        context.store,
+        context.lifecycle,
+    )
     table = TransactionTable()
-    messages = TransactionMessages(store, delay.scheduling, clock)
+    messages = TransactionMessages(store, delay.schedule, clock)
     progress = TransactionProgress(config.config_folder, store, offsets.committed, messages, table)
     service = TransactionService(
         store,
@@ -48,7 +53,7 @@ def build(
         messages,
         table,
         progress,
-        flushing.group_commit,
+        flush.group_commit,
         clock,
         config.transactions,
     )
@@ -58,7 +63,7 @@ def build(
         messages,
         table,
         progress,
-        flushing.group_commit,
+        flush.group_commit,
         clock,
         config.transactions,
         config.clean_policy.reserved_ms,

@@ -20,8 +20,8 @@ from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.dispatcher import Dispatcher
 from rocketpy_broker.store.log.commit_log import CommitLog
-from rocketpy_broker.store.queues.dispatch import Known, block_requests
-from rocketpy_broker.store.queues.growth import QueueGrowth
+from rocketpy_broker.store.queues.dispatch import AppendHints, block_requests
+from rocketpy_broker.store.queues.growth import QueueAllocator
 from rocketpy_broker.store.queues.slices import offset_bases, runs_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.statistics import Put, StoreStatistics
@@ -96,7 +96,7 @@ class Appending:
         clock: Clock,
         log: CommitLog,
         queues: ConsumeQueueTable,
-        growth: QueueGrowth,
+        growth: QueueAllocator,
         dispatcher: Dispatcher,
         statistics: StoreStatistics,
     ) -> None:
@@ -120,7 +120,7 @@ class Appending:
                 under_way.finish()
 
     def begin(
-        self, queue: QueueKey, block: RecordBlock, known: Known, store_host: Host
+        self, queue: QueueKey, block: RecordBlock, known: AppendHints, store_host: Host
     ) -> AppendUnderWay:
         """Give a block its place and patch it.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.log.commit_log import CommitLog
-from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS
 from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK, has_transactions
@@ -66,7 +66,7 @@ def origins_of(block: RecordBlock) -> NDArray[np.int64]:
     return ~block.header["prepared_transaction_offset"].astype(np.int64)
 
 
-class NumberedRecords:
+class BatchMarks:
     """Looks into one log."""
 
     def __init__(self, log: CommitLog) -> None:
@@ -88,7 +88,7 @@ class NumberedRecords:
     def _fields_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
         trust = Trust(self._log.end, Checksummed.ALL)
         for item in LogScanner(self._log, trust).scan(begin):
-            if isinstance(item, Stretch):
+            if isinstance(item, LogSpan):
                 header = item.block.header
                 is_ordinary = header["sys_flag"] & TRANSACTION_MASK == 0
                 yield header["prepared_transaction_offset"][is_ordinary].astype(np.int64)

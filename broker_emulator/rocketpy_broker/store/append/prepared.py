@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rocketpy_broker.errors import LogOffsetError
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import fillers_of
-from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import RecordBlock
@@ -79,7 +79,7 @@ class PreparedRecords:
         if self._is_deleted(wanted):
             return Part(None, wanted.end)
         found = self._first(offset, wanted.end, trusted_end=self._log.end)
-        if not isinstance(found, Stretch):
+        if not isinstance(found, LogSpan):
             end = wanted.end if found is None else min(found.offset + found.length, wanted.end)
             reason = "they are gone" if found is None else found.reason
             logger.critical("decided records at %d to %d are lost: %s", offset, end, reason)
@@ -100,7 +100,7 @@ class PreparedRecords:
     def committed_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
         """Which prepared records committed ones stand for, in the order of the log from `begin`."""
         for item in LogScanner(self._log, self._trust(self._log.end)).scan(begin):
-            if isinstance(item, Stretch):
+            if isinstance(item, LogSpan):
                 header = item.block.header
                 committed = header["sys_flag"] & TRANSACTION_MASK == TRANSACTION_COMMIT
                 yield header["prepared_transaction_offset"][committed].astype(np.int64)
@@ -108,11 +108,11 @@ class PreparedRecords:
     def end_of(self, offset: int) -> int:
         """Physical offset behind the record, or the damage, at `offset`."""
         found = self._first(offset, offset + 1, trusted_end=self._log.end)
-        if isinstance(found, Stretch):
+        if isinstance(found, LogSpan):
             return offset + int(found.block.sizes[0])
         return offset + 1 if found is None else found.offset + found.length
 
-    def _first(self, offset: int, end: int, *, trusted_end: int) -> Stretch | Damage | None:
+    def _first(self, offset: int, end: int, *, trusted_end: int) -> LogSpan | Damage | None:
         bytes_max = min(PART_BYTES, end - offset)
         scanner = LogScanner(self._log, self._trust(trusted_end), bytes_max)
         with contextlib.suppress(LogOffsetError):

@@ -126,7 +126,7 @@ class LiveBackup:
         self._folder = plan.config.folder
         self._manifest: Manifest
 
-    def vouch(self) -> None:
+    def verify_against(self) -> None:
         """Find out what derived files hold. Blocks. Raises OSError, StoreReadError.
 
         No file may be removed meanwhile.

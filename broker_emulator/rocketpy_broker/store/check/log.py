@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.check.faults import Advance, CheckContext, Fault, Finding, finding, runs
 from rocketpy_broker.store.log.checksums import ENTRY_BYTES, SegmentChecksums, is_sound
 from rocketpy_broker.store.log.filler import fillers_of
-from rocketpy_broker.store.log.scanner import LogScanner, Stretch
+from rocketpy_broker.store.log.scanner import LogScanner, LogSpan
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import Damage
 from rocketpy_proto.record import BLANK_BYTES, MalformedRecordError, decode_record
@@ -40,16 +40,16 @@ class LogCheck:
         self._known_of = -1
         self._known: NDArray[np.int64] | None = None
 
-    def stretches(self, advance: Advance) -> Iterator[Stretch | Damage]:
+    def stretches(self, advance: Advance) -> Iterator[LogSpan | Damage]:
         """What lies in the log; `advance` gets to know of bytes that have been read."""
         for item in self._scanner.scan(self._log.begin):
-            length = len(item.block.data) if isinstance(item, Stretch) else item.length
+            length = len(item.block.data) if isinstance(item, LogSpan) else item.length
             advance(item.offset + length - self._position)
             self._position = item.offset + length
             segment = self._log.files.find(item.offset)
             assert segment is not None
             self._record_ends[segment.base] = self._position
-            if isinstance(item, Stretch):
+            if isinstance(item, LogSpan):
                 self.record_count += len(item.block)
                 last_ms = int(item.block.header["store_timestamp"].max())
                 context = self._context
@@ -67,7 +67,7 @@ class LogCheck:
         text = f"{damage.length} bytes of the log are damaged: {reason}"
         return Fault(damage.path, position, text)
 
-    def stretch(self, stretch: Stretch) -> Iterator[Finding]:
+    def stretch(self, stretch: LogSpan) -> Iterator[Finding]:
         """What is wrong with records that are as they were written."""
         segment = self._log.files.find(stretch.offset)
         assert segment is not None
@@ -95,7 +95,7 @@ class LogCheck:
                 is_fault=int(positions[run.begin]) + segment.base < self._context.checksums_end,
             )
 
-    def fillers(self, stretch: Stretch) -> Iterator[Finding]:
+    def fillers(self, stretch: LogSpan) -> Iterator[Finding]:
         """Records that stand for damaged ones; their units are of no record any more."""
         for filler in fillers_of(stretch.block):
             segment = self._log.files.find(stretch.offset)

@@ -38,7 +38,7 @@ from rocketpy_broker.store.check.read_only import (
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.index.layout import IndexFormat
-from rocketpy_broker.store.log.scanner import Stretch
+from rocketpy_broker.store.log.scanner import LogSpan
 from rocketpy_broker.store.queues.dispatch import requests_of, topics_of
 from rocketpy_broker.store.recovery.foreign import scan_start
 from rocketpy_broker.store.recovery.plan import Traces
@@ -163,7 +163,7 @@ def _how_it_was_left(context: CheckContext) -> Iterator[Finding]:
         yield Note(context.folder / "commitlog", 0, text)
 
 
-def _derived(stretch: Stretch, queues: QueuesCheck, index: IndexCheck) -> Iterator[Finding]:
+def _derived(stretch: LogSpan, queues: QueuesCheck, index: IndexCheck) -> Iterator[Finding]:
     """Compare what is derived of some records."""
     block, offset = stretch.block, stretch.offset
     topics = topics_of(block)

@@ -29,7 +29,7 @@ ID_BYTES = 8
 RECOVERIES_MAX = 64
 
 
-class TakenBackError(StoreError):
+class TruncatedError(StoreError):
     """A pull goes on where other messages are stored now than those that it was planned for."""
 
     code = ResponseCode.QUERY_NOT_FOUND

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.index.file import StoreTimeOf
 from rocketpy_broker.store.index.layout import IndexFormat
@@ -80,7 +80,7 @@ class IndexDispatch:
         self._store_time_of = store_time_of
         self._waiting: list[_Waiting] = []
         self._waiting_count = 0
-        self._seldom = Seldom(clock)
+        self._seldom = LogThrottle(clock)
 
     def load(self) -> list[str]:
         """Open the files; return what about them cannot be believed. Raises OSError."""
@@ -185,7 +185,7 @@ class IndexDispatch:
         found = self._service.query(topic, key, 0, NO_END_MS, count_max + 1)
         return found if len(found) <= count_max else None
 
-    def vouch(self, prefixes: Mapping[str, FilePrefix], log_end: int) -> bool:
+    def verify_against(self, prefixes: Mapping[str, FilePrefix], log_end: int) -> bool:
         """Whether the index holds what it held at `log_end`; what came later is then dropped."""
         if self._service.in_doubt is not None:
             return False

@@ -320,7 +320,7 @@ class Checksums:
         """The files of segments that begin below physical offset `end`, in order."""
         return [segment for base, segment in sorted(self._segments.items()) if base < end]
 
-    def vouch(self, prefixes: Mapping[str, FilePrefix]) -> list[Path]:
+    def verify_against(self, prefixes: Mapping[str, FilePrefix]) -> list[Path]:
         """Which files are not as `prefixes` says. Entries that cannot be searched are dropped.
 
         Raises OSError.

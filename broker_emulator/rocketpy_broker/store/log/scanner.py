@@ -70,7 +70,7 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LogSpan:
     """Whole records that lie together from physical offset `offset` on."""
 
     offset: int
@@ -90,7 +90,7 @@ class LogScanner:
         self._rows_max = self._rows = min(bytes_max // FIXED_BYTES + 1, _SCAN_ROWS_MAX)
         self.end = 0
 
-    def scan(self, begin: int) -> Iterator[Stretch | Damage]:
+    def scan(self, begin: int) -> Iterator[LogSpan | Damage]:
         """What lies in the log from physical offset `begin` on, in order.
 
         Raises LogOffsetError where the log does not hold `begin`, or what follows has been removed
@@ -105,7 +105,7 @@ class LogScanner:
             if self.end < segment.end:
                 return
 
-    def _scan_segment(self, segment: Segment, position: int) -> Iterator[Stretch | Damage]:
+    def _scan_segment(self, segment: Segment, position: int) -> Iterator[LogSpan | Damage]:
         """Leaves `end` at the segment's end where the log goes on behind it."""
         damage: Damage | None = None
         end = segment.size_bytes
@@ -116,7 +116,7 @@ class LogScanner:
                 if damage is not None:
                     yield damage
                     damage = None
-                yield Stretch(segment.base + position, block)
+                yield LogSpan(segment.base + position, block)
                 position += len(block.data)
                 self._rows = min(self._rows * _ROWS_GROWTH, self._rows_max)
             if len(block) < len(sizes) or len(sizes) == 0:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
-from rocketpy_broker.store.queues.slices import Run
+from rocketpy_broker.store.queues.slices import QueueSlice
 from rocketpy_broker.store.queues.units import UNIT, Units
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
@@ -47,7 +47,7 @@ class DispatchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AppendHints:
     """What is known of a block before it is appended.
 
     `found` is in its properties; `first_number` is what `numbered` marks its first record with, 0
@@ -61,7 +61,7 @@ class Known:
     is_joined: bool = False
 
 
-NOTHING_KNOWN = Known()
+NOTHING_KNOWN = AppendHints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Written:
 
 
 def block_requests(
-    runs: Sequence[Run],
+    runs: Sequence[QueueSlice],
     block: RecordBlock,
     physical_offset: int,
     found: TagsAndKeys,

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.runtime.log_throttle import Seldom
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.store.queues.errors import QueueGrowthError
-from rocketpy_broker.store.queues.slices import Run
+from rocketpy_broker.store.queues.slices import QueueSlice
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
@@ -24,16 +24,16 @@ QUEUES_MAX = 1_000
 RETRIES_MAX = 64
 
 
-class QueueGrowth:
+class QueueAllocator:
     """Makes room in the queues of one store."""
 
     def __init__(self, queues: ConsumeQueueTable, clock: Clock) -> None:
         self._queues = queues
         # Why, and up to which offset there is to be room; first those to be tried first.
         self._refused: dict[QueueKey, tuple[str, int]] = {}
-        self._seldom = Seldom(clock)
+        self._seldom = LogThrottle(clock)
 
-    def reserve(self, runs: list[Run]) -> None:
+    def reserve(self, runs: list[QueueSlice]) -> None:
         """See that the queues of some records have room for their units.
 
         Raises QueueGrowthError; nothing may be stored then.

@@ -20,7 +20,7 @@ from rocketpy_proto.record import RecordBlock
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class QueueSlice:
     """Records [begin, end) of a block, which come from `queue_offset` on in `queue`."""
 
     queue: QueueKey
@@ -35,10 +35,10 @@ def runs_of(
     next_offset: Callable[[QueueKey], int],
     *,
     is_joined: bool = False,
-) -> list[Run]:
+) -> list[QueueSlice]:
     """The runs of a block of `queue`. Raises RecordIllegalError for one that is not joined."""
     if queue.queue_id != OWN_QUEUES:
-        return [Run(queue, 0, len(block), next_offset(queue))]
+        return [QueueSlice(queue, 0, len(block), next_offset(queue))]
     starts = _changes(block) if is_joined else run_starts(block)
     ends = [*starts[1:].tolist(), len(block)]
     numbers = block.header["queue_id"][starts].tolist()
@@ -48,7 +48,7 @@ def runs_of(
         one = QueueKey(queue.topic, number)
         queue_offset = next_offsets[number] if number in next_offsets else next_offset(one)
         next_offsets[number] = queue_offset + end - begin
-        runs.append(Run(one, begin, end, queue_offset))
+        runs.append(QueueSlice(one, begin, end, queue_offset))
     return runs
 
 
@@ -75,7 +75,7 @@ def _changes(block: RecordBlock) -> NDArray[np.int64]:
     return np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
 
 
-def offset_bases(runs: list[Run]) -> int | NDArray[np.int64]:
+def offset_bases(runs: list[QueueSlice]) -> int | NDArray[np.int64]:
     """Each record's queue offset less its place in the block: one number if it is always the same.
 
     Records of several queues all take a place in theirs.

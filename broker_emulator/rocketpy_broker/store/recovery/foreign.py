@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.log.checksums import is_sound
 from rocketpy_broker.store.log.commit_log import CommitLog
-from rocketpy_broker.store.log.scanner import Stretch, is_blank
+from rocketpy_broker.store.log.scanner import LogSpan, is_blank
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import RecordBlock, decode_record, has_queue_offset
@@ -102,7 +102,7 @@ class StaleRecords:
     abnormal: bool
     _last_ms: int = 0
 
-    def candidates(self, stretch: Stretch) -> NDArray[np.int64]:
+    def candidates(self, stretch: LogSpan) -> NDArray[np.int64]:
         """Which records of the stretch were stored before the one in front of them."""
         times = stretch.block.header["store_timestamp"].astype(np.int64)
         before = np.concatenate(([self._last_ms], times[:-1]))
@@ -110,7 +110,7 @@ class StaleRecords:
         offsets = stretch.block.positions + stretch.offset
         return np.flatnonzero((times < before) & (offsets >= self.begin))
 
-    def is_stale(self, stretch: Stretch, row: int, next_offsets: Mapping[QueueKey, int]) -> bool:
+    def is_stale(self, stretch: LogSpan, row: int, next_offsets: Mapping[QueueKey, int]) -> bool:
         """Whether record `row` is; `next_offsets` is what the queues' records before it say."""
         position = int(stretch.block.positions[row])
         record = decode_record(stretch.block.data.data, position).record
@@ -123,10 +123,10 @@ class StaleRecords:
         return expected is not None and record.queue_offset not in (0, expected)
 
 
-def part(stretch: Stretch, begin: int, end: int) -> Stretch:
+def part(stretch: LogSpan, begin: int, end: int) -> LogSpan:
     """The records [begin, end) of a stretch, at least one."""
     block = stretch.block
     first = int(block.positions[begin])
     last = int(block.positions[end - 1] + block.sizes[end - 1])
     data = block.data.data[first:last]
-    return Stretch(stretch.offset + first, RecordBlock.parse(data, block.sizes[begin:end]))
+    return LogSpan(stretch.offset + first, RecordBlock.parse(data, block.sizes[begin:end]))

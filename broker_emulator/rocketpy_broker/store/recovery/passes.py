@@ -31,7 +31,7 @@ from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import Lost, fill, has_filler, is_filler
-from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, Stretch, Trust
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
@@ -141,20 +141,20 @@ class Recovery:
         """Physical offset from which the log has to be read."""
         store, manifest = self._store, self._manifest
         if manifest is None:
-            store.log.checksums.vouch({})
+            store.log.checksums.verify_against({})
             store.index.reset()
             if not self._is_ours:
                 unchanged = unchanged_end(store.log)
                 store.log.checksums.truncate(unchanged)
                 store.queues.cut_marks(unchanged)
             return store.log.begin
-        for path in store.log.checksums.vouch(manifest.checksums):
+        for path in store.log.checksums.verify_against(manifest.checksums):
             self._in_doubt.append(f"checksums {path.name}")
         for key, prefixes in manifest.queues.items():
             queue = store.queues.get(key)
             if (queue is None or not queue.has_prefixes(prefixes)) and not self._is_gone(key):
                 self._in_doubt.append(f"consume queue {key.topic}-{key.queue_id}")
-        if not store.index.vouch(manifest.index, manifest.log_end):
+        if not store.index.verify_against(manifest.index, manifest.log_end):
             self._in_doubt.append("index")
             store.index.reset()
         if manifest.log_end > store.log.files.end or self._in_doubt:
@@ -179,7 +179,7 @@ class Recovery:
     def _scan(self, begin: int) -> int:
         """Read from `begin` on; give where the log ends."""
         for item in self._scanner.scan(begin):
-            if not isinstance(item, Stretch):
+            if not isinstance(item, LogSpan):
                 self._keep_apart(item)
             elif self._is_ours:
                 self._dispatch(item)
@@ -189,7 +189,7 @@ class Recovery:
                     return stale
         return self._scanner.end
 
-    def _dispatch_foreign(self, stretch: Stretch) -> int | None:
+    def _dispatch_foreign(self, stretch: LogSpan) -> int | None:
         """Dispatch up to the first stale record; give where it lies, None where there is none."""
         begin = 0
         for row in self._stale.candidates(stretch).tolist():
@@ -201,7 +201,7 @@ class Recovery:
         self._dispatch(part(stretch, begin, len(stretch.block)) if begin else stretch)
         return None
 
-    def _dispatch(self, stretch: Stretch) -> None:
+    def _dispatch(self, stretch: LogSpan) -> None:
         block, offset = stretch.block, stretch.offset
         self._records_scanned += len(block)
         self._store.log.complete_checksums(offset, block)
@@ -261,7 +261,7 @@ class Recovery:
         if filled:
             sizes = np.array([damage.length for damage in filled], np.int32)
             view = self._store.log.files.view(filled[0].offset, int(sizes.sum()))
-            self._dispatch(Stretch(filled[0].offset, RecordBlock.parse(view, sizes)))
+            self._dispatch(LogSpan(filled[0].offset, RecordBlock.parse(view, sizes)))
             self._records_scanned -= len(filled)
             filled.clear()
 

@@ -45,7 +45,7 @@ def refuse(losses: Sequence[Loss], advice: str = "") -> None:
         raise DataLossError(f"{losses[0]}{others}{advice}")
 
 
-def settle(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
+def raise_or_log(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
     """Log the losses with their counts, or raise DataLossError for the first."""
     if fail_on_data_loss:
         refuse(losses, f"; {loss_advice()}")

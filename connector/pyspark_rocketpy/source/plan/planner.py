@@ -74,7 +74,7 @@ class Planner:
         )
         self._queries: OffsetQueries | None = None
         self._is_cluster = options.cluster is not None
-        self._absences = brokers.Absences(
+        self._absences = brokers.BrokerOutages(
             options.broker_absence_timeout, is_fatal=options.fail_on_data_loss
         )
 
@@ -137,13 +137,16 @@ class Planner:
         """
         epochs, options = origin.epochs, self._options
         answer = self.bounds(recovery_id=origin.recovery_id)
-        begin, end = brokers.adopted(begin, answer), brokers.adopted(end, answer)
+        begin, end = (
+            brokers.with_broker_names(begin, answer),
+            brokers.with_broker_names(end, answer),
+        )
         bounds = self._filled(answer, begin, end)
         asked = Checkpoint(end).unlisted(bounds, end.keys())
         hidden = self.queries.hidden_bounds(asked, origin.recovery_id) if asked else {}
         bounds = joined(bounds, hidden)
         batch = reconcile_batch(begin, end, epochs, bounds, bounds.keys() | answer.keys())
-        losses.settle(batch.lost, fail_on_data_loss=options.fail_on_data_loss)
+        losses.raise_or_log(batch.lost, fail_on_data_loss=options.fail_on_data_loss)
         if self._is_cluster or options.fail_on_data_loss:
             losses.refuse(batch.hidden)
         self._check_allocation(batch.end, known=begin)
@@ -164,8 +167,8 @@ class Planner:
         """
         checkpoint = replace(
             checkpoint,
-            listed=brokers.adopted(checkpoint.listed, answer),
-            kept=brokers.adopted(checkpoint.kept, answer),
+            listed=brokers.with_broker_names(checkpoint.listed, answer),
+            kept=brokers.with_broker_names(checkpoint.kept, answer),
         )
         read = self._subscription.reads(checkpoint.places)
         listed = {topic: its for topic, its in checkpoint.listed.items() if topic in read}

@@ -30,7 +30,7 @@ from pyspark_rocketpy.offsets import (
     QueueBounds,
     epochs_in,
     joined,
-    remade_topics,
+    recreated_topics,
 )
 from pyspark_rocketpy.source.plan.losses import Loss
 
@@ -40,7 +40,7 @@ TAKEN_BACK = (
     "were taken back: a power cut took messages from the broker that had been read, and what is "
     "stored there now has not been read"
 )
-REMADE = "are gone: the topic was deleted and made again"
+RECREATED = "are gone: the topic was deleted and made again"
 DELETED = "are gone: the topic was deleted"
 HIDDEN = f"are {OUT_OF_REACH}"
 READ_LATER = "are read when the topic has its queues again"
@@ -125,16 +125,16 @@ class Standing:
 
 def reconcile(checkpoint: Checkpoint, answer: Answer) -> Standing:
     """Returns where the query stands, as the module's table says."""
-    remade = remade_topics(checkpoint.epochs, {**answer.hidden, **answer.listed})
+    recreated = recreated_topics(checkpoint.epochs, {**answer.hidden, **answer.listed})
     epochs = {**checkpoint.epochs, **epochs_in(answer.hidden), **epochs_in(answer.listed)}
     standing = Standing(epochs=epochs)
     places = checkpoint.places
     for topic in answer.listed:
-        _stand(standing, answer, topic, {} if topic in remade else places.get(topic, {}))
+        _stand(standing, answer, topic, {} if topic in recreated else places.get(topic, {}))
     for topic, its in places.items():
         is_lost = topic in checkpoint.listed and topic in answer.read
-        if topic in remade:
-            what = REMADE
+        if topic in recreated:
+            what = RECREATED
         elif topic in answer.topics or topic in answer.hidden:
             _keep_hidden(standing, answer, topic, _without(its, answer.listed.get(topic, {})))
             continue
@@ -259,14 +259,14 @@ def reconcile_batch(
     A queue that `begin` does not name is read from its own begin. `topics` are there, perhaps
     without queues; `listed` has the planned ones of their hidden queues, too.
     """
-    remade = remade_topics(epochs, listed)
-    topics = topics - remade
+    recreated = recreated_topics(epochs, listed)
+    topics = topics - recreated
     narrow_begin: Positions = {topic: {} for topic in end}
     narrow_end: Positions = {topic: {} for topic in end}
     taken, lost, hidden = list[Loss](), list[Loss](), list[Loss]()
     for topic, queues in sorted(end.items()):
         unknown = QueueBounds(0, 0, -1, is_hidden=True) if topic in topics else None
-        its = {} if topic in remade else listed.get(topic, {})
+        its = {} if topic in recreated else listed.get(topic, {})
         for queue, planned in sorted(queues.items()):
             there = its.get(queue, unknown)
             cut = None if there is None else there.cut_offset
@@ -276,7 +276,7 @@ def reconcile_batch(
             low = stop if there is None else min(there.min_offset, stop)
             start = begin.get(topic, {}).get(queue)
             if start is not None and start < low:
-                what = REMADE if topic in remade else _unread(there)
+                what = RECREATED if topic in recreated else _unread(there)
                 lost.append(Loss(topic, queue, start, low, what))
             first = low if start is None else max(start, low)
             if there is not None and there.is_hidden and first < stop:

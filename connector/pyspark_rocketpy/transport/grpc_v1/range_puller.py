@@ -28,7 +28,7 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
 )
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retries import leaving_other_stores, retries_for
-from pyspark_rocketpy.transport.rebatching import Piece, lost_end, wrong_answer
+from pyspark_rocketpy.transport.rebatching import RecordChunk, lost_end, wrong_answer
 from pyspark_rocketpy.transport.retries import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.pull_wire import PullResponseParts
@@ -53,7 +53,7 @@ class RangePuller:
         self._offset = part.begin
         self._retries = retries_for(client, policy)
 
-    def pieces(self) -> Generator[Piece]:
+    def pieces(self) -> Generator[RecordChunk]:
         """What the broker has of the range, as it comes.
 
         Raises DataLossError, OffsetError, ConnectionFailedError, BrokerError.
@@ -74,7 +74,7 @@ class RangePuller:
             if error is not None:
                 self._retries.pause(error)
 
-    def _pull_once(self, client: BrokerClient) -> Iterator[Piece]:
+    def _pull_once(self, client: BrokerClient) -> Iterator[RecordChunk]:
         """One call's pieces. Raises ConnectionFailedError if it breaks."""
         begin = self._offset
         call = client.pull(self._request())
@@ -115,7 +115,7 @@ class RangePuller:
             recovery_id=self._options.recovery_id,
         )
 
-    def _pieces(self, response: PullResponseParts) -> Iterator[Piece]:
+    def _pieces(self, response: PullResponseParts) -> Iterator[RecordChunk]:
         """The piece that a response brings, if it brings one. Raises OffsetError."""
         head = response.head
         is_scanned = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE
@@ -133,7 +133,7 @@ class RangePuller:
             reason = f"{len(sizes)} records, and {head.next_offset} as the next offset"
             raise wrong_answer(self._range, begin, reason)
         self._offset = end
-        yield Piece(begin, end, memoryview(response.records[0]), sizes)
+        yield RecordChunk(begin, end, memoryview(response.records[0]), sizes)
 
     def _give_up(self, reason: str) -> None:
         """The topic or the rest of the range is gone, or is another one: fail, or leave it out."""

@@ -27,7 +27,7 @@ _NOT_CONFIRMED = "FLUSH_DISK_TIMEOUT"
 _DONE = frozenset({retry_pb2.RETRY, retry_pb2.DEAD_LETTER, retry_pb2.DROPPED})
 
 
-class BackSender:
+class SendBackClient:
     """Sends messages of one group back."""
 
     def __init__(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark_rocketpy.offsets import QueueRange
     from pyspark_rocketpy.options.values import SourceOptions
     from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
-    from pyspark_rocketpy.transport.rebatching import Piece
+    from pyspark_rocketpy.transport.rebatching import RecordChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class GrpcSource:
             from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
         return GrpcOffsetQueries(self.client, self.retries)
 
-    def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
+    def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
         """See SourceTransport."""
         with importing_much():
             from pyspark_rocketpy.transport.grpc_v1.range_puller import RangePuller

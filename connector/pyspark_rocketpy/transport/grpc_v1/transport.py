@@ -11,15 +11,15 @@ from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retries import retried
 from pyspark_rocketpy.transport.grpc_v1.send.batches import BatchCommitter, job_of, joined
 from pyspark_rocketpy.transport.grpc_v1.send.block_writer import GrpcBlockWriter, GrpcStagingWriter
-from pyspark_rocketpy.transport.grpc_v1.send_back import BackSender
+from pyspark_rocketpy.transport.grpc_v1.send_back import SendBackClient
 from pyspark_rocketpy.transport.grpc_v1.source import GrpcSource
 from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.values import BrokerLimits, RetryPolicy
 from pyspark_rocketpy.transport.write_values import (
     Attempt,
     BatchJob,
-    CommitPatience,
     CommittedBatch,
+    CommitTimeouts,
     MessageToSendBack,
     SentBack,
 )
@@ -76,11 +76,11 @@ class GrpcTransport(GrpcSource):
         self, group: str, messages: Sequence[MessageToSendBack], reconsume_times_max: int | None
     ) -> SentBack:
         """See RetryTransport."""
-        sender = BackSender(
+        sender = SendBackClient(
             self.client, self.retries, self.send_timeout_ms, group, reconsume_times_max
         )
         return sender.send(messages)
 
     def _committer(self) -> BatchCommitter:
-        patience = CommitPatience(self.send_timeout_ms, self.commit_timeout_ms)
+        patience = CommitTimeouts(self.send_timeout_ms, self.commit_timeout_ms)
         return BatchCommitter(self.client, self.retries, patience)

@@ -12,7 +12,7 @@ from pyspark_rocketpy.transport.remoting.cluster.client import Cluster, cluster_
 from pyspark_rocketpy.transport.remoting.cluster.routes import TopicRoute
 from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
 from pyspark_rocketpy.transport.remoting.net.calls import Call, ClusterConfig
-from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 from pyspark_rocketpy.transport.remoting.send import requests as send_requests
 
@@ -21,8 +21,8 @@ __all__ = [
     "Call",
     "Cluster",
     "ClusterConfig",
-    "Patience",
     "Peer",
+    "Timeouts",
     "TlsConfig",
     "TopicRoute",
     "cluster_for",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pyspark_rocketpy.options.clusters import ClusterOptions
 from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 
 
 def cluster_config(options: ClusterOptions, connect_timeout_ms: int) -> ClusterConfig:
     """Whom to ask, and as whom; `connect_timeout_ms` is also for an answer without much work."""
-    patience = Patience(connect_timeout_ms, "connectTimeoutMs")
+    patience = Timeouts(connect_timeout_ms, "connectTimeoutMs")
     tls = TlsConfig(
         options.tls_ca_file,
         options.tls_cert_file,

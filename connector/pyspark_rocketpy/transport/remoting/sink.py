@@ -17,7 +17,7 @@ from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.options import cluster_config
 from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits
 from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
@@ -100,7 +100,7 @@ class RemotingTransport:
 
     @property
     def _reach(self) -> Reach:
-        patience = Patience(self.send_timeout_ms, SEND_TIMEOUT_OPTION)
+        patience = Timeouts(self.send_timeout_ms, SEND_TIMEOUT_OPTION)
         limits = PullLimits(
             PULLS_MAX, PULL_BYTES_MAX, patience, self.send_timeout_ms, self.retries.backoff_ms
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.options import cluster_config
 from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark_rocketpy.offsets import QueueRange
     from pyspark_rocketpy.options.values import SourceOptions
-    from pyspark_rocketpy.transport.rebatching import Piece
+    from pyspark_rocketpy.transport.rebatching import RecordChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class RemotingSource:
         cluster = cluster_for(self.cluster)
         return RemotingOffsetQueries(cluster, self.retries, self.consumer_group, self._patience)
 
-    def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
+    def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
         """See SourceTransport."""
         from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits, RangePuller
 
@@ -70,5 +70,5 @@ class RemotingSource:
         return RangePuller(cluster_for(self.cluster), limits, options, part).pieces()
 
     @property
-    def _patience(self) -> Patience:
-        return Patience(self.pull_timeout_ms, "pullTimeoutMs")
+    def _patience(self) -> Timeouts:
+        return Timeouts(self.pull_timeout_ms, "pullTimeoutMs")

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketpy.sink.block_accumulator import KEPT_SHARE, OVERHEAD_BYTES, Gathering, packed
+from pyspark_rocketpy.sink.block_accumulator import (
+    KEPT_SHARE,
+    OVERHEAD_BYTES,
+    BlockAccumulator,
+    packed,
+)
 from pyspark_rocketpy.transport.write_values import Block
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 
@@ -49,7 +54,7 @@ small_blocks = st.lists(
 def test_all_records_leave_once_and_in_their_order(
     blocks: list[Block], block_bytes_max: int, waiting_bytes_max: int
 ) -> None:
-    gathering = Gathering(waiting_bytes_max)
+    gathering = BlockAccumulator(waiting_bytes_max)
     left = [*gathering.joined(blocks, block_bytes_max), *gathering.rest()]
     assert content(left) == content(blocks)
     assert list(gathering.rest()) == []
@@ -61,7 +66,7 @@ def test_all_records_leave_once_and_in_their_order(
 def test_no_more_waits_than_the_budget_allows(
     blocks: list[Block], block_bytes_max: int, waiting_bytes_max: int
 ) -> None:
-    gathering, came, went = Gathering(waiting_bytes_max), 0, 0
+    gathering, came, went = BlockAccumulator(waiting_bytes_max), 0, 0
     for one in blocks:
         came += size_of(one)
         went += sum(size_of(left) for left in gathering.joined([one], block_bytes_max))
@@ -72,13 +77,13 @@ def test_no_more_waits_than_the_budget_allows(
 def test_blocks_are_as_large_as_they_may_be(bodies: list[bytes]) -> None:
     """Two neighbours of a queue would not have fitted into one, were they not the last."""
     blocks = [block(0, octets.hex().encode()) for octets in bodies]
-    gathering = Gathering(BIG)
+    gathering = BlockAccumulator(BIG)
     left = [*gathering.joined(blocks, 200), *gathering.rest()]
     assert all(size_of(one) > 200 - 80 for one in left[:-1])
 
 
 def test_what_is_full_leaves_at_once() -> None:
-    gathering = Gathering(BIG)
+    gathering = BlockAccumulator(BIG)
     left = list(gathering.joined([block(0, b"a" * 30), block(1, b"b" * 20)], 100))
     assert left == [block(0, b"a" * 30)]
 
@@ -87,7 +92,7 @@ def test_the_fullest_queues_leave_first_and_make_room_for_more() -> None:
     sizes = {0: 100, 1: 400, 2: 200, 3: 300}
     blocks = [block(queue_id, b"x" * (size // 2)) for queue_id, size in sizes.items()]
     total = sum(sizes.values()) + OVERHEAD_BYTES * len(sizes)
-    gathering = Gathering(total - 1)
+    gathering = BlockAccumulator(total - 1)
     left = list(gathering.joined(blocks, BIG))
     assert [one.queue_id for one in left] == [1]
     assert total - 400 - OVERHEAD_BYTES <= (total - 1) * KEPT_SHARE
@@ -101,7 +106,7 @@ def test_blocks_are_taken_as_they_come() -> None:
         while True:
             yield block(0, b"a" * 60)
 
-    assert next(Gathering(BIG).joined(endless(), 100)) == block(0, b"a" * 60)
+    assert next(BlockAccumulator(BIG).joined(endless(), 100)) == block(0, b"a" * 60)
 
 
 @given(small_blocks, st.integers(1, 300))
@@ -145,6 +150,6 @@ def test_messages_of_one_delay_are_packed_alone() -> None:
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_the_overhead_of_small_blocks_counts(count: int) -> None:
-    gathering = Gathering(10 * OVERHEAD_BYTES)
+    gathering = BlockAccumulator(10 * OVERHEAD_BYTES)
     left = list(gathering.joined([block(number, b"a") for number in range(count)], BIG))
     assert len(left) >= count - 10

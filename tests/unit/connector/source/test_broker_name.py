@@ -13,7 +13,7 @@ from pyspark_rocketpy.source.columns import BROKER_NAME, arrow_schema, source_sc
 from pyspark_rocketpy.source.message_filter import MessageFilter
 from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.interface import SourceTransport
-from pyspark_rocketpy.transport.rebatching import Piece
+from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.values import PullOptions
 from tests.unit.connector.transport.grpc_v1.scripted_pulls import stored
 
@@ -21,9 +21,9 @@ from tests.unit.connector.transport.grpc_v1.scripted_pulls import stored
 class OneAnswer:
     """Has three messages in every range."""
 
-    def pull(self, part: QueueRange, _options: PullOptions) -> Generator[Piece]:
+    def pull(self, part: QueueRange, _options: PullOptions) -> Generator[RecordChunk]:
         block = stored(part.begin, [b"a", b"b", b"c"])
-        yield Piece(part.begin, part.end, block.data.data, block.sizes)
+        yield RecordChunk(part.begin, part.end, block.data.data, block.sizes)
 
 
 @pytest.mark.parametrize("columns", [None, (BROKER_NAME,), ("body", BROKER_NAME), ("body",)])

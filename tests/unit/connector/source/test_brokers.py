@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError, OffsetError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
-from pyspark_rocketpy.source.brokers import Absences, adopted
+from pyspark_rocketpy.source.brokers import BrokerOutages, with_broker_names
 from pyspark_rocketpy.source.plan import positions
 from pyspark_rocketpy.source.plan.reconcile import (
     Answer,
@@ -29,7 +29,7 @@ class Watch:
 
     def __init__(self, *, is_fatal: bool = True) -> None:
         self.now_ms = 0
-        self.absences = Absences(TIMEOUT_MS, is_fatal=is_fatal, now=lambda: self.now_ms)
+        self.absences = BrokerOutages(TIMEOUT_MS, is_fatal=is_fatal, now=lambda: self.now_ms)
 
     def filled(self, bounds: Bounds, after_ms: int = 0) -> Bounds:
         self.now_ms += after_ms
@@ -65,7 +65,7 @@ def test_a_queue_that_a_present_broker_does_not_list_keeps_its_place() -> None:
 
 def test_what_was_planned_of_a_broker_that_goes_away_stays_planned() -> None:
     end: Positions = {"T": {A0: 9, A1: 6, B0: 12}}
-    filled = Absences(TIMEOUT_MS, is_fatal=True).filled(ONLY_A, REACHED, end)
+    filled = BrokerOutages(TIMEOUT_MS, is_fatal=True).filled(ONLY_A, REACHED, end)
     assert filled["T"][B0] == QueueBounds(7, 12, -1, is_behind=True)
     batch = reconcile_batch(REACHED, end, {}, filled, filled.keys())
     assert (batch.begin, batch.end, batch.lost) == (REACHED, end, [])
@@ -110,11 +110,11 @@ def test_a_checkpoint_of_the_one_broker_is_read_on_by_its_name_and_back() -> Non
     of_one: Positions = {"T": {Q0: 5}}
     through_names: Bounds = {"T": {A0: QueueBounds(0, 9, -1)}}
     through_endpoints: Bounds = {"T": {Q0: QueueBounds(0, 9, -1)}}
-    assert adopted(of_one, through_names) == {"T": {A0: 5}}
-    assert adopted({"T": {A0: 5}}, through_endpoints) == of_one
-    assert adopted(of_one, through_endpoints) == of_one
-    assert adopted(of_one, {}) == of_one
-    assert adopted(REACHED, ONLY_A) == REACHED
+    assert with_broker_names(of_one, through_names) == {"T": {A0: 5}}
+    assert with_broker_names({"T": {A0: 5}}, through_endpoints) == of_one
+    assert with_broker_names(of_one, through_endpoints) == of_one
+    assert with_broker_names(of_one, {}) == of_one
+    assert with_broker_names(REACHED, ONLY_A) == REACHED
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_a_checkpoint_that_may_mean_several_brokers_is_refused(
     logged: Positions, there: list[BrokerQueue], words: str
 ) -> None:
     with pytest.raises(OffsetError, match=words):
-        adopted(logged, {"T": dict.fromkeys(there, QueueBounds(0, 9, -1))})
+        with_broker_names(logged, {"T": dict.fromkeys(there, QueueBounds(0, 9, -1))})

@@ -22,7 +22,7 @@ from pyspark_rocketpy.source.columns import arrow_schema, source_schema
 from pyspark_rocketpy.source.message_filter import MessageFilter
 from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.interface import OffsetQueries
-from pyspark_rocketpy.transport.rebatching import Piece
+from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.record import Record, compression, encode_record
 from tests.hostile import HOSTILE_RECORDS, HostileRecord
@@ -39,13 +39,13 @@ class GivenRecords:
     records: tuple[bytes, ...]
     cuts: tuple[int, ...] = ()
 
-    def pull(self, part: QueueRange, _options: PullOptions) -> Generator[Piece]:
+    def pull(self, part: QueueRange, _options: PullOptions) -> Generator[RecordChunk]:
         """All records of the range, as a broker sends them."""
         bounds = sorted({part.begin, part.end, *(cut for cut in self.cuts if cut < part.end)})
         for begin, end in pairwise(bounds):
             found = self.records[begin:end]
             sizes = np.array([len(record) for record in found], np.int32)
-            yield Piece(begin, end, memoryview(b"".join(found)), sizes)
+            yield RecordChunk(begin, end, memoryview(b"".join(found)), sizes)
 
     def offset_queries(self) -> OffsetQueries:
         """Nothing is planned here."""

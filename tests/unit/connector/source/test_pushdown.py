@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_rocketpy.offsets import Positions, QueueBounds
-from pyspark_rocketpy.source.pushdown import Narrowing
+from pyspark_rocketpy.source.pushdown import PushedFilters
 from pyspark_rocketpy.transport.values import QueueTime
 from tests.queues import Q0, Q1
 
@@ -82,7 +82,7 @@ def passing(found: list[dict[str, Any]], filters: list[Filter]) -> list[dict[str
 
 def narrowed(*filters: Filter) -> tuple[Positions, Positions]:
     """The ranges that are left."""
-    return Narrowing.of(filters).applied(BEGIN, END, BOUNDS, search)
+    return PushedFilters.of(filters).applied(BEGIN, END, BOUNDS, search)
 
 
 moments = st.integers(-2_000, 45_000).map(lambda us: EPOCH + dt.timedelta(microseconds=us))
@@ -120,10 +120,12 @@ def test_ranges_and_times_are_as_narrow_as_one_filter_lets_them(one: Filter) -> 
 
 
 def test_k05_a_row_has_every_key_of_an_array_that_it_equals() -> None:
-    two = Narrowing.of([EqualTo(("keys",), ["b", "", "a", None]), EqualNullSafe(("keys",), ["c"])])
+    two = PushedFilters.of(
+        [EqualTo(("keys",), ["b", "", "a", None]), EqualNullSafe(("keys",), ["c"])]
+    )
     assert two.keys == {"a", "b", "c"}
-    assert Narrowing.of([EqualTo(("keys",), [])]).keys == set()
-    assert Narrowing.of([In(("keys",), (["a"], ["b"]))]).keys == set()
+    assert PushedFilters.of([EqualTo(("keys",), [])]).keys == set()
+    assert PushedFilters.of([In(("keys",), (["a"], ["b"]))]).keys == set()
 
 
 def test_queues_are_left_out() -> None:
@@ -142,22 +144,22 @@ def test_queues_are_left_out() -> None:
     ],
 )
 def test_other_filters_are_left_to_spark(one: Filter) -> None:
-    assert Narrowing.of([one]) == Narrowing()
+    assert PushedFilters.of([one]) == PushedFilters()
 
 
 def test_s5_what_is_gone_is_still_missed_where_it_may_have_passed() -> None:
     lost: Positions = {"T": {Q0: 0, Q1: 1}}
     young = GreaterThanOrEqual(("storeTimestamp",), EPOCH + dt.timedelta(milliseconds=15))
-    begin, _ = Narrowing.of([young]).applied(lost, END, BOUNDS, search)
+    begin, _ = PushedFilters.of([young]).applied(lost, END, BOUNDS, search)
     assert begin == {"T": {Q0: 2, Q1: 1}}
     behind = GreaterThan(("queueOffset",), 3)
-    begin, _ = Narrowing.of([behind]).applied(lost, END, BOUNDS, search)
+    begin, _ = PushedFilters.of([behind]).applied(lost, END, BOUNDS, search)
     assert begin == {"T": {Q0: 4, Q1: 4}}
 
 
 def test_c03_tags_of_filters_and_of_the_option_are_both_asked_for() -> None:
-    two = Narrowing.of([In(("tags",), ("a", "b", None)), In(("tags",), ("b", "c"))])
+    two = PushedFilters.of([In(("tags",), ("a", "b", None)), In(("tags",), ("b", "c"))])
     assert two.tags_of(None) == ("b",)
-    assert Narrowing.of([In(("tags",), ("a", "b"))]).tags_of(("b", "c")) == ("b",)
-    assert Narrowing.of([EqualTo(("tags",), "a")]).tags_of(("b",)) == ()
-    assert Narrowing().tags_of(("b",)) == ("b",)
+    assert PushedFilters.of([In(("tags",), ("a", "b"))]).tags_of(("b", "c")) == ("b",)
+    assert PushedFilters.of([EqualTo(("tags",), "a")]).tags_of(("b",)) == ()
+    assert PushedFilters().tags_of(("b",)) == ("b",)

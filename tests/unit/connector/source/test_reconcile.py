@@ -334,15 +334,15 @@ def test_s5_a_loss_is_an_error_or_a_warning_with_its_count(
         "the broker that had been read, and what is stored there now has not been read; "
     )
     with pytest.raises(DataLossError) as caught:
-        losses.settle(
+        losses.raise_or_log(
             [taken, replace(taken, queue=Q1), replace(taken, queue=Q2)], fail_on_data_loss=True
         )
     assert told.removesuffix("; ") + " (and of 2 more queues); " in str(caught.value)
     assert "failOnDataLoss" in str(caught.value)
     with caplog.at_level(logging.WARNING):
-        losses.settle([taken], fail_on_data_loss=False)
+        losses.raise_or_log([taken], fail_on_data_loss=False)
     assert told + "10 messages are gone, and the query goes on at 5" in caplog.text
-    losses.settle([], fail_on_data_loss=True)
+    losses.raise_or_log([], fail_on_data_loss=True)
 
 
 def test_s5_losses_of_very_many_queues_are_some_lines_and_their_count(
@@ -352,7 +352,7 @@ def test_s5_losses_of_very_many_queues_are_some_lines_and_their_count(
     listed: Bounds = {"T": dict.fromkeys(places["T"], queue(7, 9))}
     batch = reconcile_batch(places, {"T": dict.fromkeys(places["T"], 9)}, EPOCHS, listed, {"T"})
     with caplog.at_level(logging.WARNING):
-        losses.settle(batch.lost, fail_on_data_loss=False)
+        losses.raise_or_log(batch.lost, fail_on_data_loss=False)
     lines = caplog.text.splitlines()
     assert len(lines) == losses.LINES_MAX + 1
     assert "2 messages are passed over" in lines[0]
@@ -366,7 +366,7 @@ def test_s5_hidden_messages_are_read_later_and_the_error_says_how(
     checkpoint = Checkpoint({"T": {Q0: 3, Q1: 2}}, {}, EPOCHS)
     hidden = stand(checkpoint, listed, {"T": {Q1: queue(0, 6)}}).hidden
     with pytest.raises(DataLossError, match=r"offsets \[2, 6\) of queue 1 .*readQueueNums"):
-        losses.settle(hidden, fail_on_data_loss=True)
+        losses.raise_or_log(hidden, fail_on_data_loss=True)
     with caplog.at_level(logging.WARNING):
-        losses.settle(hidden, fail_on_data_loss=False)
+        losses.raise_or_log(hidden, fail_on_data_loss=False)
     assert "; 4 messages are read when the topic has its queues again" in caplog.text

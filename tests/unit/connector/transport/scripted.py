@@ -25,7 +25,7 @@ from pyspark_rocketpy.errors import (
     loss_advice,
 )
 from pyspark_rocketpy.offsets import Bounds, Epochs, Positions, QueueRange
-from pyspark_rocketpy.transport.rebatching import Piece
+from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.values import BrokerLimits, PullOptions, QueueTime, Subscription
 from pyspark_rocketpy.transport.write_values import (
     Attempt,
@@ -203,7 +203,7 @@ class ScriptedTransport:
     def offset_queries(self) -> ScriptedOffsetQueries:
         return ScriptedOffsetQueries(self.broker)
 
-    def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
+    def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
         offset, found = part.begin, 0
         while offset < part.end:
             self.broker.enter(options.store_id)
@@ -223,7 +223,7 @@ class ScriptedTransport:
             ]
             records = memoryview(b"".join(message.record for message in wanted))
             sizes = np.array([len(message.record) for message in wanted], np.int32)
-            yield Piece(offset, end, records, sizes)
+            yield RecordChunk(offset, end, records, sizes)
             offset, found = end, found + 1
 
     def limits(self) -> BrokerLimits:

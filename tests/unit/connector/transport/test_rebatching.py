@@ -9,13 +9,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketpy.transport.rebatching import Piece, cut
+from pyspark_rocketpy.transport.rebatching import RecordChunk, cut
 
 BYTES_MAX = 100
 SIZES = st.lists(st.integers(1, 150), min_size=1, max_size=40)
 
 
-def pieces_of(sizes: Sequence[int], lengths: Sequence[int], begin: int = 7) -> Iterator[Piece]:
+def pieces_of(
+    sizes: Sequence[int], lengths: Sequence[int], begin: int = 7
+) -> Iterator[RecordChunk]:
     """Records of these sizes in responses of these lengths, and in one more for the rest."""
     content = b"".join(bytes([index]) * size for index, size in enumerate(sizes))
     first = place = 0
@@ -23,11 +25,11 @@ def pieces_of(sizes: Sequence[int], lengths: Sequence[int], begin: int = 7) -> I
         part = np.array(sizes[first : first + length], np.int32)
         end = place + int(part.sum())
         offsets = (begin + first, begin + first + len(part))
-        yield Piece(*offsets, memoryview(content)[place:end], part)
+        yield RecordChunk(*offsets, memoryview(content)[place:end], part)
         first, place = first + len(part), end
 
 
-def shapes(pieces: Iterator[Piece]) -> list[tuple[int, int, bytes, list[int]]]:
+def shapes(pieces: Iterator[RecordChunk]) -> list[tuple[int, int, bytes, list[int]]]:
     """Pieces that can be compared."""
     return [(p.begin, p.end, bytes(p.records), p.sizes.tolist()) for p in pieces]
 
@@ -64,13 +66,13 @@ def test_lost_offsets_end_a_batch() -> None:
 
 
 def test_c03_pieces_without_records_are_passed_over() -> None:
-    nothing = Piece(0, 50, memoryview(b""), np.empty(0, np.int32))
-    some = Piece(50, 90, memoryview(b"abc"), np.array([3], np.int32))
+    nothing = RecordChunk(0, 50, memoryview(b""), np.empty(0, np.int32))
+    some = RecordChunk(50, 90, memoryview(b"abc"), np.array([3], np.int32))
     assert shapes(cut([nothing, some], BYTES_MAX)) == [(0, 90, b"abc", [3])]
     assert list(cut([nothing], BYTES_MAX)) == []
 
 
 def test_c03_parts_of_a_piece_with_gaps_share_its_offsets() -> None:
-    sparse = Piece(0, 90, memoryview(bytes(140)), np.array([70, 70], np.int32))
+    sparse = RecordChunk(0, 90, memoryview(bytes(140)), np.array([70, 70], np.int32))
     found = list(cut([sparse], BYTES_MAX))
     assert [(piece.begin, piece.end, len(piece.sizes)) for piece in found] == [(0, 90, 1)] * 2

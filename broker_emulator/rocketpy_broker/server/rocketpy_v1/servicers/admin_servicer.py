@@ -20,7 +20,7 @@ from rocketpy_broker.server.rocketpy_v1.texts import shown
 from rocketpy_broker.services.admin.backup_service import BackupService
 from rocketpy_broker.services.admin.broker_status import BrokerStatus, BrokerStatusService
 from rocketpy_broker.services.admin.store_admin_service import StoreAdminService
-from rocketpy_broker.services.admin.topic_admin_service import AdminService
+from rocketpy_broker.services.admin.topic_admin_service import TopicAdminService
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
@@ -36,7 +36,7 @@ SERVICE_NAME: str = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 class AdminServices:
     """What administration calls."""
 
-    admin: AdminService
+    admin: TopicAdminService
     store_admin: StoreAdminService
     status: BrokerStatusService
     backups: BackupService

@@ -59,14 +59,14 @@ TOPICS_A_TURN = 100
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerServices:
+class BrokerCallServices:
     """What the data path calls."""
 
     sends: SendService
     staging: StagingService
     batches: BatchService
     filters: FilterService
-    consuming: ConsumeService
+    consume: ConsumeService
     offsets: OffsetService
     offset_queries: OffsetQueryService
     range_limits: RangeLimitService
@@ -86,7 +86,7 @@ class BrokerServices:
 class BrokerServicer:
     """The data path."""
 
-    def __init__(self, services: BrokerServices) -> None:
+    def __init__(self, services: BrokerCallServices) -> None:
         self._to = services
         self._batches = BatchServicer(
             services.staging,
@@ -159,7 +159,7 @@ class BrokerServicer:
             if isinstance(request, BrokerError):
                 raise request
             self._to.check_store(request.store_id)
-            async for answer in self._to.consuming.pull(_pull_request(request)):
+            async for answer in self._to.consume.pull(_pull_request(request)):
                 yield _pull_response(answer)
         except BrokerError as error:
             yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])

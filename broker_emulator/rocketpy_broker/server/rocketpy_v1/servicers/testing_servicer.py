@@ -12,7 +12,7 @@ from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
-from rocketpy_broker.services.admin.topic_admin_service import AdminService
+from rocketpy_broker.services.admin.topic_admin_service import TopicAdminService
 from rocketpy_broker.services.batches.wiring import Batches
 from rocketpy_proto.rocketpy.v1 import testing_pb2
 
@@ -27,7 +27,7 @@ class TestingServices:
 
     clock: MovableClock
     flushed: Callable[[], Awaitable[None]]
-    admin: AdminService
+    admin: TopicAdminService
     batches: Batches
     request_bytes_max: int
 

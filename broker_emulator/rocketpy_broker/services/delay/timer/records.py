@@ -133,7 +133,7 @@ def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
     Takes microseconds a record, in the seconds for which messages were cancelled only.
     """
     void = np.zeros(len(block), np.bool_)
-    if not due.voids:
+    if not due.tombstones:
         return void
     places = block.header["physical_offset"].tolist()
     topics, keys, out_ms, rolled = (property_column(block, name) for name in _NAMES)
@@ -150,7 +150,7 @@ def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
     is_rolled = rolled.is_valid().to_numpy(zero_copy_only=False) & (origins_of(block) < 0)
     offsets = block.header["queue_offset"].astype(np.int64)
     of_hash = np.array(rows, np.intp)
-    is_void = due.voids.have(np.array(hashes, np.int64), offsets[of_hash], is_rolled[of_hash])
+    is_void = due.tombstones.have(np.array(hashes, np.int64), offsets[of_hash], is_rolled[of_hash])
     void[of_hash[is_void]] = True
     return void
 

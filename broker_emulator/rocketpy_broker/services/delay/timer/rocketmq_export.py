@@ -37,7 +37,7 @@ from rocketpy_broker.store.files.timer_checkpoint import (
     handed_over,
 )
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, Known
+from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.values import PutCause
 from rocketpy_proto.record import (
     RecordBlock,
@@ -56,7 +56,7 @@ ROLL_COUNT_MAX = 100_000
 ROLL_BYTES_MAX = 256 << 20
 
 
-class TimerHandover:
+class RocketmqExport:
     """Hands the timer queue over when the broker has stopped."""
 
     def __init__(
@@ -170,7 +170,7 @@ class TimerHandover:
         )
         for block in parts_within(rolled, self._store.config):
             found = tags_and_keys(TIMER_QUEUE, block, self._store.config)
-            self._store.append(TIMER_QUEUE, block, Known(found, KEEP_NUMBERS, PutCause.OWN))
+            self._store.append(TIMER_QUEUE, block, AppendHints(found, KEEP_NUMBERS, PutCause.OWN))
 
 
 def _rolled_strings(block: RecordBlock) -> pa.BinaryArray:

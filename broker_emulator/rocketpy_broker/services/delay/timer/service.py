@@ -19,7 +19,7 @@ import numpy as np
 from rocketpy_broker.errors import StoreError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.delay.backoff import Pausing
+from rocketpy_broker.services.delay.backoff import Backoff
 from rocketpy_broker.services.delay.levels import SLEEP_MS_MAX, TURN_BYTES, TURN_UNITS
 from rocketpy_broker.services.delay.pending_messages import (
     BUCKET_BITS,
@@ -28,14 +28,14 @@ from rocketpy_broker.services.delay.pending_messages import (
     PendingMessages,
 )
 from rocketpy_broker.services.delay.progress import DeliveryProgress
-from rocketpy_broker.services.delay.release import Releasing
+from rocketpy_broker.services.delay.release import DelayRelease
 from rocketpy_broker.services.delay.timer.position import TimerPosition
 from rocketpy_broker.services.delay.timer.records import (
     delivered_strings,
     read_times,
     void_rows,
 )
-from rocketpy_broker.services.long_polling.waiters import HeldCalls
+from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
@@ -58,19 +58,19 @@ class TimerDelivery:
     def __init__(
         self,
         store: MessageStore,
-        releasing: Releasing,
+        release: DelayRelease,
         progress: DeliveryProgress,
-        held: HeldCalls,
+        held: LongPollWaiters,
         clock: Clock,
         delay_ms_max: int,
     ) -> None:
         self._store = store
-        self._releasing = releasing
+        self._deliveries = release
         self._progress = progress
         self._held = held
         self._clock = clock
         self._delay_ms_max = delay_ms_max
-        self._pausing = Pausing("timer messages", clock)
+        self._pausing = Backoff("timer messages", clock)
         self.pending = PendingMessages(delay_ms_max)
         self._start = TimerPosition(0, 0, 0)
         self._marked: TimerPosition | None = None
@@ -136,11 +136,11 @@ class TimerDelivery:
         self.pending.done(taken)
         parts, room = [taken], TURN_UNITS - len(taken.offsets)
         try:
-            while room > 0 and not taken.voids:
+            while room > 0 and not taken.tombstones:
                 if len(parts) % TURN_SLOTS == 0:
                     await take_slot()
                 more = self.pending.due(now_ms, room)
-                if len(more.offsets) == 0 or more.voids:
+                if len(more.offsets) == 0 or more.tombstones:
                     break
                 self.pending.done(more)
                 parts.append(more)
@@ -150,7 +150,7 @@ class TimerDelivery:
                 self.pending.add(part.due_ms, part.offsets)
             raise
         offsets = np.concatenate([part.offsets for part in parts])
-        return Due(offsets, np.concatenate([part.due_ms for part in parts]), taken.voids)
+        return Due(offsets, np.concatenate([part.due_ms for part in parts]), taken.tombstones)
 
     async def _release(self, due: Due, now_ms: int) -> None:
         found = self._store.scattered.read(TIMER_QUEUE, due.offsets, TURN_BYTES)
@@ -163,7 +163,7 @@ class TimerDelivery:
         self._progress.begin_timer()
         released: set[int] = set()
         try:
-            await self._releasing.release(
+            await self._deliveries.release(
                 block, released, lambda part: delivered_strings(part, now_ms)
             )
         except BaseException:

@@ -20,7 +20,7 @@ INTERVAL_MS = 10_000
 ENTRIES_A_TURN = 500
 
 
-class Housekeeping:
+class ClientExpiry:
     """Looks after clients and locks."""
 
     def __init__(

@@ -19,8 +19,8 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.services.groups.client_stream import (
     CheckTransaction,
-    NoticeStream,
-    NoticeStreams,
+    ClientStream,
+    ClientStreams,
 )
 from rocketpy_broker.services.groups.clients.consumers import (
     ConsumerData,
@@ -39,7 +39,7 @@ from rocketpy_broker.services.groups.clients.members import (
 )
 from rocketpy_broker.services.groups.clients.producers import ProducerGroups, producers_of
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager, check_group
-from rocketpy_broker.services.groups.notifier import Announcer
+from rocketpy_broker.services.groups.notifier import Notifier
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
 
 
@@ -108,8 +108,8 @@ class ClientService:
         configs: SubscriptionGroupManager,
         retry_topics: RetryTopics,
         members: MemberTable,
-        streams: NoticeStreams,
-        announcer: Announcer,
+        streams: ClientStreams,
+        announcer: Notifier,
         limits: ClientLimits,
         clock: Clock,
     ) -> None:
@@ -223,9 +223,9 @@ class ClientService:
             client_id = registration.client_id
             if not self._members.is_registered(client_id):
                 reason = f"client {client_id!r} sent no heartbeat for {EXPIRY_MS // 1000} seconds"
-                self._streams.expel(client_id, f"{reason}; send one and open another stream")
+                self._streams.disconnect(client_id, f"{reason}; send one and open another stream")
 
-    def open_notices(self, client_id: str, address: str = "") -> NoticeStream:
+    def open_notices(self, client_id: str, address: str = "") -> ClientStream:
         """What the client at that address is to be told from now on.
 
         Raises ParameterIllegalError, ClientsFullError.
@@ -237,7 +237,7 @@ class ClientService:
         """How many clients have a stream of notices."""
         return len(self._streams)
 
-    def close_notices(self, stream: NoticeStream) -> None:
+    def close_notices(self, stream: ClientStream) -> None:
         """The stream has ended; a client that has no other is gone, and leaves its groups."""
         if not self._streams.close(stream):
             return
@@ -291,7 +291,7 @@ class ClientService:
         """How the group consumes; None where it has no clients."""
         return self.consumers.get(group)
 
-    def tell_one_producer(self, notice: CheckTransaction) -> bool:
+    def notify_one_producer(self, notice: CheckTransaction) -> bool:
         """Send a notice to one client of its producer group, another each time.
 
         Returns False where none listens, or all that do have too many notices waiting.

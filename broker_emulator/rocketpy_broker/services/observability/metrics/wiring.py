@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from rocketpy_broker.runtime.event_loop import watch_loop
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay.wiring import Delay
-from rocketpy_broker.services.flush.wiring import Flushing
+from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.services.groups.wiring import Groups
-from rocketpy_broker.services.long_polling.wiring import Holding
+from rocketpy_broker.services.long_polling.wiring import LongPolling
 from rocketpy_broker.services.observability.metrics.clients import ClientState
 from rocketpy_broker.services.observability.metrics.events import Events
 from rocketpy_broker.services.observability.metrics.labels import TopicLabels, node_labels
@@ -49,41 +49,41 @@ class Measured:
 
     topics: TopicConfigManager
     groups: Groups
-    flushing: Flushing
-    holding: Holding
+    flush: FlushServices
+    long_polling: LongPolling
     delay: Delay
     offsets: Offsets
-    consuming: ConsumeService
+    consume: ConsumeService
     transactions: Transactions
     statistics: StatisticsService
 
 
-def build(ground: Ground, rooms: Measured) -> Metrics:
+def build(context: BrokerContext, services: Measured) -> Metrics:
     """The metrics of one broker. Only who wants them pays for them: nothing is told before."""
-    clock, store, config = ground.clock, ground.store, ground.config
-    events = Events(rooms.topics, TopicLabels(rooms.topics))
+    clock, store, config = context.clock, context.store, context.config
+    events = Events(services.topics, TopicLabels(services.topics))
     pulled = PulledOffsets()
     service = MetricsService(
         events.registry,
         [
-            Traffic(rooms.statistics, rooms.topics),
-            ClientState(rooms.topics, rooms.groups, config.broker_permission),
-            GroupLags(store, rooms.topics, rooms.offsets.committed, pulled, clock),
-            StorageState(store, rooms.delay, rooms.transactions.listing, clock),
+            Traffic(services.statistics, services.topics),
+            ClientState(services.topics, services.groups, config.broker_permission),
+            GroupLags(store, services.topics, services.offsets.committed, pulled, clock),
+            StorageState(store, services.delay, services.transactions.listing, clock),
         ],
         node_labels(config),
         clock,
     )
-    held = rooms.holding.calls
+    held = services.long_polling.calls
     service.watch("rocketpy_held_calls", "Calls that wait for something.", lambda: len(held))
     listeners = SafeListeners(events.registry)
-    _listen(ground, rooms, events, pulled, listeners)
+    _listen(context, services, events, pulled, listeners)
 
     async def start(scope: TaskScope) -> None:
         scope.start(watch_loop(clock, listeners.spared(events.loop_was_late)))
 
-    ground.lifecycle.starts.append(start)
-    ground.lifecycle.closes.append(service.close)
+    context.lifecycle.starts.append(start)
+    context.lifecycle.closes.append(service.close)
     return Metrics(
         events,
         service,
@@ -95,24 +95,28 @@ def build(ground: Ground, rooms: Measured) -> Metrics:
 
 
 def _listen(
-    ground: Ground, rooms: Measured, events: Events, pulled: PulledOffsets, listeners: SafeListeners
+    context: BrokerContext,
+    services: Measured,
+    events: Events,
+    pulled: PulledOffsets,
+    listeners: SafeListeners,
 ) -> None:
-    clock, spared = ground.clock, listeners.spared
+    clock, spared = context.clock, listeners.spared
     released, ended = spared(events.released), spared(events.transaction_ended)
     forget_group = spared(pulled.forget_group)
 
     async def group_deleted(group: str) -> None:
         forget_group(group)
 
-    ground.store.statistics.block_put.add(spared(events.put))
-    rooms.consuming.pulled.add(spared(pulled.pulled))
-    rooms.flushing.group_commit.flushed.add(spared(events.flushed))
-    rooms.delay.releasing.released.add(
+    context.store.statistics.block_put.add(spared(events.put))
+    services.consume.pulled.add(spared(pulled.pulled))
+    services.flush.group_commit.flushed.add(spared(events.flushed))
+    services.delay.release.released.add(
         lambda topic, waiting: released(topic, waiting, clock.now_ms())
     )
-    rooms.transactions.service.ended.add(
+    services.transactions.service.ended.add(
         lambda half, operation: ended(half, operation, clock.now_ms())
     )
-    rooms.statistics.topic_forgotten.add(spared(events.forget_topic))
-    rooms.statistics.topic_forgotten.add(spared(pulled.forget_topic))
-    rooms.groups.configs.deleted.append(group_deleted)
+    services.statistics.topic_forgotten.add(spared(events.forget_topic))
+    services.statistics.topic_forgotten.add(spared(pulled.forget_topic))
+    services.groups.configs.deleted.append(group_deleted)

@@ -17,7 +17,7 @@ MOMENTS_MAX = 100_000
 _PERIOD = Window("five minutes", PERIOD_MS, 2)
 
 
-class MomentTable(StatisticsTable):
+class GaugeTable(StatisticsTable):
     """All values of the moment, MOMENTS_MAX keys at most."""
 
     has_windows = False
@@ -27,7 +27,7 @@ class MomentTable(StatisticsTable):
 
     def end_period(self, number: int, now_ms: float) -> None:
         """Five minutes are over for a slab."""
-        slab = self.slabs[number]
+        slab = self.pages[number]
         slab.sample([0], now_ms)
         self.drop_idle(number, 0)
         slab.clear_values()

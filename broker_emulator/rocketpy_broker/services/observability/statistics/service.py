@@ -18,7 +18,7 @@ from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.groups.clients.members import Role
-from rocketpy_broker.services.observability.statistics.gauges import PERIOD_MS, MomentTable
+from rocketpy_broker.services.observability.statistics.gauges import PERIOD_MS, GaugeTable
 from rocketpy_broker.services.observability.statistics.names import (
     BROKER_KINDS,
     BY_NAME,
@@ -100,14 +100,14 @@ class StatisticsService:
         clock: Clock,
         cluster_name: str,
         table: StatisticsTable | None = None,
-        moments: MomentTable | None = None,
+        gauges: GaugeTable | None = None,
     ) -> None:
         self._topics = topics
         self._counted = counted
         self._clock = clock
         self._cluster = cluster_name
         self.table = StatisticsTable() if table is None else table
-        self.moments = MomentTable() if moments is None else moments
+        self.gauges = GaugeTable() if gauges is None else gauges
         now_ms = clock.monotonic_ms()
         self.speeds = StoreSpeeds(counted, now_ms)
         self._due_ms = [now_ms + window.period_ms for window in WINDOWS]
@@ -142,7 +142,7 @@ class StatisticsService:
         if count:
             self._add(Key(Kind.GROUP_GET, topic, group), count, pulled.bytes, pulled.latency_ms)
         key, now_ms = Key(Kind.GROUP_GET_FALL, topic, group, queue_id), self._clock.monotonic_ms()
-        self.moments.set(key, now_ms, pulled.behind_bytes, pulled.behind_ms if count else None)
+        self.gauges.set(key, now_ms, pulled.behind_bytes, pulled.behind_ms if count else None)
 
     def delivered(self, queue: QueueKey, count: int, size_bytes: int) -> None:
         """A delay level has delivered messages."""
@@ -182,8 +182,8 @@ class StatisticsService:
         await self._drop(lambda key: key.group == group)
 
     async def _drop(self, is_gone: Callable[[Key], bool]) -> None:
-        for table in (self.table, self.moments):
-            for number in range(len(table.slabs)):
+        for table in (self.table, self.gauges):
+            for number in range(len(table.pages)):
                 table.drop(number, is_gone)
                 await take_slot()
 
@@ -206,15 +206,15 @@ class StatisticsService:
             self._due_ms[index] = next_ms if next_ms > now_ms else late_ms
         if MINUTE in due:
             self.speeds.sample(now_ms)
-        for number, slab in enumerate(self.table.slabs):
+        for number, slab in enumerate(self.table.pages):
             slab.sample(due, now_ms)
             if HOUR in due:
                 self.table.drop_idle(number, HOUR if self.table.is_tight else DAY)
             await take_slot()
         if self._moments_due_ms <= now_ms:
             self._moments_due_ms = now_ms + PERIOD_MS
-            for number in range(len(self.moments.slabs)):
-                self.moments.end_period(number, now_ms)
+            for number in range(len(self.gauges.pages)):
+                self.gauges.end_period(number, now_ms)
                 await take_slot()
 
     # --- What is told ---
@@ -226,7 +226,7 @@ class StatisticsService:
 
         Between two parts the caller gives others their turns; rows come and go meanwhile.
         """
-        for slab in self.table.slabs:
+        for slab in self.table.pages:
             wanted = [
                 row for row, key in enumerate(slab.keys) if key is not None and key.kind is kind
             ]
@@ -247,10 +247,10 @@ class StatisticsService:
         for name in names:
             wanted.setdefault(name.kind, []).append(name)
         items: list[Item] = []
-        untracked = self.table.untracked + self.moments.untracked
-        for base, table in ((0, self.table), (_MOMENTS_CURSOR, self.moments)):
+        untracked = self.table.untracked + self.gauges.untracked
+        for base, table in ((0, self.table), (_MOMENTS_CURSOR, self.gauges)):
             number, first = divmod(max(query.cursor - base, 0), SLAB_ROWS)
-            while number < len(table.slabs):
+            while number < len(table.pages):
                 room = count_max - len(items)
                 rows, end = self._rows(table.keys_from(number, first), wanted, query, room)
                 items += _items(table, number, rows, wanted)
@@ -294,7 +294,7 @@ def _items(
     rows: Sequence[tuple[int, Key]],
     wanted: Mapping[Kind, Sequence[Name]],
 ) -> list[Item]:
-    slab = table.slabs[number]
+    slab = table.pages[number]
     indices = np.array([row for row, _ in rows], np.int64)
     windows = [ring.differences(indices) for ring in slab.rings] if table.has_windows else []
     return [

@@ -14,7 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.services.observability.statistics.names import Key
-from rocketpy_broker.services.observability.statistics.windows import COLUMNS, WINDOWS, Ring, Window
+from rocketpy_broker.services.observability.statistics.windows import (
+    COLUMNS,
+    WINDOWS,
+    SampleRing,
+    Window,
+)
 
 SLAB_ROWS = 2_048
 ROWS_MAX = 100_000
@@ -22,13 +27,13 @@ MINUTE, HOUR, DAY = range(3)
 assert [window.name for window in WINDOWS] == ["minute", "hour", "day"]
 
 
-class Slab:
+class CounterPage:
     """Some rows: their keys, counters and samples."""
 
     def __init__(self, now_ms: float, windows: Sequence[Window] = WINDOWS) -> None:
         self.keys: list[Key | None] = [None] * SLAB_ROWS
         self.counters = np.zeros(SLAB_ROWS, COLUMNS)
-        self.rings = [Ring(window, SLAB_ROWS, now_ms) for window in windows]
+        self.rings = [SampleRing(window, SLAB_ROWS, now_ms) for window in windows]
         self._nums, self._size = self.counters["nums"], self.counters["size"]
         self._latency_ms, self._times = self.counters["latency_ms"], self.counters["times"]
 
@@ -81,7 +86,7 @@ class StatisticsTable:
         self._windows = windows
         self._rows: dict[Key, int] = {}
         self._free: list[int] = []
-        self.slabs: list[Slab] = []
+        self.pages: list[CounterPage] = []
         self.untracked = 0
 
     def __len__(self) -> int:
@@ -102,7 +107,7 @@ class StatisticsTable:
         if place is not None:
             place[0].set(place[1], size, latency_ms)
 
-    def _place(self, key: Key, now_ms: float) -> tuple[Slab, int] | None:
+    def _place(self, key: Key, now_ms: float) -> tuple[CounterPage, int] | None:
         """The slab and the row of a key; None where there is no room for it."""
         index = self._rows.get(key)
         if index is None:
@@ -111,26 +116,26 @@ class StatisticsTable:
                 self.untracked += 1
                 return None
         slab, row = divmod(index, SLAB_ROWS)
-        return self.slabs[slab], row
+        return self.pages[slab], row
 
     def _begin(self, key: Key, now_ms: float) -> int | None:
         if len(self._rows) >= self._rows_max:
             return None
         if not self._free:
-            first = len(self.slabs) * SLAB_ROWS
-            self.slabs.append(Slab(now_ms, self._windows))
+            first = len(self.pages) * SLAB_ROWS
+            self.pages.append(CounterPage(now_ms, self._windows))
             self._free = list(range(first + SLAB_ROWS - 1, first - 1, -1))
         index = self._free.pop()
         slab, row = divmod(index, SLAB_ROWS)
-        self.slabs[slab].begin(row, key)
+        self.pages[slab].begin(row, key)
         self._rows[key] = index
         return index
 
     def _drop(self, index: int) -> None:
         slab, row = divmod(index, SLAB_ROWS)
-        key = self.slabs[slab].keys[row]
+        key = self.pages[slab].keys[row]
         if key is not None:
-            self.slabs[slab].keys[row] = None
+            self.pages[slab].keys[row] = None
             del self._rows[key]
             self._free.append(index)
 
@@ -141,17 +146,17 @@ class StatisticsTable:
 
     def drop_idle(self, number: int, window: int) -> None:
         """Let rows of a slab make room that were idle for a window; after a sample of it."""
-        for row in self.slabs[number].idle_rows(window).tolist():
+        for row in self.pages[number].idle_rows(window).tolist():
             self._drop(number * SLAB_ROWS + row)
 
     def drop(self, number: int, is_gone: Callable[[Key], bool]) -> None:
         """Drop the rows of a slab that are about what is gone."""
-        for row, key in enumerate(self.slabs[number].keys):
+        for row, key in enumerate(self.pages[number].keys):
             if key is not None and is_gone(key):
                 self._drop(number * SLAB_ROWS + row)
 
     def keys_from(self, slab: int, row: int) -> Iterator[tuple[int, Key]]:
         """Rows and keys of a slab from `row` on."""
-        for number, key in enumerate(self.slabs[slab].keys[row:], row):
+        for number, key in enumerate(self.pages[slab].keys[row:], row):
             if key is not None:
                 yield number, key

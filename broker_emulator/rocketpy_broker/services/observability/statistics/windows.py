@@ -57,7 +57,7 @@ class Differences:
         return Figures(total, tps, avgpt)
 
 
-class Ring:
+class SampleRing:
     """The samples of one window for `count` rows."""
 
     def __init__(self, window: Window, count: int, now_ms: float) -> None:

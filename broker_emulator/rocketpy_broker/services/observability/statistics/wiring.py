@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.services.context import Ground
+from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
@@ -13,18 +13,18 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 
 def build(
-    ground: Ground,
+    context: BrokerContext,
     topics: TopicConfigManager,
     groups: Groups,
     delay: Delay,
-    consuming: ConsumeService,
+    consume: ConsumeService,
     retry: Retry,
 ) -> StatisticsService:
     """Statistics of one broker."""
-    counted = ground.store.statistics
-    service = StatisticsService(topics, counted, ground.clock, ground.config.cluster_name)
+    counted = context.store.statistics
+    service = StatisticsService(topics, counted, context.clock, context.config.cluster_name)
     counted.block_put.add(service.put)
-    consuming.pulled.add(service.pulled)
+    consume.pulled.add(service.pulled)
     groups.clients.registered.add(service.registered)
     for level in delay.levels:
         level.delivered.add(service.delivered)
@@ -34,5 +34,5 @@ def build(
     async def start(scope: TaskScope) -> None:
         scope.start(service.run())
 
-    ground.lifecycle.starts.append(start)
+    context.lifecycle.starts.append(start)
     return service

@@ -27,7 +27,7 @@ LAST_UNITS_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class UnitRange:
     """Units of a queue from offset `begin` on: bytes of their records, where they lie, and codes.
 
     A blank unit has no bytes. The tags code of a message that waits is when it is due.
@@ -155,7 +155,7 @@ class QueueLookup:
             offset += 1
         return None
 
-    def stretch(self, key: QueueKey, offset: int, offset_end: int) -> Stretch | None:
+    def stretch(self, key: QueueKey, offset: int, offset_end: int) -> UnitRange | None:
         """Some units of [offset, offset_end), from the first that is there; None if none is."""
         queue = self._queues.get(key)
         if queue is None:
@@ -167,7 +167,7 @@ class QueueLookup:
         sizes = units["size"].astype(np.int64)
         sizes[(sizes == BLANK_SIZE) | (sizes < 0)] = 0
         physical_offsets = units["physical_offset"].astype(np.int64)
-        return Stretch(begin, sizes, physical_offsets, units["tags_code"].astype(np.int64))
+        return UnitRange(begin, sizes, physical_offsets, units["tags_code"].astype(np.int64))
 
 
 def _first_real(queue: ConsumeQueue, offset: int, offset_end: int) -> int:

@@ -37,7 +37,7 @@ class Scattered:
     block: RecordBlock
 
 
-class ScatteredReader:
+class RandomReader:
     """Reads one log. `on_damage` gets to know of damaged records."""
 
     def __init__(

@@ -22,8 +22,8 @@ from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import (
     Attempt,
     BatchJob,
-    CommitPatience,
     CommittedBatch,
+    CommitTimeouts,
 )
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
@@ -102,7 +102,7 @@ class BatchCommitter:
 
     client: ClientConfig
     policy: RetryPolicy
-    patience: CommitPatience
+    patience: CommitTimeouts
 
     def commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
         """Make the batch visible, and wait until it is; see SinkTransport.commit_batch.

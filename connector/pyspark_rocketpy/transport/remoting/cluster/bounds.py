@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, QueueBounds
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.fan_out import Seen
+from pyspark_rocketpy.transport.remoting.cluster.fan_out import BrokerAnswer
 from pyspark_rocketpy.transport.remoting.net.calls import Call
 from pyspark_rocketpy.transport.values import Subscription
 from rocketpy_proto.remoting import MessageQueue
@@ -25,8 +25,8 @@ def ask_each(
 
 
 def joined_bounds(
-    ends: Mapping[MessageQueue, Seen[int]],
-    begins: Mapping[MessageQueue, Seen[int]],
+    ends: Mapping[MessageQueue, BrokerAnswer[int]],
+    begins: Mapping[MessageQueue, BrokerAnswer[int]],
     committed: Mapping[MessageQueue, int],
 ) -> Bounds:
     """Returns the bounds of the queues of which all three were answered."""

@@ -35,7 +35,7 @@ _TRIES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(Generic[T]):
+class BrokerAnswer(Generic[T]):
     """What was answered of a queue, and by which of its broker's."""
 
     value: T
@@ -57,7 +57,7 @@ class _Chunk(Generic[T]):
         return self.queues[0].broker_name
 
 
-class Looks:
+class FanOut:
     """Looks at a cluster; knows which brokers were slow not to answer."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -66,14 +66,16 @@ class Looks:
         # Why brokers are missing in the last look, by name.
         self.failures: dict[str, ConnectionFailedError | BrokerError] = {}
 
-    def look(self, queues: Sequence[MessageQueue], ask: Ask[T]) -> dict[MessageQueue, Seen[T]]:
+    def look(
+        self, queues: Sequence[MessageQueue], ask: Ask[T]
+    ) -> dict[MessageQueue, BrokerAnswer[T]]:
         """What is answered of each queue; brokers that do not answer are missing as a whole.
 
         `ask` sends requests about queues of one topic at one broker id. Raises BrokerError for a
         refusal that does not pass.
         """
         self.failures = {}
-        seen: dict[MessageQueue, Seen[T]] = {}
+        seen: dict[MessageQueue, BrokerAnswer[T]] = {}
         missing = _by_broker(queues)
         for number in range(_TRIES_MAX):
             if not missing:
@@ -106,9 +108,9 @@ class Looks:
         queues: Mapping[str, list[MessageQueue]],
         ids: Mapping[str, int | None],
         ask: Ask[T],
-    ) -> dict[MessageQueue, Seen[T]]:
+    ) -> dict[MessageQueue, BrokerAnswer[T]]:
         """Each broker answers for all of its queues, or for none."""
-        seen: dict[str, dict[MessageQueue, Seen[T]]] = {name: {} for name in queues}
+        seen: dict[str, dict[MessageQueue, BrokerAnswer[T]]] = {name: {} for name in queues}
         under_way: deque[_Chunk[T]] = deque()
         for chunk in _interleaved(queues):
             name = chunk[0].broker_name
@@ -128,7 +130,7 @@ class Looks:
             self._hear(seen, under_way.popleft())
         return {queue: each for found in seen.values() for queue, each in found.items()}
 
-    def _hear(self, seen: dict[str, dict[MessageQueue, Seen[T]]], chunk: _Chunk[T]) -> None:
+    def _hear(self, seen: dict[str, dict[MessageQueue, BrokerAnswer[T]]], chunk: _Chunk[T]) -> None:
         name = chunk.broker_name
         if name not in seen:
             for call in chunk.calls:
@@ -136,7 +138,7 @@ class Looks:
             return
         try:
             for queue, call in zip(chunk.queues, chunk.calls, strict=True):
-                seen[name][queue] = Seen(call.answer(), chunk.broker_id)
+                seen[name][queue] = BrokerAnswer(call.answer(), chunk.broker_id)
         except (ConnectionFailedError, BrokerError) as error:
             self._leave(seen, name, chunk.broker_id, chunk.since_ms, error)
             for call in chunk.calls:
@@ -144,7 +146,7 @@ class Looks:
 
     def _leave(
         self,
-        seen: dict[str, dict[MessageQueue, Seen[T]]],
+        seen: dict[str, dict[MessageQueue, BrokerAnswer[T]]],
         name: str,
         broker_id: int,
         since_ms: int,

@@ -12,7 +12,7 @@ from pyspark_rocketpy.transport.retries import backoff_ms
 ABSENCE_OPTION = "brokerAbsenceTimeout"
 
 
-class Absence:
+class Outage:
     """The failures in a row of one pull; the time for them begins with the first."""
 
     def __init__(self, timeout_ms: int, backoff_ms: int) -> None:

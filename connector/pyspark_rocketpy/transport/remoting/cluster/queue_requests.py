@@ -15,7 +15,7 @@ import msgspec
 
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import RECORDS_BYTES_MAX, Call, Request
-from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.responses import header_of
 from rocketpy_proto.remoting import (
     EXCHANGES,
@@ -150,7 +150,7 @@ def update_consumer_offset(
     return cluster.ask_owner(queue.topic, queue.broker_name, request)
 
 
-def pull(cluster: Cluster, wanted: Pull, patience: Patience) -> Call[PullResult]:
+def pull(cluster: Cluster, wanted: Pull, patience: Timeouts) -> Call[PullResult]:
     """Records of a queue, for nobody: no offset is committed, no group joined.
 
     `patience` is for the broker's work; where it may hold the pull, that comes on top.
@@ -159,7 +159,7 @@ def pull(cluster: Cluster, wanted: Pull, patience: Patience) -> Call[PullResult]
 
 
 def pull_all(
-    cluster: Cluster, wanted: Sequence[Pull], patience: Patience
+    cluster: Cluster, wanted: Sequence[Pull], patience: Timeouts
 ) -> list[Call[PullResult]]:
     """Pulls from one broker, for one queue, which leave in one go.
 
@@ -184,7 +184,7 @@ def pull_all(
     )
 
 
-def _pull_request(wanted: Pull, patience: Patience) -> Request[PullResult]:
+def _pull_request(wanted: Pull, patience: Timeouts) -> Request[PullResult]:
     queue = wanted.queue
     held_ms = wanted.suspend_ms + HELD_LONGER_MS_MAX if wanted.suspend_ms else 0
     header = PullMessageRequest(
@@ -205,7 +205,7 @@ def _pull_request(wanted: Pull, patience: Patience) -> Request[PullResult]:
         header,
         body_bytes_max=RECORDS_BYTES_MAX,
         accepted=_PULL_CODES,
-        patience=Patience(patience.ms + held_ms, patience.option) if held_ms else patience,
+        patience=Timeouts(patience.ms + held_ms, patience.option) if held_ms else patience,
     )
 
 

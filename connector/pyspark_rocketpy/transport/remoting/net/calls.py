@@ -14,9 +14,9 @@ import msgspec
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
-from pyspark_rocketpy.transport.remoting.net.connection import Pending, Question
+from pyspark_rocketpy.transport.remoting.net.connection import OutgoingRequest, Pending
 from pyspark_rocketpy.transport.remoting.net.connections import SHARED, Connections
-from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.responses import refusal
 from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 from rocketpy_proto.remoting import (
@@ -44,8 +44,8 @@ class ClusterConfig:
     """Whom to ask first, how patiently, and as whom. A plain value, which travels to tasks."""
 
     name_servers: tuple[str, ...]
-    connect: Patience
-    request: Patience
+    connect: Timeouts
+    request: Timeouts
     tls: TlsConfig | None = None
     access: AccessKeys | None = None
 
@@ -60,7 +60,7 @@ class Request(msgspec.Struct, Generic[T], frozen=True):
     body_bytes_max: int = NO_BODY_BYTES_MAX
     accepted: frozenset[ResponseCode] = _SUCCESS
     # In place of the usual one.
-    patience: Patience | None = None
+    patience: Timeouts | None = None
     # The header, where who asks has it encoded already.
     ext_fields: Mapping[str, str] | None = None
 
@@ -147,7 +147,7 @@ class Caller:
             for request, pending in zip(requests, asked, strict=True)
         ]
 
-    def _question(self, request: Request[T]) -> Question:
+    def _question(self, request: Request[T]) -> OutgoingRequest:
         config = self._config
         fields = request.ext_fields
         if fields is None:
@@ -155,4 +155,4 @@ class Caller:
         command = RemotingCommand(request.code, opaque=0, ext_fields=fields, body=request.body)
         if config.access is not None:
             command = config.access.sign(command)
-        return Question(command, request.patience or config.request, request.body_bytes_max)
+        return OutgoingRequest(command, request.patience or config.request, request.body_bytes_max)

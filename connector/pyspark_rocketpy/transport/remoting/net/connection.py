@@ -20,7 +20,12 @@ import msgspec
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.transport.remoting.net.peers import FIRST_BYTES, Patience, Peer, stranger
+from pyspark_rocketpy.transport.remoting.net.peers import (
+    FIRST_BYTES,
+    Peer,
+    Timeouts,
+    detect_protocol,
+)
 from pyspark_rocketpy.transport.remoting.net.streams import Stream, TlsConfig, connect
 from rocketpy_proto.remoting import (
     FRAME_BYTES_MAX,
@@ -39,11 +44,11 @@ _OPAQUE_MASK = (1 << 31) - 1
 _REFUSAL_TIMEOUT_MS = 3_000
 
 
-class Question(msgspec.Struct, frozen=True):
+class OutgoingRequest(msgspec.Struct, frozen=True):
     """A request, and what of an answer is accepted; `opaque` is the connection's to give."""
 
     request: RemotingCommand
-    patience: Patience
+    patience: Timeouts
     body_bytes_max: int
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
@@ -59,7 +64,7 @@ class Pending(msgspec.Struct, eq=False):
     """A request that was sent. The time for its answer began then."""
 
     connection: Connection
-    question: Question
+    question: OutgoingRequest
     opaque: int
     deadline_ms: int
     # How often something had come before.
@@ -130,7 +135,7 @@ class Connection:
         self._reader.start()
 
     @classmethod
-    def open(cls, peer: Peer, patience: Patience, tls: TlsConfig | None) -> Connection:
+    def open(cls, peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Connection:
         """Raises ConnectionFailedError, OptionError."""
         return cls(peer, connect(peer, patience, tls))
 
@@ -155,11 +160,11 @@ class Connection:
         """What a peer may be that has not said anything yet."""
         return "" if self._receipts else "; it may be no RocketMQ server, or want TLS (option tls)"
 
-    def ask(self, question: Question) -> Pending:
+    def ask(self, question: OutgoingRequest) -> Pending:
         """Send a request. See `ask_all`."""
         return self.ask_all([question])[0]
 
-    def ask_all(self, questions: Sequence[Question]) -> list[Pending]:
+    def ask_all(self, questions: Sequence[OutgoingRequest]) -> list[Pending]:
         """Send requests, all in one go. What fails on the way is raised by `Pending.answer`.
 
         Raises UnencodableRemotingError for a request that no frame holds; then none is sent.
@@ -279,7 +284,7 @@ class Connection:
             while data := self._stream.receive():
                 if len(first) < FIRST_BYTES:
                     first = (first + data)[:FIRST_BYTES]
-                    if (problem := stranger(first)) is not None:
+                    if (problem := detect_protocol(first)) is not None:
                         self._fail(problem, is_lasting=True)
                         return
                 commands: list[RemotingCommand] = []

@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass, field
 
 from pyspark_rocketpy.transport.remoting.net.connection import Connection
-from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 
 CONNECTIONS_MAX = 256
@@ -39,7 +39,7 @@ class Connections:
         self._lock = threading.Lock()
         self._places: dict[_Key, _Place] = {}
 
-    def get(self, peer: Peer, patience: Patience, tls: TlsConfig | None) -> Connection:
+    def get(self, peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Connection:
         """An open connection. Raises ConnectionFailedError, OptionError.
 
         While one is opened, others to the same address wait for it, and nobody else does.
@@ -51,7 +51,7 @@ class Connections:
                     return self._opened(place, peer, patience, tls)
 
     def _opened(
-        self, place: _Place, peer: Peer, patience: Patience, tls: TlsConfig | None
+        self, place: _Place, peer: Peer, patience: Timeouts, tls: TlsConfig | None
     ) -> Connection:
         found = place.connection
         if found is not None and (not found.is_open or found.idle_ms >= IDLE_MS_MAX):

@@ -57,14 +57,14 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How long an answer is waited for, and the option that says so."""
 
     ms: int
     option: str
 
 
-def stranger(first: bytes) -> str | None:
+def detect_protocol(first: bytes) -> str | None:
     """What speaks there instead of RocketMQ, by the first bytes that came; None if it may be it.
 
     No frame of RocketMQ begins like one of these.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
-from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 
 _RECEIVE_BYTES = 256 << 10
 # Pieces up to this size, together, leave as one.
@@ -57,7 +57,7 @@ class TlsConfig:
         return context
 
 
-def connect(peer: Peer, patience: Patience, tls: TlsConfig | None) -> Stream:
+def connect(peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Stream:
     """A connected stream. Raises ConnectionFailedError, OptionError."""
     context = None if tls is None else tls.context()
     timeout = patience.ms / 1000

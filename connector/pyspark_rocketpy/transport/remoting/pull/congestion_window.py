@@ -21,7 +21,7 @@ FULL_MAX = 64
 
 
 @dataclass(slots=True)
-class Window:
+class CongestionWindow:
     """What one queue may have on its way: at most so many pulls, and about so many bytes."""
 
     pulls_max: int

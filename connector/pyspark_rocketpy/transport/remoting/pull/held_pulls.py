@@ -22,7 +22,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     pull,
 )
 from pyspark_rocketpy.transport.remoting.net.calls import Call
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from rocketpy_proto.remoting import MessageQueue
 
 # As long as RocketMQ's own clients hold.
@@ -48,7 +48,7 @@ class _Held:
 class HeldPulls:
     """Pulls of one query, by queue."""
 
-    def __init__(self, cluster: Cluster, patience: Patience) -> None:
+    def __init__(self, cluster: Cluster, patience: Timeouts) -> None:
         self._cluster = cluster
         self._patience = patience
         self._held: dict[MessageQueue, _Held] = {}

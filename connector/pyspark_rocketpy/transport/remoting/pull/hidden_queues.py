@@ -12,12 +12,12 @@ from pyspark_rocketpy.errors import TopicNotExistError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
 from pyspark_rocketpy.transport.remoting.cluster.bounds import ask_each, joined_bounds
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.fan_out import Looks
+from pyspark_rocketpy.transport.remoting.cluster.fan_out import FanOut
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import max_offset, min_offset
 from rocketpy_proto.remoting import MessageQueue
 
 
-def hidden_bounds(cluster: Cluster, looks: Looks, queues: Positions) -> Bounds:
+def hidden_bounds(cluster: Cluster, fan_out: FanOut, queues: Positions) -> Bounds:
     """Returns the bounds of the queues whose brokers answer.
 
     Raises ConnectionFailedError, BrokerError.
@@ -28,9 +28,9 @@ def hidden_bounds(cluster: Cluster, looks: Looks, queues: Positions) -> Bounds:
         for topic, its in queues.items()
         for queue in its
     ]
-    asked = [queue for queue in wanted if looks.broker_id(queue) is not None]
-    ends = looks.look(asked, partial(ask_each, cluster, max_offset))
-    begins = looks.look(list(ends), partial(ask_each, cluster, min_offset))
+    asked = [queue for queue in wanted if fan_out.broker_id(queue) is not None]
+    ends = fan_out.look(asked, partial(ask_each, cluster, max_offset))
+    begins = fan_out.look(list(ends), partial(ask_each, cluster, min_offset))
     found = joined_bounds(ends, begins, dict.fromkeys(ends, -1))
     return {topic: _by_route(cluster, topic, queues[topic], its) for topic, its in found.items()}
 

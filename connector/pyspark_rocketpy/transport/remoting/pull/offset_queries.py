@@ -42,7 +42,7 @@ from pyspark_rocketpy.transport.remoting.cluster.bounds import (
     no_broker_error,
 )
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.fan_out import Looks, Seen
+from pyspark_rocketpy.transport.remoting.cluster.fan_out import BrokerAnswer, FanOut
 from pyspark_rocketpy.transport.remoting.cluster.groups import (
     RETRY_PREFIX,
     check_expression,
@@ -56,7 +56,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
 )
 from pyspark_rocketpy.transport.remoting.cluster.system_topics import is_system_topic
 from pyspark_rocketpy.transport.remoting.net.calls import Call
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.pull.held_pulls import HeldPulls
 from pyspark_rocketpy.transport.remoting.pull.hidden_queues import hidden_bounds
 from pyspark_rocketpy.transport.remoting.pull.sampler import Sampler
@@ -77,18 +77,18 @@ class RemotingOffsetQueries:
     """See OffsetQueries."""
 
     def __init__(
-        self, cluster: Cluster, retries: RetryPolicy, group: str, patience: Patience
+        self, cluster: Cluster, retries: RetryPolicy, group: str, patience: Timeouts
     ) -> None:
         self._cluster = cluster
         self._retries = retries
         self._answered = False
-        self._looks = Looks(cluster)
+        self._fan_out = FanOut(cluster)
         self._held = HeldPulls(cluster, patience)
-        self._sampler = Sampler(cluster, self._looks, group, patience)
+        self._sampler = Sampler(cluster, self._fan_out, group, patience)
         self._group = group
         self._topics: tuple[str, ...] | None = None
         # Least offsets by queue, and until when they count.
-        self._mins: dict[MessageQueue, Seen[int]] = {}
+        self._mins: dict[MessageQueue, BrokerAnswer[int]] = {}
         self._mins_until_ms = 0
         self._made: set[tuple[str, str]] = set()
         self._unanswered: ConnectionFailedError | BrokerError | None = None
@@ -139,14 +139,14 @@ class RemotingOffsetQueries:
     def _look(self, subscription: Subscription) -> Bounds:
         queues = self._queues(subscription)
         everything = [queue for its in queues.values() for queue in its]
-        ends = self._looks.look(everything, partial(ask_each, self._cluster, max_offset))
+        ends = self._fan_out.look(everything, partial(ask_each, self._cluster, max_offset))
         if everything and not ends and not self._answered:
-            raise next(iter(self._looks.failures.values()), no_broker_error(subscription))
-        failures = self._looks.failures
+            raise next(iter(self._fan_out.failures.values()), no_broker_error(subscription))
+        failures = self._fan_out.failures
         begins = self._min_offsets(list(ends))
-        failures = {**self._looks.failures, **failures}
+        failures = {**self._fan_out.failures, **failures}
         committed = self._committed(subscription, list(ends))
-        failures = {**self._looks.failures, **failures}
+        failures = {**self._fan_out.failures, **failures}
         there = ends.keys() & begins.keys() & committed.keys()
         bounds: Bounds = {topic: {} for topic in queues} | joined_bounds(ends, begins, committed)
         missing = next((queue for queue in everything if queue not in there), None)
@@ -160,7 +160,7 @@ class RemotingOffsetQueries:
 
     def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
         """See OffsetQueries. Brokers answer also for queues that no route has any more."""
-        return self._retried(partial(hidden_bounds, self._cluster, self._looks, queues))
+        return self._retried(partial(hidden_bounds, self._cluster, self._fan_out, queues))
 
     def _queues(self, subscription: Subscription) -> dict[str, list[MessageQueue]]:
         """The queues to read of each topic that is there, by the name servers."""
@@ -200,12 +200,12 @@ class RemotingOffsetQueries:
         users = [topic for topic in self._topics if not is_system_topic(topic)]
         return sorted(subscription.reads(users) | set(named))
 
-    def _min_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, Seen[int]]:
+    def _min_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, BrokerAnswer[int]]:
         now_ms = clock.monotonic_ms()
         if now_ms >= self._mins_until_ms:
             self._mins, self._mins_until_ms = {}, now_ms + MIN_OFFSET_MS_MAX
         new = [queue for queue in queues if queue not in self._mins]
-        self._mins |= self._looks.look(new, partial(ask_each, self._cluster, min_offset))
+        self._mins |= self._fan_out.look(new, partial(ask_each, self._cluster, min_offset))
         return self._mins
 
     def _committed(
@@ -218,7 +218,7 @@ class RemotingOffsetQueries:
         if not subscription.wants_committed:
             return dict.fromkeys(queues, -1)
         ask = partial(_ask_committed, self._cluster, subscription.consumer_group)
-        seen = self._looks.look(queues, ask)
+        seen = self._fan_out.look(queues, ask)
         return {queue: each.value or -1 for queue, each in seen.items()}
 
     # Single questions.

@@ -45,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Lane:
+class PullPipeline:
     """Offsets [position, end) are still to come; `answers` wait for their delivery."""
 
     position: int

@@ -28,9 +28,9 @@ from pyspark_rocketpy.errors import (
     DataLossError,
 )
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.rebatching import Piece, lost_end
+from pyspark_rocketpy.transport.rebatching import RecordChunk, lost_end
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.outage import Absence
+from pyspark_rocketpy.transport.remoting.cluster.outage import Outage
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     ALL,
     PULLED_MESSAGES_MAX,
@@ -44,16 +44,16 @@ from pyspark_rocketpy.transport.remoting.cluster.refusals import (
     is_passing,
     with_advice,
 )
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
-from pyspark_rocketpy.transport.remoting.pull.congestion_window import Window
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
+from pyspark_rocketpy.transport.remoting.pull.congestion_window import CongestionWindow
 from pyspark_rocketpy.transport.remoting.pull.pipeline import (
     FILTERED_LANE_COUNT,
     NOTHING,
     Answer,
     Asked,
-    Lane,
+    PullPipeline,
 )
-from pyspark_rocketpy.transport.remoting.pull.response_assembler import Joiner
+from pyspark_rocketpy.transport.remoting.pull.response_assembler import ResponseAssembler
 from pyspark_rocketpy.transport.remoting.pull.subscriptions import expression_of
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.remoting import MessageQueue
@@ -72,7 +72,7 @@ class PullLimits:
 
     pulls_max: int
     bytes_max: int
-    patience: Patience
+    patience: Timeouts
     absence_ms_max: int
     backoff_ms: int
 
@@ -90,22 +90,22 @@ class RangePuller:
         self._queue = MessageQueue(part.broker_name, part.queue_id, part.topic)
         self._type, self._expression = expression_of(options)
         self._is_filtered = self._expression != ALL
-        self._joiner = Joiner(
+        self._joiner = ResponseAssembler(
             part,
             is_filtered=self._is_filtered,
             fails_on_loss=options.fail_on_data_loss,
         )
-        self._lanes: deque[Lane] = deque()
+        self._lanes: deque[PullPipeline] = deque()
         # Where the next lane begins; the first lane finds out how long lanes are.
         self._lanes_end = part.begin
         self._is_first = True
-        self._window = Window(limits.pulls_max, limits.bytes_max)
-        self._absence = Absence(limits.absence_ms_max, limits.backoff_ms)
+        self._window = CongestionWindow(limits.pulls_max, limits.bytes_max)
+        self._absence = Outage(limits.absence_ms_max, limits.backoff_ms)
         # Whose turn it is of those that the route has, master first.
         self._turn = 0
         self._broker_id = MASTER_ID
 
-    def pieces(self) -> Generator[Piece]:
+    def pieces(self) -> Generator[RecordChunk]:
         """What the cluster has of the range, as it comes.
 
         Raises DataLossError, ConnectionFailedError, BrokerError.
@@ -152,7 +152,7 @@ class RangePuller:
             except (ConnectionFailedError, BrokerError) as error:
                 logger.debug("a pull ahead failed: %s", error)
 
-    def _new_lane(self) -> Lane:
+    def _new_lane(self) -> PullPipeline:
         begin = self._lanes_end
         if self._is_filtered:
             count = FILTERED_LANE_COUNT
@@ -160,16 +160,16 @@ class RangePuller:
             count = _FIRST_COUNT
         else:
             count = self._window.count
-        return Lane(begin, min(begin + count, self._range.end))
+        return PullPipeline(begin, min(begin + count, self._range.end))
 
-    def _has_room(self, lane: Lane) -> bool:
+    def _has_room(self, lane: PullPipeline) -> bool:
         """Whether more may be kept for a lane; always for the one that is delivered next."""
         if not self._is_filtered or not self._lanes or lane is self._lanes[0]:
             return True
         kept = sum(len(answer.records) for other in self._lanes for answer in other.answers)
         return kept < self._limits.bytes_max
 
-    def _ask_for(self, lanes: list[Lane]) -> None:
+    def _ask_for(self, lanes: list[PullPipeline]) -> None:
         broker_id = self._broker_id = self._next_broker_id()
         wanted = [self._pull_for(lane, broker_id) for lane in lanes]
         since_ms = clock.monotonic_ms()
@@ -177,7 +177,7 @@ class RangePuller:
         for lane, call in zip(lanes, calls, strict=True):
             lane.asked = Asked(call, since_ms, broker_id)
 
-    def _pull_for(self, lane: Lane, broker_id: int) -> Pull:
+    def _pull_for(self, lane: PullPipeline, broker_id: int) -> Pull:
         count = lane.end - lane.position
         return Pull(
             self._options.consumer_group,
@@ -220,7 +220,7 @@ class RangePuller:
             self._lanes.popleft()
         return found
 
-    def _wait_for(self, head: Lane) -> None:
+    def _wait_for(self, head: PullPipeline) -> None:
         """An answer for the lane that is delivered next."""
         asked = head.asked
         assert asked is not None, "the first lane is always asked for"
@@ -233,7 +233,7 @@ class RangePuller:
         else:
             self._settle(head, asked, result)
 
-    def _look_at(self, lane: Lane) -> None:
+    def _look_at(self, lane: PullPipeline) -> None:
         """An answer that is there; where it does not help, it waits for the lane's turn."""
         assert lane.asked is not None
         try:
@@ -247,7 +247,7 @@ class RangePuller:
         else:
             lane.is_stuck = True
 
-    def _brings_more(self, lane: Lane, result: PullResult) -> bool:
+    def _brings_more(self, lane: PullPipeline, result: PullResult) -> bool:
         if result.status is PullStatus.FOUND:
             return True
         return (
@@ -257,7 +257,7 @@ class RangePuller:
             and result.next_begin_offset > lane.position
         )
 
-    def _take(self, lane: Lane, result: PullResult) -> None:
+    def _take(self, lane: PullPipeline, result: PullResult) -> None:
         end = min(result.next_begin_offset, lane.end)
         count = end - lane.position
         if self._is_first and not self._is_filtered and lane.end < self._range.end:
@@ -273,7 +273,7 @@ class RangePuller:
         is_found = result.status is PullStatus.FOUND
         lane.take(end, result.records if is_found else NOTHING)
 
-    def _settle(self, head: Lane, asked: Asked, result: PullResult) -> None:
+    def _settle(self, head: PullPipeline, asked: Asked, result: PullResult) -> None:
         """An answer without messages that were to be there.
 
         Raises ConnectionFailedError where it may be another one later.
@@ -300,7 +300,7 @@ class RangePuller:
             )
         self._lose(head, lost, f"{has} ({result.remark or result.status.name})")
 
-    def _lose(self, head: Lane, end: int, reason: str) -> None:
+    def _lose(self, head: PullPipeline, end: int, reason: str) -> None:
         """Offsets up to `end` will not come."""
         self._lanes.popleft()
         self._drop_lanes()

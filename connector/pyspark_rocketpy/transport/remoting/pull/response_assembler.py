@@ -13,7 +13,7 @@ import numpy as np
 
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, loss_advice
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.rebatching import Piece
+from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.remoting.cluster.records import (
     Records,
     StrangeRecordsError,
@@ -24,7 +24,7 @@ from pyspark_rocketpy.transport.remoting.pull.pipeline import NOTHING, Answer
 logger = logging.getLogger(__name__)
 
 
-class Joiner:
+class ResponseAssembler:
     """Joins the answers of one range; `offset` is the next one that was not delivered."""
 
     def __init__(self, part: QueueRange, *, is_filtered: bool, fails_on_loss: bool) -> None:
@@ -33,7 +33,7 @@ class Joiner:
         self._fails_on_loss = fails_on_loss
         self.offset = part.begin
 
-    def pieces(self, answers: Sequence[Answer]) -> Iterator[Piece]:
+    def pieces(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
         """The pieces that answers bring, joined where they are just what was asked for."""
         joined: list[Answer] = []
         for answer in answers:
@@ -45,7 +45,7 @@ class Joiner:
             self._pass_over(answer.end, answer.loss)
         yield from self._joined(joined)
 
-    def _joined(self, answers: Sequence[Answer]) -> Iterator[Piece]:
+    def _joined(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
         if not answers:
             return
         begin, end = answers[0].begin, answers[-1].end
@@ -84,7 +84,7 @@ class Joiner:
             return records.is_in(begin, end)
         return records.is_just(begin, end)
 
-    def _cut(self, begin: int, end: int, records: Records) -> Iterator[Piece]:
+    def _cut(self, begin: int, end: int, records: Records) -> Iterator[RecordChunk]:
         """What one answer has of these offsets; gaps are losses, but with a filter."""
         if self._is_filtered:
             yield self._piece(begin, end, records)
@@ -97,11 +97,11 @@ class Joiner:
         if self.offset < end:
             self._pass_over(end, f"the next that the broker has is {end}")
 
-    def _piece(self, begin: int, end: int, records: Records | None) -> Piece:
+    def _piece(self, begin: int, end: int, records: Records | None) -> RecordChunk:
         self.offset = end
         if records is None:
-            return Piece(begin, end, NOTHING, np.empty(0, np.int32))
-        return Piece(begin, end, records.data, records.sizes)
+            return RecordChunk(begin, end, NOTHING, np.empty(0, np.int32))
+        return RecordChunk(begin, end, records.data, records.sizes)
 
     def _pass_over(self, end: int, reason: str) -> None:
         """Messages up to `end` are lost: fail, or leave them out. Raises DataLossError."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.byte_shares import Measured, shares
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.fan_out import Looks
+from pyspark_rocketpy.transport.remoting.cluster.fan_out import FanOut
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     Pull,
     PullResult,
@@ -23,7 +23,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     search_offset,
 )
 from pyspark_rocketpy.transport.remoting.net.calls import Call
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.retries import PASSING_ERRORS
 from pyspark_rocketpy.transport.values import QueueTime
 from rocketpy_proto.remoting import MessageQueue
@@ -118,9 +118,9 @@ class Sampler:
     """Pulls single records, for a group; `looks` says of whom."""
 
     cluster: Cluster
-    looks: Looks
+    fan_out: FanOut
     group: str
-    patience: Patience
+    patience: Timeouts
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
         """See OffsetQueries; by estimate: a few records at the begin and the end of each range.
@@ -170,7 +170,7 @@ class Sampler:
             return None
 
     def _pull_at(self, queue: MessageQueue, offset: int, count: int = 1) -> Call[PullResult]:
-        broker_id = self.looks.broker_id(queue)
+        broker_id = self.fan_out.broker_id(queue)
         wanted = Pull(
             self.group,
             queue,
@@ -191,7 +191,7 @@ class Sampler:
         queues = [MessageQueue(time.broker_name, time.queue_id, time.topic) for time in times]
         searches = [
             search_offset(
-                self.cluster, queue, time.timestamp_ms, self.looks.broker_id(queue) or MASTER_ID
+                self.cluster, queue, time.timestamp_ms, self.fan_out.broker_id(queue) or MASTER_ID
             )
             for queue, time in zip(queues, times, strict=True)
         ]
@@ -203,8 +203,8 @@ class Sampler:
         ]
         looked = [(before.answer(), there.answer()) for before, there in pulls]
         return [
-            self._settled(queue, time.timestamp_ms, offset, *looks)
-            for queue, time, offset, looks in zip(queues, times, told, looked, strict=True)
+            self._settled(queue, time.timestamp_ms, offset, *fan_out)
+            for queue, time, offset, fan_out in zip(queues, times, told, looked, strict=True)
         ]
 
     def _ask(self, queue: MessageQueue, offset: int) -> _Asked:

@@ -41,7 +41,7 @@ ADDED_BYTES_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class SendBatch:
     """Messages of one queue, all of which are stored, or none.
 
     `body` is a batch's, or that of a message alone, which has `properties`. One that `is_delayed`
@@ -56,7 +56,7 @@ class Parcel:
     is_delayed: bool = False
 
 
-def first_unique_key(parcel: Parcel) -> str:
+def first_unique_key(parcel: SendBatch) -> str:
     """Of the first message, as the sink gives one to each."""
     if parcel.properties is not None:
         return decode_properties(parcel.properties.encode())[UNIQ_KEY]
@@ -66,7 +66,7 @@ def first_unique_key(parcel: Parcel) -> str:
     return decode_properties(bytes(memoryview(parcel.body)[begin:end]))[UNIQ_KEY]
 
 
-def parcels(block: Block) -> Iterator[tuple[int, Parcel]]:
+def parcels(block: Block) -> Iterator[tuple[int, SendBatch]]:
     """The block's messages, in order, each parcel with the number of its queue.
 
     The loop is over parcels; single messages cost some 10 microseconds each.
@@ -83,7 +83,7 @@ def parcels(block: Block) -> Iterator[tuple[int, Parcel]]:
         if entries is None or count == 1:
             parcel = _single(records, run.start, block)
         else:
-            parcel = Parcel(entries.of_run(run), count, is_movable=block.is_movable)
+            parcel = SendBatch(entries.of_run(run), count, is_movable=block.is_movable)
         yield int(queue_ids[run.start]), parcel
 
 
@@ -135,7 +135,7 @@ def _runs(
             start, before = stop, int(ends[stop - 1])
 
 
-def _single(records: RecordBlock, index: int, block: Block) -> Parcel:
+def _single(records: RecordBlock, index: int, block: Block) -> SendBatch:
     body_start, properties_start = records.body_start[index], records.properties_start[index]
     body = records.data[body_start : body_start + records.body_length[index]]
     properties = records.data[
@@ -143,4 +143,4 @@ def _single(records: RecordBlock, index: int, block: Block) -> Parcel:
     ]
     flag = int(records.header["flag"][index])
     text = properties.tobytes().decode()
-    return Parcel(body.tobytes(), 1, text, flag, block.is_movable, is_delayed=block.delay > 0)
+    return SendBatch(body.tobytes(), 1, text, flag, block.is_movable, is_delayed=block.delay > 0)

@@ -14,16 +14,16 @@ from pyspark_rocketpy.errors import BrokerError
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.cluster.topics import broker_version
 from pyspark_rocketpy.transport.remoting.net.calls import Call
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
-from pyspark_rocketpy.transport.remoting.send.batches import Parcel, parcels
-from pyspark_rocketpy.transport.remoting.send.pipeline import Lanes
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
+from pyspark_rocketpy.transport.remoting.send.batches import SendBatch, parcels
+from pyspark_rocketpy.transport.remoting.send.pipeline import SendPipeline
 from pyspark_rocketpy.transport.remoting.send.requests import (
     Message,
     SendResult,
     send,
     send_encoded_batch,
 )
-from pyspark_rocketpy.transport.remoting.send.visibility import Showing
+from pyspark_rocketpy.transport.remoting.send.visibility import Visibility
 from pyspark_rocketpy.transport.retries import retried
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import DELAY_TIMED, Block, WriteQueues
@@ -38,14 +38,14 @@ TIMER_VERSION_MIN = 413
 class RemotingBlockWriter:
     """See BlockWriter."""
 
-    def __init__(self, cluster: Cluster, policy: RetryPolicy, patience: Patience) -> None:
+    def __init__(self, cluster: Cluster, policy: RetryPolicy, patience: Timeouts) -> None:
         self._cluster = cluster
         self._policy = policy
         self._patience = patience
         self._queues: dict[str, WriteQueues] = {}
         self._timing: set[str] = set()
-        self._showing = Showing(cluster)
-        self._lanes = Lanes(self._send, self._elsewhere, self._acknowledged, policy)
+        self._showing = Visibility(cluster)
+        self._lanes = SendPipeline(self._send, self._elsewhere, self._acknowledged, policy)
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
         """See BlockWriter."""
@@ -81,14 +81,14 @@ class RemotingBlockWriter:
     def close(self) -> None:
         """See BlockWriter. Answers that nobody waits for any longer are passed over."""
 
-    def _send(self, queue: MessageQueue, parcel: Parcel) -> Call[SendResult]:
+    def _send(self, queue: MessageQueue, parcel: SendBatch) -> Call[SendResult]:
         if parcel.properties is None:
             body = parcel.body
             return send_encoded_batch(self._cluster, PRODUCER_GROUP, queue, body, self._patience)
         message = Message(parcel.body, parcel.properties, parcel.flag)
         return send(self._cluster, PRODUCER_GROUP, queue, message, self._patience)
 
-    def _acknowledged(self, queue: MessageQueue, parcel: Parcel, result: SendResult) -> None:
+    def _acknowledged(self, queue: MessageQueue, parcel: SendBatch, result: SendResult) -> None:
         if not parcel.is_delayed:
             self._showing.stored(queue, result, parcel.count)
 

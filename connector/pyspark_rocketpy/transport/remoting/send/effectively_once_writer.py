@@ -20,7 +20,7 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import max_offset
-from pyspark_rocketpy.transport.remoting.send.batches import Parcel, first_unique_key
+from pyspark_rocketpy.transport.remoting.send.batches import SendBatch, first_unique_key
 from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
 from pyspark_rocketpy.transport.remoting.send.deduplication import StoredRows
 from pyspark_rocketpy.transport.remoting.send.markers import ControlQueue, Marker, Reach
@@ -145,7 +145,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         for block in self._reach.records(part, GROUP):
             into.add(block, queue.topic)
 
-    def _is_stored(self, queue: MessageQueue, parcel: Parcel) -> bool:
+    def _is_stored(self, queue: MessageQueue, parcel: SendBatch) -> bool:
         """Whether a parcel was stored whose answer did not come. Raises what does not pass."""
         begin = self._lanes.end_of(queue)
         if begin is None:

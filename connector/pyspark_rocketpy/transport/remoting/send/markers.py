@@ -29,7 +29,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     pull,
     update_consumer_offset,
 )
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits, RangePuller
 from pyspark_rocketpy.transport.remoting.send.requests import Message, send
 from pyspark_rocketpy.transport.retries import retried
@@ -65,7 +65,7 @@ class Reach:
 
     cluster: Cluster
     policy: RetryPolicy
-    patience: Patience
+    patience: Timeouts
     limits: PullLimits
 
     def records(

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
 from pyspark_rocketpy.transport.remoting.net.calls import Call
-from pyspark_rocketpy.transport.remoting.send.batches import Parcel
+from pyspark_rocketpy.transport.remoting.send.batches import SendBatch
 from pyspark_rocketpy.transport.remoting.send.requests import SendResult
 from pyspark_rocketpy.transport.retries import PASSING_ERRORS, Retries
 from pyspark_rocketpy.transport.values import RetryPolicy
@@ -43,7 +43,7 @@ class _Lane:
 
     queue: MessageQueue
     retries: Retries
-    parcels: deque[Parcel] = field(default_factory=deque)
+    parcels: deque[SendBatch] = field(default_factory=deque)
     resume_ms: int = 0
     # Whether the first parcel may be stored although nobody said so.
     is_in_doubt: bool = False
@@ -67,14 +67,14 @@ class _Flight:
     call: Call[SendResult]
 
 
-class Lanes:
+class SendPipeline:
     """The lanes of one task. What they raise ends it."""
 
     def __init__(
         self,
-        send: Callable[[MessageQueue, Parcel], Call[SendResult]],
+        send: Callable[[MessageQueue, SendBatch], Call[SendResult]],
         elsewhere: Callable[[MessageQueue, frozenset[str]], MessageQueue | None],
-        stored: Callable[[MessageQueue, Parcel, SendResult], None],
+        stored: Callable[[MessageQueue, SendBatch, SendResult], None],
         policy: RetryPolicy,
     ) -> None:
         """`elsewhere` names a queue at a broker that is none of those; None where there is none.
@@ -95,9 +95,9 @@ class Lanes:
         # Brokers that did not answer, until they do.
         self._away: frozenset[str] = frozenset()
         self._told: set[str] = set()
-        self._is_stored: Callable[[MessageQueue, Parcel], bool] | None = None
+        self._is_stored: Callable[[MessageQueue, SendBatch], bool] | None = None
 
-    def look_before_repeating(self, is_stored: Callable[[MessageQueue, Parcel], bool]) -> None:
+    def look_before_repeating(self, is_stored: Callable[[MessageQueue, SendBatch], bool]) -> None:
         """Ask so about a parcel whose answer was lost; what is stored is not sent again."""
         self._is_stored = is_stored
 
@@ -106,7 +106,7 @@ class Lanes:
         lane = self._lanes.get(queue)
         return None if lane is None else lane.end
 
-    def put(self, queue: MessageQueue, parcel: Parcel) -> None:
+    def put(self, queue: MessageQueue, parcel: SendBatch) -> None:
         """Send a parcel soon; waits while too many bytes do. Raises what `finish` raises."""
         if parcel.is_movable and queue.broker_name in self._away:
             queue = self._elsewhere(queue, self._away) or queue
@@ -121,7 +121,7 @@ class Lanes:
         while self._ready or self._flying or self._paused:
             self._await_one()
 
-    def _queue_up(self, queue: MessageQueue, parcel: Parcel) -> None:
+    def _queue_up(self, queue: MessageQueue, parcel: SendBatch) -> None:
         lane = self._lanes.get(queue)
         if lane is None:
             lane = self._lanes[queue] = _Lane(queue, Retries(self._policy, lambda: None))

@@ -13,7 +13,7 @@ from functools import partial
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import Call, Request
-from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.responses import header_of
 from rocketpy_proto.remoting import (
     BatchMessage,
@@ -63,7 +63,7 @@ class SendResult:
 
 
 def send(
-    cluster: Cluster, group: str, queue: MessageQueue, message: Message, patience: Patience
+    cluster: Cluster, group: str, queue: MessageQueue, message: Message, patience: Timeouts
 ) -> Call[SendResult]:
     """Store one message."""
     header = SendMessageRequest(
@@ -85,7 +85,7 @@ def send_batch(
     group: str,
     queue: MessageQueue,
     messages: Sequence[BatchMessage],
-    patience: Patience,
+    patience: Timeouts,
 ) -> Call[SendResult]:
     """Store all of the messages, at offsets that follow each other, or none.
 
@@ -104,7 +104,7 @@ def send_encoded_batch(
     group: str,
     queue: MessageQueue,
     body: bytes | memoryview,
-    patience: Patience,
+    patience: Timeouts,
 ) -> Call[SendResult]:
     """The same for messages that are a batch's body already."""
     header = SendMessageRequest(
@@ -122,7 +122,7 @@ def send_encoded_batch(
 
 
 def _request(
-    code: RequestCode, header: SendMessageRequest, body: bytes | memoryview, patience: Patience
+    code: RequestCode, header: SendMessageRequest, body: bytes | memoryview, patience: Timeouts
 ) -> Request[SendResult]:
     return Request(code, partial(_sent, code), header, body, accepted=_STORED, patience=patience)
 

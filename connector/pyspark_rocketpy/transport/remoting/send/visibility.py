@@ -35,7 +35,7 @@ class _Last:
     end: int
 
 
-class Showing:
+class Visibility:
     """What one task has stored."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -27,8 +27,8 @@ from pyspark_rocketpy.transport.write_values import (
     Attempt,
     BatchJob,
     BatchName,
-    CommitPatience,
     CommittedBatch,
+    CommitTimeouts,
 )
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.unit.connector.transport.grpc_v1.scripted_broker import (
@@ -65,7 +65,7 @@ def request(*parts: bytes, batch_id: int = 7) -> broker_pb2.CommitBatchRequest:
 def committer(
     broker: ScriptedBroker, times_max: int = 3, call_ms_max: int = 30_000
 ) -> BatchCommitter:
-    patience = CommitPatience(call_ms_max, STANDSTILL_MS_MAX)
+    patience = CommitTimeouts(call_ms_max, STANDSTILL_MS_MAX)
     return BatchCommitter(broker.config, RetryPolicy(times_max, 100), patience)
 
 
@@ -317,7 +317,7 @@ def test_a_broker_that_is_gone_is_an_error_after_the_retries(waits_ms: list[int]
         committer(broker).commit(request())
         broker.stop()
         config = ClientConfig(broker.config.endpoints, 100)
-        patience = CommitPatience(1_000, STANDSTILL_MS_MAX)
+        patience = CommitTimeouts(1_000, STANDSTILL_MS_MAX)
         gone = BatchCommitter(config, RetryPolicy(2, 100), patience)
         with pytest.raises(ConnectionFailedError, match=r"no broker answers.*run the batch again"):
             gone.commit(request())

@@ -150,7 +150,7 @@ def test_a_broker_that_holds_no_call_is_asked_after_a_pause(
     now = [5_000]
     monkeypatch.setattr(clock, "monotonic_ms", lambda: now[0])
 
-    class Holding:
+    class LongPolling:
         """A client of a broker that has one queue, and holds calls for some time."""
 
         broker_name = "broker-a"
@@ -166,7 +166,7 @@ def test_a_broker_that_holds_no_call_is_asked_after_a_pause(
     queries = GrpcOffsetQueries(
         ClientConfig(("127.0.0.1:1",), 100),
         RetryPolicy(0, 1),
-        client_of=lambda _config: cast("BrokerClient", Holding()),
+        client_of=lambda _config: cast("BrokerClient", LongPolling()),
     )
     subscription = Subscription(("T",), None, "g")
     known = queries.bounds(subscription)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from rocketpy_proto.remoting import (
     Body,
     FrameDecoder,
@@ -23,7 +23,7 @@ from rocketpy_proto.remoting import (
 from rocketpy_proto.remoting.headers import EXCHANGES
 from tests.patience import PATIENCE_SECONDS
 
-PATIENT = Patience(PATIENCE_SECONDS * 1000, "requestTimeoutMs")
+PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "requestTimeoutMs")
 
 
 class Visit:

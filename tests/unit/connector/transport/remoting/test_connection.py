@@ -21,10 +21,10 @@ from pyspark_rocketpy.transport.remoting.net.calls import Call, Request
 from pyspark_rocketpy.transport.remoting.net.connection import (
     HEADER_BYTES_MAX,
     Connection,
+    OutgoingRequest,
     Pending,
-    Question,
 )
-from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from rocketpy_proto.remoting import (
     FRAME_BYTES_MAX,
     RemotingCommand,
@@ -55,8 +55,8 @@ def connected(peer: ScriptedPeer, *, is_name_server: bool = True) -> Iterator[Co
         yield connection
 
 
-def ask(connection: Connection, body: bytes = b"", patience: Patience = PATIENT) -> Pending:
-    return connection.ask(Question(replace(REQUEST, body=body), patience, FRAME_BYTES_MAX))
+def ask(connection: Connection, body: bytes = b"", patience: Timeouts = PATIENT) -> Pending:
+    return connection.ask(OutgoingRequest(replace(REQUEST, body=body), patience, FRAME_BYTES_MAX))
 
 
 def failure_of(pending: Pending) -> ConnectionFailedError:
@@ -101,7 +101,7 @@ def test_a_recorded_exchange_is_had_again(peers: Peers, exchange: str) -> None:
         return replace(recorded, opaque=received.opaque)
 
     with connected(peers(answering(answer))) as connection:
-        found = connection.ask(Question(asked, PATIENT, FRAME_BYTES_MAX)).answer()
+        found = connection.ask(OutgoingRequest(asked, PATIENT, FRAME_BYTES_MAX)).answer()
         assert found == replace(recorded, opaque=found.opaque)
 
 
@@ -219,7 +219,7 @@ def test_what_fails_fails_every_request_that_waits(peers: Peers) -> None:
 
 def test_an_answer_larger_than_what_was_asked_for_fails_alone(peers: Peers) -> None:
     with connected(peers(answering(echo))) as connection:
-        large = connection.ask(Question(replace(REQUEST, body=bytes(11)), PATIENT, 10))
+        large = connection.ask(OutgoingRequest(replace(REQUEST, body=bytes(11)), PATIENT, 10))
         error = failure_of(large)
         assert "answers with 11 bytes, at most 10 are accepted" in str(error)
         assert error.is_lasting
@@ -269,7 +269,7 @@ def test_an_address_that_takes_no_connection_is_named(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(socket, "create_connection", refuse)
     with pytest.raises(ConnectionFailedError) as caught:
-        Connection.open(Peer("10.0.0.1:1"), Patience(100, "connectTimeoutMs"), None)
+        Connection.open(Peer("10.0.0.1:1"), Timeouts(100, "connectTimeoutMs"), None)
     assert "has not accepted a connection within 100 ms (option connectTimeoutMs)" in str(
         caught.value
     )
@@ -283,7 +283,7 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
 def test_nothing_of_a_request_shows(peers: Peers) -> None:
     secret = replace(REQUEST, ext_fields={"SecurityToken": "hidden"})
     with connected(peers(answering(echo))) as connection:
-        pending = connection.ask(Question(secret, PATIENT, 10))
+        pending = connection.ask(OutgoingRequest(secret, PATIENT, 10))
         pending.answer()
         call = Call(connection.peer, Request(RequestCode.HEART_BEAT, _unread), pending)
         for shown in (pending, pending.question, call):

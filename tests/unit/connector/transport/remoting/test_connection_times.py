@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.net.streams import Stream
 from tests.patience import PATIENCE_SECONDS
 from tests.unit.connector.transport.remoting.conftest import Peers, Time
@@ -24,7 +24,7 @@ from tests.unit.connector.transport.remoting.test_connection import ask, connect
 def test_a_silent_peer_is_given_up_and_named(peers: Peers, time: Time) -> None:
     peer = peers(silent)
     with connected(peer) as connection:
-        pending, other = ask(connection, patience=Patience(3_000, "o")), ask(connection)
+        pending, other = ask(connection, patience=Timeouts(3_000, "o")), ask(connection)
         time.now_ms += 3_000
         error = failure_of(pending)
         assert f"name server {peer.address} has not answered within 3000 ms; set option o" in str(
@@ -49,7 +49,7 @@ def test_a_late_answer_harms_nobody(peers: Peers, time: Time) -> None:
             visit.send(echo(quick))
 
     with connected(peers(script)) as connection:
-        slow = ask(connection, patience=Patience(3_000, "o"))
+        slow = ask(connection, patience=Timeouts(3_000, "o"))
         assert bytes(ask(connection, b"quick").answer().body) == b"quick"
         time.now_ms += 3_000
         failure_of(slow)
@@ -73,7 +73,7 @@ def test_a_peer_that_reads_nothing_is_given_up(peers: Peers) -> None:
         is_over.wait(PATIENCE_SECONDS)
 
     with connected(peers(script)) as connection:
-        pending = ask(connection, bytes(15 << 20), Patience(100, "o"))
+        pending = ask(connection, bytes(15 << 20), Timeouts(100, "o"))
         # What is left of the frame would be taken for the next one.
         assert "takes no more requests" in str(failure_of(pending))
         assert "takes no more requests" in str(failure_of(ask(connection)))
@@ -91,7 +91,7 @@ def test_a_request_whose_turn_does_not_come_fails_alone(peers: Peers) -> None:
         large = pool.submit(ask, connection, bytes(15 << 20))
         while not connection._writing.locked():
             threading.Event().wait(0.001)
-        error = failure_of(ask(connection, patience=Patience(1, "o")))
+        error = failure_of(ask(connection, patience=Timeouts(1, "o")))
         assert "was taking other requests for 1 ms (option o)" in str(error)
         may_read.set()
         assert len(large.result().answer().body) == 15 << 20

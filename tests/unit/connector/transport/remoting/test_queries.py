@@ -16,7 +16,7 @@ from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, OptionEr
 from pyspark_rocketpy.offsets import BrokerQueue, QueueBounds, QueueRange
 from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
@@ -147,13 +147,13 @@ def test_a_broker_that_was_slow_not_to_answer_is_not_asked_for_a_time(
 ) -> None:
     queue = ScriptedQueue(9)
     setup.route(broker_a={0: setup.broker(queue.answer)}, broker_b={0: setup.mute()})
-    config = replace(setup.cluster._caller._config, request=Patience(50, "connectTimeoutMs"))
+    config = replace(setup.cluster._caller._config, request=Timeouts(50, "connectTimeoutMs"))
     setup.cluster._caller._config = config
     monkeypatch.setattr(f"{REMOTING}.looks.SLOW_MS", 0)
     queries = setup.queries()
     for _ in range(3):
         assert {*queries.bounds(SUBSCRIPTION)[TOPIC]} == {BrokerQueue(A, 0)}
-    assert {*queries._looks._left_until_ms} == {(B, 0)}
+    assert {*queries._fan_out._left_until_ms} == {(B, 0)}
 
 
 def test_a_wait_is_over_when_a_held_pull_is_answered(setup: Setup) -> None:

@@ -17,7 +17,7 @@ from pyspark_rocketpy.transport.remoting.cluster import queue_requests, topics
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import Pull, PullStatus
 from pyspark_rocketpy.transport.remoting.net.calls import NO_BODY_BYTES_MAX, Call
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand, ResponseCode
 from rocketpy_proto.remoting.bodies.configs import TopicConfig
 from rocketpy_proto.remoting.bodies.routes import TextTable
@@ -188,7 +188,7 @@ def test_pulls_are_under_way_together_and_may_be_held(
     calls = [pulling(setup.cluster, begin) for begin in range(0, 128, 32)]
     assert [bytes(call.answer().records) for call in calls] == [b"0", b"32", b"64", b"96"]
     held = queue_requests.pull(
-        setup.cluster, Pull("g", QUEUE, 128, suspend_ms=9), Patience(1_000, "pullTimeoutMs")
+        setup.cluster, Pull("g", QUEUE, 128, suspend_ms=9), Timeouts(1_000, "pullTimeoutMs")
     )
     time.now_ms += 11_009
     with pytest.raises(ConnectionFailedError, match="within 11009 ms; set option pullTimeoutMs"):

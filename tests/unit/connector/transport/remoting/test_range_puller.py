@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from rocketpy_proto.remoting import RemotingCommand, ResponseCode, encode_frame
 from tests.unit.connector.transport.remoting.pull_setup import (
     LIMITS,
@@ -131,7 +131,7 @@ def test_a_broken_connection_is_gone_on_from(pulls: PullSetup, waits: Waits) -> 
 def test_a_silent_broker_is_left_for_another_connection(pulls: PullSetup) -> None:
     queue = ScriptedQueue(100)
     pulls.route(id_0=first_then(1, silent, answering(queue.answer)))
-    impatient = replace(LIMITS, patience=Patience(50, "pullTimeoutMs"))
+    impatient = replace(LIMITS, patience=Timeouts(50, "pullTimeoutMs"))
     assert pulls.pulled(0, 100, limits=impatient) == list(range(100))
 
 

@@ -12,7 +12,7 @@ from pyspark_rocketpy.errors import (
     RocketpyError,
     TopicNotExistError,
 )
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.send import pipeline as send_pipeline
 from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
 from pyspark_rocketpy.transport.values import RetryPolicy
@@ -33,7 +33,7 @@ from tests.unit.connector.transport.remoting.stored_blocks import of_bodies, sto
 
 A, B = "broker-a", "broker-b"
 POLICY = RetryPolicy(3, 1)
-SHORT = Patience(200, "sendTimeoutMs")
+SHORT = Timeouts(200, "sendTimeoutMs")
 BUSY = Refuse(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy")
 # What 4.x says of a queue of sends that is too long.
 BUSY_ERROR = Refuse(ResponseCode.SYSTEM_ERROR, "system busy, start flow control for a while")
@@ -56,13 +56,13 @@ class Setup:
         self.names.routes[TOPIC] = route_of(**{name: self.peers[name].address for name in names})
 
     def writer(
-        self, policy: RetryPolicy = POLICY, patience: Patience = PATIENT
+        self, policy: RetryPolicy = POLICY, patience: Timeouts = PATIENT
     ) -> RemotingBlockWriter:
         made = RemotingBlockWriter(self.cluster, policy, patience)
         made.write_queues([TOPIC])
         return made
 
-    def write(self, *blocks: Block, patience: Patience = PATIENT) -> None:
+    def write(self, *blocks: Block, patience: Timeouts = PATIENT) -> None:
         writer = self.writer(patience=patience)
         for block in blocks:
             writer.send(block)

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.transport.remoting import Cluster, ClusterConfig, Patience, TlsConfig
+from pyspark_rocketpy.transport.remoting import Cluster, ClusterConfig, Timeouts, TlsConfig
 from pyspark_rocketpy.transport.remoting.net.connections import Connections
 from rocketpy_broker import LocalBroker
 from tests.unit.connector.transport.remoting.scripted_peer import PATIENT
@@ -34,7 +34,7 @@ def web_server() -> Iterator[str]:
 
 
 def failure_at(
-    address: str, tls: TlsConfig | None = None, request: Patience = PATIENT
+    address: str, tls: TlsConfig | None = None, request: Timeouts = PATIENT
 ) -> ConnectionFailedError:
     """What the first question about a topic fails with."""
     connections = Connections()
@@ -59,7 +59,7 @@ def test_a_broker_of_ours_speaks_no_tls(rocketpy_broker: LocalBroker) -> None:
 
 
 def test_a_web_server_waits_for_more_and_is_given_up(web_server: str) -> None:
-    error = failure_at(web_server, request=Patience(200, "o"))
+    error = failure_at(web_server, request=Timeouts(200, "o"))
     assert "has not answered within 200 ms" in str(error)
     assert "it may be no RocketMQ server" in str(error)
 

@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
 from pyspark_rocketpy.transport.remoting.net.connection import Connection
-from pyspark_rocketpy.transport.remoting.net.peers import Patience, Peer
+from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 from tests.unit.connector.transport.remoting.conftest import Peers
 from tests.unit.connector.transport.remoting.scripted_peer import (
@@ -110,7 +110,7 @@ def test_a_server_that_closes_at_a_greeting_is_told(peers: Peers) -> None:
 def test_a_handshake_that_stands_still_is_given_up(peers: Peers) -> None:
     peer = peers(Visit.wait_for_end)
     with pytest.raises(ConnectionFailedError, match="ended the TLS handshake"):
-        Connection.open(Peer(peer.address), Patience(50, "connectTimeoutMs"), BELIEVING)
+        Connection.open(Peer(peer.address), Timeouts(50, "connectTimeoutMs"), BELIEVING)
 
 
 def test_a_client_without_tls_is_told(peers: Peers) -> None:

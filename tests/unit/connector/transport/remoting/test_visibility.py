@@ -33,7 +33,7 @@ def test_one_question_a_broker_is_enough(setup: Setup) -> None:
 
 
 def test_the_last_message_of_the_log_is_asked_for(setup: Setup) -> None:
-    found = visibility.Showing(setup.cluster)
+    found = visibility.Visibility(setup.cluster)
     first, last = (MessageQueue(A, queue_id, TOPIC) for queue_id in (1, 0))
     setup.stores[A].bodies = {0: [b"x"] * 8, 1: [b"x"]}
     found.stored(last, SendResult(ResponseCode.SUCCESS, 0, 7, (f"{900:032X}",)), 1)
@@ -73,7 +73,7 @@ def test_a_broker_that_goes_when_all_is_stored_fails_no_task(setup: Setup) -> No
 
 @pytest.mark.parametrize("msg_id", ["", "no offset id of a broker"])
 def test_an_id_that_tells_no_place_is_passed_over(setup: Setup, msg_id: str) -> None:
-    found = visibility.Showing(setup.cluster)
+    found = visibility.Visibility(setup.cluster)
     result = SendResult(ResponseCode.SUCCESS, 0, 0, (msg_id,))
     found.stored(MessageQueue(A, 0, TOPIC), result, 1)
     found.wait()

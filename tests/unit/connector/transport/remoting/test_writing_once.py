@@ -14,7 +14,7 @@ from pyspark_rocketpy.sink.task_writer import WriteConfig, write_batches
 from pyspark_rocketpy.transport.remoting.cluster.client import _clusters
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import SHARED
-from pyspark_rocketpy.transport.remoting.net.peers import Patience
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import BatchName
@@ -26,7 +26,7 @@ from tests.unit.connector.transport.remoting.scripted_peer import answering
 from tests.unit.connector.transport.remoting.scripted_store import Fault, Refuse, Script
 
 CONTROL = "rocketpy_control"
-SHORT = Patience(500, "sendTimeoutMs")
+SHORT = Timeouts(500, "sendTimeoutMs")
 BUSY = Refuse(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy")
 ERROR = Refuse(ResponseCode.NO_PERMISSION, "no more")
 

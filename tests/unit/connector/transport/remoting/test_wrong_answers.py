@@ -20,7 +20,7 @@ from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.message_filter import MessageFilter
 from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.interface import SourceTransport
-from pyspark_rocketpy.transport.rebatching import Piece
+from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
 from pyspark_rocketpy.transport.remoting.send.markers import ControlQueue, Reach
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy
@@ -52,7 +52,7 @@ class Transport:
 
     setup: PullSetup
 
-    def pull(self, part: QueueRange, options: PullOptions) -> Generator[Piece]:
+    def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
         return self.setup.puller(part.begin, part.end, options).pieces()
 
 
