@@ -28,7 +28,7 @@ console = Console()
 
 
 def machine() -> str:
-    """The machine in a line."""
+    """Returns the machine in a line."""
     cpu = platform.processor() or platform.machine()
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):
@@ -39,7 +39,7 @@ def machine() -> str:
 
 
 def run_module(name: str, *, profile: bool) -> list[Result]:
-    """All results of one module; with a profile of this process if wanted."""
+    """Returns all results of one module; with a profile of this process if wanted."""
     run = importlib.import_module(f"benchmarks.bench_{name}").run
     if not profile:
         return list(run())
@@ -58,7 +58,7 @@ def main(
         bool, typer.Option(help="Print where this process spends its time.")
     ] = False,
 ) -> None:
-    """Measure everything that the README claims; ratios are medians of one run."""
+    """Measures everything that the README claims; ratios are medians of one run."""
     unknown = set(only or []) - set(MODULES)
     if unknown:
         raise typer.BadParameter(f"{', '.join(unknown)} is none of {', '.join(MODULES)}")
@@ -75,7 +75,7 @@ def main(
 
 
 def save(path: Path, results: list[Result]) -> None:
-    """Write the results down."""
+    """Writes the results down."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = to_json(machine(), results)
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

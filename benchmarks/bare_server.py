@@ -32,7 +32,7 @@ async def echo(requests: AsyncIterator[bytes], _context: object) -> AsyncIterato
 
 
 async def serve() -> None:
-    """Serve until the end of the process; the port goes to standard output."""
+    """Serves until the end of the process; the port goes to standard output."""
     server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Stream": grpc.unary_stream_rpc_method_handler(stream),
@@ -50,7 +50,7 @@ async def serve() -> None:
 
 @contextmanager
 def bare_server() -> Iterator[str]:
-    """Its address, while it runs."""
+    """Yields its address, while it runs."""
     command = [sys.executable, "-m", "benchmarks.bare_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -54,7 +54,7 @@ class Bench:
     gaps_ms: list[float] = field(default_factory=list)
 
     async def append(self, block: data.Block, count: int) -> float:
-        """Append so many blocks; processor seconds."""
+        """Appends so many blocks; processor seconds."""
         begin = time.process_time()
         for _ in range(count):
             self.services.appends.append(data.TOPIC, 0, block.records, block.record_sizes)
@@ -62,7 +62,7 @@ class Bench:
         return time.process_time() - begin
 
     async def stage(self, block: data.Block, task: int, count: int) -> StagedTask:
-        """An attempt at a task with so many blocks."""
+        """Returns an attempt at a task with so many blocks."""
         attempt = TaskAttempt(BatchJob("writer", self.batch_id, 1), task, 1)
         for number in range(count):
             await self._ask(attempt, number, block)
@@ -77,7 +77,7 @@ class Bench:
         return await self.services.batches.staging.stage(command)
 
     async def commit(self, tasks: list[StagedTask]) -> float:
-        """Commit, and wait for the end; processor seconds."""
+        """Commits, and wait for the end; processor seconds."""
         begin = time.process_time()
         batch = Batch(BatchJob("writer", self.batch_id, 1), tuple(tasks))
         state = await self.services.batches.commits.commit(batch, WAIT_MS_MAX)
@@ -86,7 +86,7 @@ class Bench:
         return time.process_time() - begin
 
     async def end_round(self) -> None:
-        """Flush, and remove the files of what is stored."""
+        """Flushes, and remove the files of what is stored."""
         self.store.dispatch()
         plan = self.store.plan_flush()
         await asyncio.to_thread(plan.run)
@@ -94,7 +94,7 @@ class Bench:
         await self.services.batches.commits.remove_spent()
 
     async def watch(self) -> None:
-        """Note how long others keep this task from running."""
+        """Notes how long others keep this task from running."""
         while True:
             begin = time.perf_counter()
             await asyncio.sleep(0.001)
@@ -103,7 +103,7 @@ class Bench:
 
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[Bench]:
-    """A broker without a server."""
+    """Yields a broker without a server."""
     config = BrokerConfig(folder, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
     store_config = StoreConfig(folder, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
     store = MessageStore(store_config, SystemClock(), Host.parse("127.0.0.1:8081"))
@@ -178,7 +178,7 @@ async def run_all() -> list[Result]:
 
 
 def run() -> list[Result]:
-    """All cases."""
+    """Returns all cases."""
     process_tuning.keep_freed_memory()
     process_tuning.switch_threads_often()
     return asyncio.run(run_all())

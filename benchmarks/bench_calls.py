@@ -39,7 +39,7 @@ Call = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
 
 
 def raw_request(topic: str, queue_id: int) -> bytes:
-    """A send of one message."""
+    """Returns a send of one message."""
     block = data.block(1, BODY_BYTES, topic)
     request = broker_pb2.AppendRequest(
         topic=topic, queue_id=queue_id, records=block.records, record_sizes=block.record_sizes
@@ -48,7 +48,7 @@ def raw_request(topic: str, queue_id: int) -> bytes:
 
 
 async def one_by_one(call: Call, request: bytes, count: int) -> None:
-    """Send a request, wait for its answer, and send the next."""
+    """Sends a request, wait for its answer, and send the next."""
     answered = asyncio.Semaphore(1)
 
     async def requests() -> AsyncIterator[bytes]:
@@ -115,7 +115,7 @@ async def delays_ms(waiter: Waiter, sends: Coroutine[Any, Any, list[float]]) -> 
 
 
 async def paced(stub: broker_pb2_grpc.BrokerStub, topic: str) -> list[float]:
-    """Send at an even pace; when each was sent."""
+    """Sends at an even pace; when each was sent."""
     began: list[float] = []
     request = broker_pb2.AppendRequest.FromString(raw_request(topic, 0))
 
@@ -184,7 +184,7 @@ async def run_held(broker: LocalBroker, topics: list[str]) -> list[Result]:
 
 
 async def quiet(process: psutil.Process) -> None:
-    """Wait until calls that have just come are all held; a broker that is never quiet has 20 s."""
+    """Waits until calls that have just come are all held; a broker that is never quiet has 20 s."""
     process.cpu_percent()
     for _ in range(20):
         await asyncio.sleep(1)
@@ -193,7 +193,7 @@ async def quiet(process: psutil.Process) -> None:
 
 
 async def own_connection(stack: AsyncExitStack, endpoint: str) -> broker_pb2_grpc.BrokerStub:
-    """A client with a connection that it shares with nobody, until the stack is left."""
+    """Returns a client with a connection that it shares with nobody, until the stack is left."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(endpoint, options))
     return broker_pb2_grpc.BrokerStub(channel)
@@ -202,7 +202,7 @@ async def own_connection(stack: AsyncExitStack, endpoint: str) -> broker_pb2_grp
 async def wake_ups(
     stub: broker_pb2_grpc.BrokerStub, waiters: list[Waiter], queues: list[tuple[str, int]]
 ) -> list[float]:
-    """Send to one queue after the other; how long its waiter took to know."""
+    """Sends to one queue after the other; how long its waiter took to know."""
     took = []
     for number in range(0, HELD, HELD // WAKE_UPS):
         request = broker_pb2.AppendRequest.FromString(raw_request(*queues[number]))
@@ -215,7 +215,7 @@ async def wake_ups(
 
 
 def run() -> list[Result]:
-    """All cases."""
+    """Returns all cases."""
     with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH) as broker:
         broker.create_topic(data.TOPIC)
         broker.create_topic("paced", queues=1)

@@ -36,7 +36,7 @@ def pulled(topic: FilledTopic, ours: OurClient, java: JavaClient) -> Result:
 
 
 def read_by_spark(cluster: Cluster) -> Iterator[Result]:
-    """A batch query of each topic, all columns."""
+    """Yields a batch query of each topic, all columns."""
     with spark_session() as spark:
         reader = spark.read.format("rocketpy").option("nameServer", cluster.addresses)
         for topic in TOPICS:

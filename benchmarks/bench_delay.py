@@ -38,7 +38,7 @@ class Lateness:
 
 
 def measured(broker: LocalBroker, topic: str, count: int, delay: timedelta) -> Lateness:
-    """The lateness of `count` messages, when all of them have come."""
+    """Returns the lateness of `count` messages, when all of them have come."""
     deadline = time.monotonic() + 120
     while len(messages := broker.messages(topic)) < count:
         if time.monotonic() > deadline:
@@ -57,7 +57,7 @@ def _ms(time_: timedelta) -> float:
 
 
 def result(name: str, late: Lateness) -> Result:
-    """The 99th percentile; nothing may be early."""
+    """Returns the 99th percentile; nothing may be early."""
     if late.since_due[0] < 0:
         raise RuntimeError(f"a message came {-late.since_due[0]:.0f} ms early")
     at = int(len(late.since_due) * 0.99)
@@ -96,7 +96,7 @@ def run_steady(broker: LocalBroker) -> Result:
 
 
 def run() -> Iterator[Result]:
-    """Both, with the flush of a broker without --data."""
+    """Yields both, with the flush of a broker without --data."""
     with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH.value) as broker:
         yield from run_pending(broker)
         yield run_steady(broker)

@@ -72,14 +72,14 @@ class Round:
     beside: Waits
 
     def differences(self, what: str, share: float) -> tuple[float, float, float]:
-        """A percentile alone, beside, and how much longer that is."""
+        """Returns a percentile alone, beside, and how much longer that is."""
         alone = percentile(getattr(self.alone, what), share)
         beside = percentile(getattr(self.beside, what), share)
         return alone, beside, beside - alone
 
 
 def percentile(waits: Sequence[float], share: float) -> float:
-    """The value below which that share lies."""
+    """Returns the value below which that share lies."""
     return sorted(waits)[int(len(waits) * share)]
 
 
@@ -171,7 +171,7 @@ def load(kind: str, endpoint: str, done: dict[str, int]) -> Iterator[None]:
 
 
 def run_round(endpoint: str, kinds: Sequence[str], seconds: float, done: dict[str, int]) -> Round:
-    """The probe alone, then beside all kinds of bulk; what was there before is on the disk."""
+    """Returns the probe alone, then beside all kinds of bulk; what was there before is on the disk."""
     os.sync()
     alone = asyncio.run(probe(endpoint, seconds / 2))
     with ExitStack() as stack:
@@ -188,7 +188,7 @@ def run_phase(
     seconds: float = SECONDS,
     rounds: int = ROUNDS,
 ) -> list[Result]:
-    """One broker with a store of its own."""
+    """Returns one broker with a store of its own."""
     done: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         store = Path(folder) / "store"
@@ -201,7 +201,7 @@ def run_phase(
 
 
 def result(name: str, what: str, rounds: Sequence[Round], done: dict[str, int]) -> Result:
-    """The median over the rounds of how much longer the 99th percentile is."""
+    """Returns the median over the rounds of how much longer the 99th percentile is."""
 
     def median_of(share: float) -> list[float]:
         figures = zip(*(each.differences(what, share) for each in rounds), strict=True)
@@ -219,6 +219,6 @@ def result(name: str, what: str, rounds: Sequence[Round], done: dict[str, int]) 
 
 
 def run() -> Iterator[Result]:
-    """Each kind of bulk, and all together."""
+    """Yields each kind of bulk, and all together."""
     for name, kinds in PHASES.items():
         yield from run_phase(name, kinds, FlushDiskType.SYNC_FLUSH)

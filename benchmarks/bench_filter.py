@@ -82,7 +82,7 @@ class Pulls:
         self.store.dispatch()
 
     async def pull(self, text: FilterText, queue_id: int) -> int:
-        """Look through a queue; how many messages match."""
+        """Looks through a queue; how many messages match."""
         queue = QueueKey(data.TOPIC, queue_id)
         wanted = self.filters.filter_of(text)
         limits = ReadLimits.of_bytes(RESPONSE_BYTES, wanted.tags_codes)
@@ -116,7 +116,7 @@ def _rate(pulls: Pulls, text: FilterText) -> float:
 
 
 def run() -> list[Result]:
-    """All figures, in a process that is set as the broker's."""
+    """Returns all figures, in a process that is set as the broker's."""
     process_tuning.keep_freed_memory()
     pa.set_cpu_count(1)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:

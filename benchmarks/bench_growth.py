@@ -61,7 +61,7 @@ class Growth:
         self.count += blocks * BLOCK_RECORDS
 
     def pull(self) -> None:
-        """Read the first messages of one queue, as many each time, whatever its size."""
+        """Reads the first messages of one queue, as many each time, whatever its size."""
         queue = QueueKey(data.TOPIC, 0)
         offset = 0
         while offset < PULLED:
@@ -97,7 +97,7 @@ def _user_seconds(work: Callable[[], object]) -> float:
 
 
 def run() -> Iterator[Result]:
-    """All figures, in a process that is set as the broker's."""
+    """Yields all figures, in a process that is set as the broker's."""
     process_tuning.keep_freed_memory()
     block = data.block(BLOCK_RECORDS, BODY_BYTES)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:

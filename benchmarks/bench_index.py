@@ -79,7 +79,7 @@ def run_query() -> Result:
 
 
 def run() -> Iterator[Result]:
-    """Both figures, in a process that is set as the broker's."""
+    """Yields both figures, in a process that is set as the broker's."""
     process_tuning.keep_freed_memory()
     yield run_added()
     yield run_query()

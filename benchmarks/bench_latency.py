@@ -51,7 +51,7 @@ class Sender:
         )
 
     def send(self) -> float:
-        """Send one; return when it was sent, in seconds of this machine's monotonic clock."""
+        """Sends one; return when it was sent, in seconds of this machine's monotonic clock."""
         began = time.monotonic()
         (response,) = self._stub.Append(iter([self._request]))
         if response.status.code:
@@ -59,19 +59,19 @@ class Sender:
         return began
 
     def close(self) -> None:
-        """Close the channel."""
+        """Closes the channel."""
         self._channel.close()
 
 
 def new_topic(broker: LocalBroker) -> str:
-    """A topic with its name."""
+    """Returns a topic with its name."""
     name = f"latency-{next(_numbers)}"
     broker.create_topic(name, queues=QUEUES)
     return name
 
 
 def reader_of(spark: SparkSession, broker: LocalBroker, topic: str) -> DataStreamReader:
-    """The source with its defaults."""
+    """Returns the source with its defaults."""
     reader = spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
     return reader.option("topic", topic).option("startingOffsets", "earliest")
 

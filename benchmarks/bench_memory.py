@@ -88,7 +88,7 @@ def peak_mib(program: str, *arguments: object) -> float:
 
 
 def run() -> list[Result]:
-    """The broker and tasks that read, then tasks that write."""
+    """Returns the broker and tasks that read, then tasks that write."""
     return [*run_reading(), run_writing()]
 
 

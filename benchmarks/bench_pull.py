@@ -33,7 +33,7 @@ INTERLEAVED_QUEUES = 8
 
 
 def append_all(broker: LocalBroker, queues: int) -> int:
-    """Fill the topic; several queues get their records one by one in turn. Messages per queue."""
+    """Fills the topic; several queues get their records one by one in turn. Messages per queue."""
     blocks = ROUND_BYTES // (BLOCK_MESSAGES * BODY_BYTES)
     together = data.block(BLOCK_MESSAGES, BODY_BYTES)
     single = data.block(1, BODY_BYTES)
@@ -56,7 +56,7 @@ def append_all(broker: LocalBroker, queues: int) -> int:
 
 
 def run_case(name: str, queues: int, bare_endpoint: str, goal: float) -> Result:
-    """Read every queue once, and as many bytes from the bare server."""
+    """Reads every queue once, and as many bytes from the bare server."""
     with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(data.TOPIC, queues=queues)
         count = append_all(broker, queues)
@@ -93,7 +93,7 @@ def run_case(name: str, queues: int, bare_endpoint: str, goal: float) -> Result:
 
 
 def run() -> list[Result]:
-    """One queue whose records lie together, and eight that interleave record by record."""
+    """Returns one queue whose records lie together, and eight that interleave record by record."""
     with bare_server() as bare:
         return [
             run_case("1 KiB, records together", 1, bare, TOGETHER_MIN),

@@ -96,7 +96,7 @@ def run_encoding(body_bytes: int, count: int) -> Result:
 
 
 def run_spark(spark: SparkSession, body_bytes: int, delivery: Delivery) -> Result:
-    """The same for a batch job."""
+    """Returns the same for a batch job."""
     count = ROWS[body_bytes]
     frame = rows_of(spark, body_bytes, count)
 

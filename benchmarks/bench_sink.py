@@ -42,7 +42,7 @@ def run() -> list[Result]:
 
 
 def save(frame: DataFrame, broker: LocalBroker, delivery: Delivery) -> None:
-    """Write the frame once."""
+    """Writes the frame once."""
     options = {"endpoints": broker.endpoint, "topic": TOPIC, "delivery": delivery.value}
     frame.write.format("rocketpy").options(**options).mode("append").save()
 

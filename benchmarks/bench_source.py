@@ -40,7 +40,7 @@ CASES = [
 
 
 def fill(broker: LocalBroker, topic: str, body_bytes: int, rows: int) -> None:
-    """Put `rows` messages into the queues of a topic, which is created."""
+    """Puts `rows` messages into the queues of a topic, which is created."""
     broker.create_topic(topic, queues=QUEUES)
     block_messages = BLOCK_MESSAGES if body_bytes < BLOCK_MESSAGES // 10 else BLOCK_MESSAGES // 5
     block = data.block(block_messages, body_bytes, topic)
@@ -61,7 +61,7 @@ def fill(broker: LocalBroker, topic: str, body_bytes: int, rows: int) -> None:
 
 
 def drain(frame: DataFrame, checkpoint: Path) -> int:
-    """Run an AvailableNow query into the noop sink; return the rows it read."""
+    """Runs an AvailableNow query into the noop sink; return the rows it read."""
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
@@ -71,14 +71,14 @@ def drain(frame: DataFrame, checkpoint: Path) -> int:
 def rocketpy_reader(
     spark: SparkSession, broker: LocalBroker, topic: str, columns: str | None
 ) -> DataStreamReader:
-    """The source with its defaults."""
+    """Returns the source with its defaults."""
     reader = spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
     reader = reader.option("topic", topic).option("startingOffsets", "earliest")
     return reader.option("columns", columns) if columns else reader
 
 
 def sample_batch(broker: LocalBroker, topic: str, columns: str | None) -> pa.RecordBatch:
-    """One Arrow batch as our source yields it, read in this process."""
+    """Returns one Arrow batch as our source yields it, read in this process."""
     options = {"endpoints": broker.endpoint, "topic": topic}
     source = DefaultSource({**options, **({"columns": columns} if columns else {})})
     reader = source.reader(source.schema())
@@ -128,7 +128,7 @@ def run_case(
 
 
 def run() -> list[Result]:
-    """All columns and two columns, small and large bodies."""
+    """Returns all columns and two columns, small and large bodies."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as name,
         LocalBroker(flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30) as broker,

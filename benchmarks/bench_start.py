@@ -102,13 +102,13 @@ def processor_seconds(environment: Mapping[str, str], program: str, *arguments: 
 
 
 def keeping_compiled(folder: str) -> dict[str, str]:
-    """An environment whose processes keep what they compile in a folder."""
+    """Returns an environment whose processes keep what they compile in a folder."""
     kept = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": folder}
 
 
 def median_ms(seconds: Iterable[float]) -> float:
-    """The median, in ms."""
+    """Returns the median, in ms."""
     return 1000 * statistics.median(seconds)
 
 

@@ -50,7 +50,7 @@ class RawFile:
 
 
 def open_store(folder: Path, *, index_enable: bool = True, is_opened: bool = True) -> MessageStore:
-    """A store with ASYNC_FLUSH."""
+    """Returns a store with ASYNC_FLUSH."""
     config = StoreConfig(
         folder,
         SEGMENT_BYTES,
@@ -64,7 +64,7 @@ def open_store(folder: Path, *, index_enable: bool = True, is_opened: bool = Tru
 
 
 def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageStore, AppendService]:
-    """A store with ASYNC_FLUSH and the service before it."""
+    """Returns a store with ASYNC_FLUSH and the service before it."""
     clock = SystemClock()
     store = open_store(folder, index_enable=index_enable)
     topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
@@ -124,6 +124,6 @@ def run_case(body_bytes: int, goal: float) -> list[Result]:
 
 
 def run() -> list[Result]:
-    """All cases, in a process that is set as the broker's."""
+    """Returns all cases, in a process that is set as the broker's."""
     process_tuning.keep_freed_memory()
     return [result for body_bytes, goal in CASES for result in run_case(body_bytes, goal)]

@@ -24,7 +24,7 @@ RATIO_MAX = 2.0
 
 
 def create(broker: LocalBroker, prefix: str) -> float:
-    """Create topics one after the other; ms of processor time for each."""
+    """Creates topics one after the other; ms of processor time for each."""
     process = psutil.Process(broker.pid)
     before = process.cpu_times()
     for number in range(CREATED):

@@ -60,7 +60,7 @@ def block(count: int, body_bytes: int, topic: str = TOPIC) -> Block:
 
 
 def sink_rows(count: int, body_bytes: int, queues: int, seed: int) -> pa.RecordBatch:
-    """An Arrow batch of the sink's columns body and queueId, whose queues are drawn row by row."""
+    """Returns an Arrow batch of the sink's columns body and queueId, whose queues are drawn row by row."""
     random = np.random.default_rng(seed)
     octets = pa.py_buffer(random.bytes(count * body_bytes))
     bodies = pa.FixedSizeBinaryArray.from_buffers(pa.binary(body_bytes), count, [None, octets])

@@ -33,7 +33,7 @@ Work = Callable[[grpc.aio.Channel, int], Awaitable[None]]
 
 
 def append_request(queue_id: int, count: int, body_bytes: int) -> broker_pb2.AppendRequest:
-    """A block of `count` messages."""
+    """Returns a block of `count` messages."""
     block = data.block(count, body_bytes, BULK_TOPIC)
     return broker_pb2.AppendRequest(
         topic=BULK_TOPIC,

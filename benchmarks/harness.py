@@ -27,11 +27,11 @@ class Result:
 
     @property
     def reached(self) -> bool:
-        """Whether the goal is met."""
+        """True if the goal is met."""
         return self.value <= self.goal if self.at_most else self.value >= self.goal
 
     def to_json(self) -> dict[str, object]:
-        """All fields, and whether the goal is met."""
+        """Returns all fields, and whether the goal is met."""
         return {**asdict(self), "reached": self.reached}
 
 
@@ -73,7 +73,7 @@ def compare(
     rounds: int = ROUNDS,
     after_round: Callable[[], object] = lambda: None,
 ) -> Comparison:
-    """Run both in turns, after one unmeasured turn that warms caches and imports."""
+    """Runs both in turns, after one unmeasured turn that warms caches and imports."""
     ours()
     baseline()
     after_round()

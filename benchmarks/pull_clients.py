@@ -47,7 +47,7 @@ class JavaClient:
     process: subprocess.Popen[str]
 
     def read(self, topic: FilledTopic) -> None:
-        """Read all of a topic. Raises ReadTooLittleError."""
+        """Reads all of a topic. Raises ReadTooLittleError."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{topic.name}\n")
@@ -59,7 +59,7 @@ class JavaClient:
 
 @contextmanager
 def java_client(cluster: Cluster, folder: Path) -> Iterator[JavaClient]:
-    """The Java client, while it runs."""
+    """Yields the Java client, while it runs."""
     folder.mkdir()
     program = Program(V5, "PullClient", (cluster.addresses,), jvm_options=("-Xms256m", "-Xmx1g"))
     with (
@@ -87,7 +87,7 @@ class OurClient:
     tasks: ProcessPoolExecutor
 
     def read(self, topic: FilledTopic) -> None:
-        """Plan a batch of all of a topic and read it. Raises ReadTooLittleError."""
+        """Plans a batch of all of a topic and read it. Raises ReadTooLittleError."""
         reader = batch_reader(self.cluster.addresses, topic.name)
         read = partial(rows_of, self.cluster.addresses, topic.name)
         rows = sum(self.tasks.map(read, reader.partitions()))
@@ -104,7 +104,7 @@ def our_client(cluster: Cluster) -> Iterator[OurClient]:
 
 
 def batch_reader(name_servers: str, topic: str) -> RocketpyBatchReader:
-    """The source's reader of a topic, with its defaults: all columns, from first to last."""
+    """Returns the source's reader of a topic, with its defaults: all columns, from first to last."""
     options = SourceOptions.parse({"nameServer": name_servers, "topic": topic}, is_shared=True)
     schema = source_schema(options.columns)
     return RocketpyBatchReader(options, schema, RemotingSource.of_source(options))

@@ -48,13 +48,13 @@ class FilledTopic:
 
 
 def is_fetched() -> bool:
-    """Whether RocketMQ's jars are here, and our programs were compiled against them."""
+    """True if RocketMQ's jars are here, and our programs were compiled against them."""
     return (classes_of(V5) / "PullClient.class").exists()
 
 
 @contextmanager
 def running_cluster(folder: Path) -> Iterator[Cluster]:
-    """One of each, while it runs; then both are killed."""
+    """Yields one of each, while it runs; then both are killed."""
     cluster = Cluster(folder, [BROKER], name_servers=1)
     try:
         cluster.start()
@@ -64,7 +64,7 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def fill(cluster: Cluster, topic: FilledTopic) -> None:
-    """Create a topic and fill its queues, each over a connection of its own."""
+    """Creates a topic and fill its queues, each over a connection of its own."""
     cluster.create_topic(topic.name, QUEUES)
     batch = _batch(BATCH_BYTES // topic.body_bytes, topic.body_bytes)
     queues = [Queue(topic.name, queue_id) for queue_id in range(QUEUES)]

@@ -16,7 +16,7 @@ SMALL = 10
 
 
 def cells(result: Result) -> list[str]:
-    """One row of either table."""
+    """Returns one row of either table."""
     goal = f"{'≤' if result.at_most else '≥'} {result.goal:g}" if result.goal else ""
     verdict = "" if not result.goal else "reached" if result.reached else "missed"
     value = f"{result.value:.2f}" if result.value < SMALL else f"{result.value:.0f}"
@@ -24,7 +24,7 @@ def cells(result: Result) -> list[str]:
 
 
 def terminal_table(machine: str, results: Iterable[Result]) -> Table:
-    """A table of all results."""
+    """Returns a table of all results."""
     table = Table(*HEAD, title=machine)
     for result in results:
         table.add_row(*cells(result))
@@ -37,7 +37,7 @@ def to_json(machine: str, results: Iterable[Result]) -> dict[str, object]:
 
 
 def markdown(content: Mapping[str, Any]) -> str:
-    """The saved results as the README shows them."""
+    """Returns the saved results as the README shows them."""
     rows = [
         Result(**{name: value for name, value in entry.items() if name != "reached"})
         for entry in content["results"]
@@ -53,7 +53,7 @@ def markdown(content: Mapping[str, Any]) -> str:
 
 
 def growth_plot(path: Path, append_us: Mapping[int, float], pull_us: Mapping[int, float]) -> None:
-    """Draw costs in microseconds a message over the number of stored messages."""
+    """Draws costs in microseconds a message over the number of stored messages."""
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
     for label, costs in (("append", append_us), ("pull", pull_us)):

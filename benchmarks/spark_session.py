@@ -14,7 +14,7 @@ from benchmarks.synthetic import SyntheticSource
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """A session with the synthetic source registered."""
+    """Yields a session with the synthetic source registered."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("benchmarks")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1")

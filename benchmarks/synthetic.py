@@ -125,6 +125,6 @@ class SyntheticSource(DataSource):
 
 
 def write_batches(path: Path, batch: pa.RecordBatch) -> None:
-    """Put a batch where the source finds it."""
+    """Puts a batch where the source finds it."""
     with pa.ipc.new_file(path, batch.schema) as file:
         file.write_batch(batch)

@@ -23,7 +23,7 @@ KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
 def cell_of(text: str) -> NotebookNode | None:
-    """The cell that Jupyter shows; None where it needs none. Raises ValueError."""
+    """Returns the cell that Jupyter shows; None where it needs none. Raises ValueError."""
     if not text.startswith(MAGIC):
         return NotebookNode(new_code_cell(text))
     lines = [line.removeprefix(MAGIC).removeprefix(" ") for line in text.splitlines()]
@@ -37,7 +37,7 @@ def cell_of(text: str) -> NotebookNode | None:
 
 
 def notebook_of(text: str) -> NotebookNode:
-    """The notebook in a source. Raises ValueError."""
+    """Returns the notebook in a source. Raises ValueError."""
     cells = [cell_of(cell.strip()) for cell in text.removeprefix(HEADER).split(SEPARATOR)]
     notebook: NotebookNode = new_notebook(
         cells=[cell for cell in cells if cell is not None], metadata={"kernelspec": KERNEL}
@@ -49,7 +49,7 @@ def notebook_of(text: str) -> NotebookNode:
 
 
 def convert(source: Path, target: Path) -> None:
-    """Fill `target` with what is in `source`. Raises ValueError."""
+    """Fills `target` with what is in `source`. Raises ValueError."""
     notebooks: dict[str, NotebookNode] = {}
     modules: list[Path] = []
     for path in sorted(source.glob("*.py")):

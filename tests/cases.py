@@ -16,7 +16,7 @@ _BEGIN = "cases of tests: "
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write for each test the command that runs each of its cases."""
+    """Writes for each test the command that runs each of its cases."""
     found: dict[str, list[str]] = {}
     for item in session.items:
         marks = {mark.name for mark in item.iter_markers()}.intersection(ALONE)

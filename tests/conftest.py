@@ -56,7 +56,7 @@ def _path_of(argument: str) -> tuple[str, ...]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None]:
-    """Mark what lies in `tests/spark`, so that `-m 'not spark'` is the quick round.
+    """Marks what lies in `tests/spark`, so that `-m 'not spark'` is the quick round.
 
     Tests that share one Spark session, or the wheel and what it is installed into, stay in one of
     the processes that `make test` shares them out to: xdist looks at the groups in this hook, too,
@@ -79,7 +79,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """A name of a test is a line: a long value is told by its length."""
+    """Returns a name of a test is a line: a long value is told by its length."""
     if isinstance(val, (str, bytes)) and len(repr(val)) > NAME_LENGTH_MAX:
         return f"{argname} of {len(val)}"
     return None
@@ -93,7 +93,7 @@ def disk_half_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the work tree."""
+    """Returns the wheel, built from the work tree."""
     return build_wheel(TOP, tmp_path_factory.mktemp("wheel"))
 
 

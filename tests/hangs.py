@@ -42,7 +42,7 @@ class HangsEnd:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
-        """Run a test; what lasts between two, as other tests' fixtures, is not watched."""
+        """Runs a test; what lasts between two, as other tests' fixtures, is not watched."""
         try:
             return (yield)
         finally:

@@ -27,7 +27,7 @@ Environment = Callable[..., Path]
 
 
 def build_wheel(top: Path, folder: Path) -> Path:
-    """The wheel, built from the work tree into `folder`."""
+    """Returns the wheel, built from the work tree into `folder`."""
     build = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(top)]
     run(Path(sys.executable), *build)
     (wheel,) = folder.glob("pyspark_rocketpy-*.whl")
@@ -35,7 +35,7 @@ def build_wheel(top: Path, folder: Path) -> Path:
 
 
 def run(program: Path, *arguments: str) -> str:
-    """Run to the end, away from the work tree, with nothing activated; its output."""
+    """Runs to the end, away from the work tree, with nothing activated; its output."""
     ours = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
     outside = {name: value for name, value in os.environ.items() if name not in ours}
     outside["PATH"] = SYSTEM_PATH
@@ -67,7 +67,7 @@ def requirements(library: Distribution, extras: set[str]) -> Iterator[Requiremen
 
 
 def required(library: Distribution, extras: set[str]) -> dict[str, Distribution]:
-    """Every library that `library` needs, directly or not, by name."""
+    """Returns every library that `library` needs, directly or not, by name."""
     found: dict[str, Distribution] = {}
     waiting = list(requirements(library, extras))
     while waiting:
@@ -89,7 +89,7 @@ def link_files(library: Distribution, site_packages: Path) -> None:
 
 
 def install(wheel: Path, folder: Path, *extras: str) -> Path:
-    """Make a fresh venv that sees our wheel, unpacked by pip, in `folder`; returns its `bin`.
+    """Makes a fresh venv that sees our wheel, unpacked by pip, in `folder`; returns its `bin`.
 
     It links to exactly the files of the libraries that the wheel and its extras ask for.
     """

@@ -36,7 +36,7 @@ class SkipsFail:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say so."""
+        """Says so."""
         if self.skipped:
             fails = ", and with CI=true that fails the run" if is_ci() else ""
             text = f"{len(self.skipped)} tests were skipped{fails}:"
@@ -46,7 +46,7 @@ class SkipsFail:
 
 
 def is_ci() -> bool:
-    """Whether nobody is there to read what was skipped."""
+    """True if nobody is there to read what was skipped."""
     return os.environ.get("CI", "").lower() == "true"
 
 

@@ -115,7 +115,10 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
         tidy.banned_call,
         f"{BROKER}/nap.py",
         "from time import sleep as nap\nnap(1)\n",
-        f"{BROKER}/nap.py:2: time.sleep() belongs in */clock.py: wait by the clock that was injected",
+        (
+            f"{BROKER}/nap.py:2: time.sleep() belongs in */clock.py: "
+            "wait by the clock that was injected"
+        ),
     ),
     (
         tidy.banned_call,

@@ -16,7 +16,7 @@ __all__ = ["LocalBroker", "LocalBrokerError", "Message"]
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for when it first is, so that the pytest plugin stays light."""
+    """Imports what is asked for when it first is, so that the pytest plugin stays light."""
     try:
         return _imported(name)
     except ModuleNotFoundError as error:

@@ -87,7 +87,7 @@ def _store_config(config: BrokerConfig) -> StoreConfig:
 
 
 def _store_host(config: BrokerConfig, port: int) -> Host:
-    """The address written into records; an IPv4 one, as RocketMQ's default."""
+    """Returns the address written into records; an IPv4 one, as RocketMQ's default."""
     try:
         address = ipaddress.ip_address(config.host)
     except ValueError:
@@ -150,7 +150,7 @@ class BrokerServices:
         )
 
     def _metrics(self, context: BrokerContext) -> Metrics:
-        """The top floor, whose libraries no other broker has to load."""
+        """Returns the top floor, whose libraries no other broker has to load."""
         from rocketpy_broker.services.observability.metrics import wiring as metrics
 
         measured = metrics.Measured(
@@ -167,7 +167,7 @@ class BrokerServices:
         return metrics.build(context, measured)
 
     def _ask_producer(self, question: CheckBack) -> bool:
-        """Ask one of a group's producers after a transaction; return whether one listens."""
+        """Asks one of a group's producers after a transaction; return whether one listens."""
         notice = CheckTransaction(
             question.producer_group,
             question.transaction_id,
@@ -179,7 +179,7 @@ class BrokerServices:
         return self.groups.clients.notify_one_producer(notice)
 
     def protocols(self, config: BrokerConfig) -> list[ProtocolServices]:
-        """Every protocol that clients may speak."""
+        """Returns every protocol that clients may speak."""
         requests_max = config.limits.clients.request_bytes_max
         broker = BrokerCallServices(
             self.retry.sends,
@@ -218,7 +218,7 @@ class BrokerServices:
         return [RocketpyV1Services(broker, admin, self.transactions, groups, retry, testing)]
 
     def _testing(self, requests_max: int) -> TestingServices | None:
-        """The service of brokers whose clock can be moved."""
+        """Returns the service of brokers whose clock can be moved."""
         if self._movable is None:
             return None
         store, group_commit = self._store, self.flush.group_commit
@@ -248,7 +248,7 @@ class Broker:
         self.http: HttpServer | None = None
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
-        """Serve from now on until `stopped` is set; `ready` is resolved when clients may come.
+        """Serves from now on until `stopped` is set; `ready` is resolved when clients may come.
 
         Raises StoreLockedError, StoreDirectoryError, ConfigFileError, PortInUseError,
         PublicBindError.
@@ -306,7 +306,7 @@ class Broker:
         await self._save_tables()
 
     async def _start_http(self, scope: TaskScope) -> int | None:
-        """Listen for HTTP, where it is wanted; return the port. Raises PortInUseError."""
+        """Listens for HTTP, where it is wanted; return the port. Raises PortInUseError."""
         metrics, port = self.services.metrics, self._config.http_port
         if metrics is None or port is None:
             return None
@@ -329,6 +329,6 @@ class Broker:
                 await self._save_tables()
 
     async def _save_tables(self) -> None:
-        """Save all tables, but over no files of another broker. Raises OSError."""
+        """Saves all tables, but over no files of another broker. Raises OSError."""
         if not self.store.is_lost:
             await save_all(self._lifecycle.tables)

@@ -51,7 +51,7 @@ _REMARK_END_CHARACTERS = 400
 
 
 def shortened(remark: str) -> str:
-    """A remark without its middle, where a value in it is that long."""
+    """Returns a remark without its middle, where a value in it is that long."""
     if len(remark) <= REMARK_CHARACTERS_MAX:
         return remark
     end = remark[-_REMARK_END_CHARACTERS:]

@@ -4,7 +4,7 @@ A package names a class, or a function without parameters that returns a `Hook`,
 of the group `rocketpy_broker.hooks`. The broker calls hooks in the order of their entry points'
 names, on its event loop: a hook must return at once, and hand slow work to a thread. What a hook
 raises is logged and counted, and changes nothing; only `HookAbortError` before a send refuses it.
-Holds no state. Source: spec/broker_behaviour.md section 1.8; row P02.
+Holds no state. Source: docs/design/broker_behaviour.md section 1.8.
 """
 
 from __future__ import annotations

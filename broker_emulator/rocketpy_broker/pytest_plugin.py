@@ -21,7 +21,7 @@ BROKER = "rocketpy_broker"
 
 @pytest.fixture(scope="session")
 def rocketpy_broker() -> Iterator[LocalBroker]:
-    """A LocalBroker for the whole test session, on a free port, with a temporary store.
+    """Yields a LocalBroker for the whole test session, on a free port, with a temporary store.
 
     After each test that uses it everything is removed that the test has left: topics, consumer
     groups with their dead letters, messages that wait, open transactions. What fixtures of a wider
@@ -49,7 +49,7 @@ def _rocketpy_left_clean(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def rocketpy_topic(rocketpy_broker: LocalBroker) -> str:
-    """The name of a topic of this test's own; it has eight queues, and is deleted afterwards."""
+    """Returns the name of a topic of this test's own; it has eight queues, and is deleted afterwards."""
     topic = f"test-{uuid.uuid4().hex}"
     rocketpy_broker.create_topic(topic)
     return topic

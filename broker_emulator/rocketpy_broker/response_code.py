@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ResponseCode(IntEnum):
-    """Source: ResponseCode of the remoting protocol (spec/storage.md sections 2.5 and 9.3)."""
+    """Source: ResponseCode of the remoting protocol (docs/design/storage.md sections 2.5 and 9.3)."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -23,7 +23,7 @@ __all__ = ["DefaultSource", "register", "send_back"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `rocketpy` known to a session by hand.
+    """Makes the format `rocketpy` known to a session by hand.
 
     It is needed only where PySpark does not find installed packages, as with `spark.addPyFile`.
     """
@@ -39,7 +39,7 @@ def send_back(
     maxReconsumeTimes: int | None = None,
     **options: object,
 ) -> SentBack:
-    """Send messages back that a group could not consume; return how many come again.
+    """Sends messages back that a group could not consume; return how many come again.
 
     `df` is a batch, or what `foreachBatch` hands over. Its rows name messages by the source's
     columns `topic`, and `commitLogOffset` or `offsetMsgId`; no other column is looked at.

@@ -11,10 +11,10 @@ def now_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """A time that never goes back, milliseconds from some start of this machine's."""
+    """Returns a time that never goes back, milliseconds from some start of this machine's."""
     return time.monotonic_ns() // 1_000_000
 
 
 def sleep_ms(duration_ms: int) -> None:
-    """Wait; tests replace it."""
+    """Waits; tests replace it."""
     time.sleep(duration_ms / 1000)

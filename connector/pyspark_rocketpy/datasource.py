@@ -1,7 +1,7 @@
 """`DefaultSource`: what PySpark finds and asks for readers and writers. Holds no state.
 
 Heavy modules are imported where they are needed, for Spark imports this one in every process.
-Source: spec/spark_python_datasource.md sections 1, 8 and 9.
+Source: docs/design/spark_python_datasource.md sections 1, 8 and 9.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`: `rocketpy`."""
+        """Returns the name for `format(...)`: `rocketpy`."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """All columns, or those of option `columns`.
+        """Returns all columns, or those of option `columns`.
 
         Checks the options, so that a wrong one fails at `load()`. Raises OptionError; with a SQL92
         filter, which the broker reads, ConnectionFailedError and BrokerError, too.
@@ -81,7 +81,7 @@ class DefaultSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> RocketpyBatchReader:
-        """A batch reader. Raises OptionError, ColumnError."""
+        """Returns a batch reader. Raises OptionError, ColumnError."""
         _check_version()
         with importing_much():
             from pyspark_rocketpy.source.checks import refuse_stream_options
@@ -93,7 +93,7 @@ class DefaultSource(DataSource):
         return kind(options, self._read_schema(schema), _source_transport(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A streaming reader, or one that raises OptionError or ColumnError when it is used."""
+        """Returns a streaming reader, or one that raises OptionError or ColumnError when it is used."""
         try:
             return self._stream_reader(schema)
         except RocketpyError as error:
@@ -112,7 +112,7 @@ class DefaultSource(DataSource):
         return RocketpyStreamReader(options, self._read_schema(schema), _source_transport(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketpyWriter:
-        """A batch writer. Raises OptionError, ColumnError."""
+        """Returns a batch writer. Raises OptionError, ColumnError."""
         _check_version()
         with importing_much():
             from pyspark_rocketpy.sink.writers import RocketpyWriter
@@ -151,7 +151,7 @@ class DefaultSource(DataSource):
 
 
 def _source_transport(options: SourceOptions) -> SourceTransport:
-    """The way to the broker or cluster that the options name."""
+    """Returns the way to the broker or cluster that the options name."""
     if options.cluster is not None:
         with importing_much():
             from pyspark_rocketpy.transport.remoting.source import RemotingSource
@@ -163,7 +163,7 @@ def _source_transport(options: SourceOptions) -> SourceTransport:
 
 
 def _sink_transport(options: SinkOptions, *, is_single: bool) -> SinkTransport:
-    """The way to the broker or the cluster that the options name, which has been asked once."""
+    """Returns the way to the broker or the cluster that the options name, which has been asked once."""
     if options.cluster is None:
         with importing_much():
             from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport

@@ -112,7 +112,7 @@ class VersionError(RocketpyError):
 
     @classmethod
     def of(cls, version: str) -> VersionError:
-        """The error for a PySpark of this version."""
+        """Returns the error for a PySpark of this version."""
         return cls(
             f"PySpark {version} is too old, at least 4.2 is needed; "
             "install it with: pip install 'pyspark>=4.2'"

@@ -18,7 +18,7 @@ STARTED_BY_SPARK = "PYSPARK_GATEWAY_PORT"
 
 
 def choose_python(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Name this interpreter for workers and driver, unless somebody has named one.
+    """Names this interpreter for workers and driver, unless somebody has named one.
 
     Where `python3` of the PATH is this interpreter nothing is named, for then executors on other
     machines find theirs by the same word.

@@ -14,7 +14,7 @@ older connector has none, and is of any store. `epochs` tell its topics from oth
 again under their names; a topic that is not there may be any. `recovery` is the store's newest
 recovery when the offset was made: a newer one may have cut queues below it, and what is stored
 there since is other messages. The checkpoint survives crashes, nothing else is kept.
-Source: spec/spark_python_datasource.md sections 2.1 and 2.4.
+Source: docs/design/spark_python_datasource.md sections 2.1 and 2.4.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Origin:
         return cls(store_of(offset), _epochs_of(offset), _text_in(offset, RECOVERY))
 
     def marked(self, offset: Offset) -> Offset:
-        """An offset of this origin."""
+        """Returns an offset of this origin."""
         keys = [*offset[TABLE], *offset.get(KEPT, {})]
         topics = {key.rpartition(SEPARATOR)[0] for key in keys}
         epochs = {topic: self.epochs[topic] for topic in sorted(topics & self.epochs.keys())}
@@ -141,7 +141,7 @@ class Origin:
         return {**offset, **{name: value for name, value in told.items() if value}}
 
     def is_before(self, later: Origin) -> bool:
-        """Whether the store was recovered since, as far as both tell."""
+        """True if the store was recovered since, as far as both tell."""
         known = bool(self.recovery_id and later.recovery_id)
         return known and self.recovery_id != later.recovery_id
 
@@ -150,7 +150,7 @@ ANY = Origin()
 
 
 def epochs_in(bounds: Bounds) -> dict[str, int]:
-    """The epoch of each topic that has one."""
+    """Returns the epoch of each topic that has one."""
     found = {topic: _epoch(queues) for topic, queues in bounds.items()}
     return {topic: epoch for topic, epoch in found.items() if epoch}
 
@@ -160,19 +160,19 @@ def _epoch(queues: Mapping[BrokerQueue, QueueBounds]) -> int:
 
 
 def recreated_topics(known: Epochs, bounds: Bounds) -> frozenset[str]:
-    """The topics that are others now than when they had the known epochs."""
+    """Returns the topics that are others now than when they had the known epochs."""
     epochs = epochs_in(bounds)
     return frozenset(topic for topic in known if epochs.get(topic, known[topic]) != known[topic])
 
 
 def first_offset(positions: Positions, group: str, origin: Origin = ANY) -> Offset:
-    """The answer to initialOffset."""
+    """Returns the answer to initialOffset."""
     table = _table(positions, group)
     return origin.marked({"v": _version(positions), FIRST: True, TABLE: table})
 
 
 def store_of(offset: Offset) -> str:
-    """The id of the store that a logged offset is of; empty where it does not tell."""
+    """Returns the id of the store that a logged offset is of; empty where it does not tell."""
     return _text_in(offset, STORE)
 
 
@@ -184,7 +184,7 @@ def next_offset(
     origin: Origin = ANY,
     kept: Positions | None = None,
 ) -> Offset:
-    """The offset of a batch that begins at `start`; carries the query's first position along.
+    """Returns the offset of a batch that begins at `start`; carries the query's first position along.
 
     `entering` are the starts of queues that this batch is the first to read, `kept` the places of
     queues that are not listed now, in their order.
@@ -220,7 +220,7 @@ def by_broker(queues: Mapping[BrokerQueue, T]) -> dict[str, Any]:
 
 
 def _by_queue(topic: str, queues: object, value: Callable[[Any], int]) -> dict[BrokerQueue, int]:
-    """The reverse. Raises ValueError for what is none."""
+    """Returns the reverse. Raises ValueError for what is none."""
     by_name = json_object(queues)
     if "" in by_name:
         raise ValueError(f"a broker or queue of topic {topic!r} has no name")
@@ -255,7 +255,7 @@ def lag_in(report: object) -> dict[str, int] | None:
 
 
 def positions_of(offset: object) -> Positions:
-    """The positions in a logged offset. Raises OffsetError."""
+    """Returns the positions in a logged offset. Raises OffsetError."""
     if not isinstance(offset, Mapping) or "v" not in offset:
         raise OffsetError(
             f"the checkpoint holds offset {shown(json.dumps(offset))}, which another source than "
@@ -270,14 +270,14 @@ def positions_of(offset: object) -> Positions:
 
 
 def kept_of(offset: Offset) -> Positions:
-    """The places of queues that were not listed when an offset was made. Raises OffsetError."""
+    """Returns the places of queues that were not listed when an offset was made. Raises OffsetError."""
     return _positions_in(offset, KEPT) if KEPT in offset else {}
 
 
 def joined(
     positions: Mapping[str, Mapping[BrokerQueue, T]], kept: Mapping[str, Mapping[BrokerQueue, T]]
 ) -> dict[str, dict[BrokerQueue, T]]:
-    """All places, or all bounds: those of listed queues, and those of others."""
+    """Returns all places, or all bounds: those of listed queues, and those of others."""
     topics = {**kept, **positions}
     return {topic: {**kept.get(topic, {}), **positions.get(topic, {})} for topic in topics}
 
@@ -307,7 +307,7 @@ def begin_of(start: Offset, end: Offset) -> Positions:
 
 
 def is_first_offset(offset: Offset) -> bool:
-    """Whether it is the answer to initialOffset. Raises OffsetError."""
+    """True if it is the answer to initialOffset. Raises OffsetError."""
     is_first = offset.get(FIRST, False)
     if not isinstance(is_first, bool):
         raise _wrong_field(FIRST, f"{shown(is_first)} is neither true nor false")
@@ -315,12 +315,12 @@ def is_first_offset(offset: Offset) -> bool:
 
 
 def _is_other(before: Epochs, after: Epochs, topic: str) -> bool:
-    """Whether a topic was made again, as far as both epochs are known."""
+    """True if a topic was made again, as far as both epochs are known."""
     return before.get(topic, 0) != after.get(topic, 0) and topic in before and topic in after
 
 
 def _positions_in(offset: Mapping[str, Any], name: str) -> Positions:
-    """The positions in a field of a logged offset. Raises OffsetError."""
+    """Returns the positions in a field of a logged offset. Raises OffsetError."""
     if name not in offset:
         raise _wrong_field(name, "it is missing")
     try:

@@ -51,7 +51,7 @@ def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _plain_items(items: Iterator[Any]) -> Iterator[Any]:
-    """The same items; a generator's errors come while it runs."""
+    """Yields the same items; a generator's errors come while it runs."""
     try:
         yield from items
     except RocketpyError as error:
@@ -59,7 +59,7 @@ def _plain_items(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def _alone(error: RocketpyError) -> RocketpyError:
-    """The error without its frames, also where the worker's switch should not be known."""
+    """Returns the error without its frames, also where the worker's switch should not be known."""
     logger.debug("told without these frames", exc_info=error)
     if _is_spark_worker():
         os.environ[HIDE_TRACEBACK] = "1"
@@ -67,6 +67,6 @@ def _alone(error: RocketpyError) -> RocketpyError:
 
 
 def _is_spark_worker() -> bool:
-    """Whether PySpark started this process, and not a user who imports us."""
+    """True if PySpark started this process, and not a user who imports us."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")

@@ -49,7 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leave behind the language of a block what is for tests."""
+    """Leaves behind the language of a block what is for tests."""
     del page, config, files
     return _NOTE.sub(r"\1", markdown)
 

@@ -33,13 +33,13 @@ _LINK = re.compile(r"\]\(\.\./docs/")
 
 
 def names() -> list[str]:
-    """Every notebook, without `.py`."""
+    """Returns every notebook, without `.py`."""
     texts = {path.stem: path.read_text("utf-8") for path in sorted(SOURCES.glob("*.py"))}
     return [name for name, text in texts.items() if text.startswith(HEADER)]
 
 
 def source(name: str) -> NotebookNode:
-    """A notebook without outputs."""
+    """Returns a notebook without outputs."""
     return notebook_of((SOURCES / f"{name}.py").read_text("utf-8"))
 
 
@@ -54,7 +54,7 @@ def skeleton(notebook: NotebookNode, name: str) -> Iterator[str]:
 
 
 def render(name: str) -> None:
-    """Run a notebook and write its page. Raises CellExecutionError."""
+    """Runs a notebook and write its page. Raises CellExecutionError."""
     notebook = source(name)
     client = NotebookClient(
         notebook,

@@ -31,7 +31,7 @@ class PullResponseParts:
 
 
 def serialize(response: PullResponseParts) -> bytes:
-    """The wire form of the whole response."""
+    """Returns the wire form of the whole response."""
     pieces: list[bytes | memoryview | pa.Buffer] = [response.head.SerializeToString()]
     if response.records:
         length = sum(map(len, response.records))
@@ -40,7 +40,7 @@ def serialize(response: PullResponseParts) -> bytes:
 
 
 def deserialize(data: bytes) -> PullResponseParts:
-    """The response in `data`; its records are one view of it. Raises ValueError."""
+    """Returns the response in `data`; its records are one view of it. Raises ValueError."""
     view = memoryview(data)
     rest: list[memoryview] = []
     records = view[:0]

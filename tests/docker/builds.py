@@ -93,7 +93,7 @@ class Builder:
         self._built: dict[str, Image] = {}
 
     def build(self, name: str) -> Image:
-        """The image of a stage; built once."""
+        """Returns the image of a stage; built once."""
         if name not in self._built:
             image = self._base(self._stages[name])
             for instruction in image.stage.instructions:
@@ -234,7 +234,7 @@ class Container:
         return self.log_path.read_text(encoding="utf-8")
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run words in the container to their end, as `docker exec` does."""
+        """Runs words in the container to their end, as `docker exec` does."""
         return subprocess.run(
             self.command(words),
             cwd=self._image.root / self._image.workdir[1:],
@@ -249,7 +249,7 @@ class Container:
         return self.run(*self._image.stage.health_command).returncode == 0
 
     def wait_until_healthy(self) -> None:
-        """Ask by the image's HEALTHCHECK until it says yes. Each question takes its time."""
+        """Asks by the image's HEALTHCHECK until it says yes. Each question takes its time."""
         for _ in range(HEALTHY_CHECKS_MAX):
             if self.check_health():
                 return
@@ -257,7 +257,7 @@ class Container:
         raise AssertionError(f"not healthy after {HEALTHY_CHECKS_MAX} checks: {self.log}")
 
     def stop(self) -> int:
-        """Send the image's stop signal; the exit code."""
+        """Sends the image's stop signal; the exit code."""
         name = self._image.stage.last("STOPSIGNAL").text
         self.process.send_signal(signal.Signals[name])
         return self.process.wait(STOP_SECONDS_MAX)

@@ -24,7 +24,7 @@ SHARED = {"share", "etc"}
 
 
 def make_index(folder: Path) -> None:
-    """Pack every library of the environment but our own."""
+    """Packs every library of the environment but our own."""
     whole = {normal(name) for name in BUILD_LIBRARIES}
     for name in BUILD_LIBRARIES:
         whole |= {normal(name) for name in required(distribution(name), set())}
@@ -59,7 +59,7 @@ def digest(data: bytes) -> str:
 
 
 def fill(site_packages: Path) -> None:
-    """Link the files of every library that pip has installed thin."""
+    """Links the files of every library that pip has installed thin."""
     for info in site_packages.glob("*.dist-info"):
         name = normal(info.name.partition("-")[0])
         marker = info / "filled"
@@ -75,7 +75,7 @@ def fill(site_packages: Path) -> None:
 
 
 def _is_needed(file: PackagePath) -> bool:
-    """Whether it is a module, compiled or not, or lies beside them; pip has made the commands."""
+    """True if it is a module, compiled or not, or lies beside them; pip has made the commands."""
     if file.parts[:3] == ("..",) * 3:
         return file.parts[3] in SHARED
     return not file.parts[0].endswith(".dist-info") and ".." not in file.parts

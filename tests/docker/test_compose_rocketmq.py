@@ -43,7 +43,7 @@ def compose() -> Compose:
 
 
 def words(compose: Compose, name: str) -> list[str]:
-    """A service's command, with what stands in a command for `sh -c` taken apart."""
+    """Returns a service's command, with what stands in a command for `sh -c` taken apart."""
     return " ".join(compose["services"][name]["command"]).split()
 
 
@@ -52,13 +52,13 @@ def after(option: str, given: list[str]) -> str:
 
 
 def mounts(compose: Compose, name: str) -> dict[str, str]:
-    """The source of each folder that a service mounts."""
+    """Returns the source of each folder that a service mounts."""
     pairs = [volume.split(":")[:2] for volume in compose["services"][name]["volumes"]]
     return {folder: source for source, folder in pairs}
 
 
 def published(compose: Compose, name: str) -> list[str]:
-    """The ports in the container that the host reaches, each by the same number."""
+    """Returns the ports in the container that the host reaches, each by the same number."""
     ports = [port.split(":") for port in compose["services"][name]["ports"]]
     assert all(outside == inside for _, outside, inside in ports)
     return [inside for *_, inside in ports]
@@ -104,7 +104,7 @@ def check_stopping(compose: Compose) -> None:
 
 
 def check_store(compose: Compose) -> None:
-    """Store and logs are volumes, which belong to the image's user before the broker starts."""
+    """Stores and logs are volumes, which belong to the image's user before the broker starts."""
     sources = mounts(compose, "broker")
     kept = {sources[compose[CONF]["storePathRootDir"]], sources[LOGS]}
     owner = compose["services"]["owner"]
@@ -196,7 +196,7 @@ def conf(**changes: str) -> Edit:
 
 
 def told(name: str, old: str, new: str) -> Edit:
-    """The command with another word in it."""
+    """Returns the command with another word in it."""
 
     def edit(compose: Compose) -> object:
         command = [word.replace(old, new) for word in compose["services"][name]["command"]]

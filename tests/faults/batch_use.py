@@ -68,7 +68,7 @@ class FlushWhenAsked(GroupCommit):
     """No loop and no thread: whoever waits for the disk flushes."""
 
     async def wait(self, end_offset: int) -> None:
-        """Flush what was appended, unless it is flushed, or nobody waits.
+        """Flushes what was appended, unless it is flushed, or nobody waits.
 
         Raises StoreClosedError.
         """
@@ -135,7 +135,7 @@ class Desk:
         )
 
     def open(self) -> None:
-        """Start, and finish what an earlier run has begun."""
+        """Starts, and finish what an earlier run has begun."""
         self.store.open()
         self._topics.load()
         self.ledger.load()
@@ -151,7 +151,7 @@ class Desk:
         await self.batches.remove_spent()
 
     def _run(self, work: Callable[[TaskScope], Coroutine[object, object, T]]) -> T:
-        """Run something with the tasks that it starts."""
+        """Runs something with the tasks that it starts."""
 
         async def main() -> T:
             async with TaskScope() as scope:
@@ -161,7 +161,7 @@ class Desk:
         return asyncio.run(main())
 
     def stop(self) -> None:
-        """Stop cleanly."""
+        """Stops cleanly."""
         self.staging.close()
         save_now(self.ledger)
         self.store.close()
@@ -179,7 +179,7 @@ class Desk:
         *blocks: tuple[QueueKey, list[bytes]],
         ends: bool = True,
     ) -> StagedTask:
-        """An attempt with these blocks, up to its end."""
+        """Returns an attempt with these blocks, up to its end."""
         job = BatchJob(WRITER, batch_id, token)
         end = [(QUEUE, list[bytes]())] if ends else []
 
@@ -201,14 +201,14 @@ class Desk:
         return self._run(work)
 
     def path_of(self, batch_id: int, token: int, task: int) -> Path:
-        """The file of an attempt."""
+        """Returns the file of an attempt."""
         job = self.staging._jobs.find(BatchJob(WRITER, batch_id, token))
         assert job is not None
         path: Path = job.attempts[task, token].staged.file.path
         return path
 
     def commit(self, batch_id: int, token: int, *tasks: StagedTask) -> BatchState:
-        """Ask for a batch, and wait for its end."""
+        """Asks for a batch, and wait for its end."""
         batch = Batch(BatchJob(WRITER, batch_id, token), tasks)
 
         async def work(_: TaskScope) -> BatchState:
@@ -221,7 +221,7 @@ class Desk:
     def commit_held_up(
         self, batch_id: int, token: int, tasks: list[StagedTask], meanwhile: Callable[[], None]
     ) -> BatchState:
-        """Ask for a batch; each time that it has to wait, call `meanwhile`, and let it go on."""
+        """Asks for a batch; each time that it has to wait, call `meanwhile`, and let it go on."""
         batch = Batch(BatchJob(WRITER, batch_id, token), tuple(tasks))
 
         async def work(_: TaskScope) -> BatchState:
@@ -239,17 +239,17 @@ class Desk:
         return self._run(work)
 
     def abort(self, batch_id: int, token: int) -> int:
-        """Give a job up; how many attempts that removed."""
+        """Gives a job up; how many attempts that removed."""
         job = BatchJob(WRITER, batch_id, token)
         return self._run(lambda _: self.batches.abort(job))
 
     def query(self, batch_id: int, token: int) -> BatchState:
-        """Ask after a batch."""
+        """Asks after a batch."""
         job = BatchJob(WRITER, batch_id, token)
         return self._run(lambda _: self.batches.query(job, 0))
 
     def write(self, batch_id: int, token: int, size: int = 3) -> BatchState:
-        """Stage a batch in both queues, the later task first, and commit it."""
+        """Stages a batch in both queues, the later task first, and commit it."""
         later = (QUEUE, messages_of(batch_id, size, b"more"))
         first = [(QUEUE, messages_of(batch_id, size)), (OTHER, messages_of(batch_id, 2))]
         tasks = [
@@ -260,7 +260,7 @@ class Desk:
 
 
 def messages_of(batch_id: int, size: int, word: bytes = b"body") -> list[bytes]:
-    """The bodies of one block."""
+    """Returns the bodies of one block."""
     return [b"%b-%d-%d" % (word, batch_id, number) for number in range(size)]
 
 
@@ -280,7 +280,7 @@ def check_visible(desk: Desk, batch_ids: list[int]) -> None:
 
 
 def delete_between_runs(folder: Path, topic: str) -> None:
-    """Delete a topic before the next start carries anything out."""
+    """Deletes a topic before the next start carries anything out."""
     desk = Desk(folder)
     desk.store.open()
     delete_topic(desk.store, topic)
@@ -319,6 +319,6 @@ def limited_room() -> Iterator[Room]:
 
 @contextmanager
 def one_by_one() -> Iterator[None]:
-    """Each record is appended by itself, so that many moments lie between them."""
+    """Yields each record is appended by itself, so that many moments lie between them."""
     with mock.patch.object(message_store, "FRAME_BYTES", 1):
         yield

@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.02
 
 
 def append_request(queue: QueueKey, bodies: list[bytes]) -> broker_pb2.AppendRequest:
-    """The request that sends `bodies` as one block."""
+    """Returns the request that sends `bodies` as one block."""
     block = wire_block(queue.topic, bodies)
     return broker_pb2.AppendRequest(
         topic=queue.topic,
@@ -46,7 +46,7 @@ class Sender:
     stopped: threading.Event
 
     def run(self) -> None:
-        """Send; answers that never came leave their outcome unknown."""
+        """Sends; answers that never came leave their outcome unknown."""
         self._in_flight: deque[list[str]] = deque()
         self._slots = threading.Semaphore(self.plan.choice([1, 1, 4, 16]))
         with grpc.insecure_channel(self.endpoint) as channel:
@@ -93,7 +93,7 @@ class Reader:
     offset: int = 0
 
     def run(self) -> None:
-        """Read; whatever comes is a delivery to this reader."""
+        """Reads; whatever comes is a delivery to this reader."""
         with grpc.insecure_channel(self.endpoint) as channel:
             try:
                 while not self.stopped.is_set():
@@ -112,7 +112,7 @@ def pull(
     offset: int = 0,
     wait_ms_max: int = 0,
 ) -> int:
-    """Write down what one pull delivers; return the offset behind it. Raises grpc.RpcError."""
+    """Writes down what one pull delivers; return the offset behind it. Raises grpc.RpcError."""
     request = broker_pb2.PullRequest(
         topic=queue.topic, queue_id=queue.queue_id, offset=offset, wait_ms_max=wait_ms_max
     )
@@ -125,7 +125,7 @@ def pull(
 
 
 def bodies_in(stub: broker_pb2_grpc.BrokerStub, queue: QueueKey) -> list[bytes]:
-    """Every message of a queue. Raises grpc.RpcError."""
+    """Returns every message of a queue. Raises grpc.RpcError."""
     found: list[bytes] = []
     request = broker_pb2.PullRequest(topic=queue.topic, queue_id=queue.queue_id)
     for response in stub.Pull(request, timeout=CALL_SECONDS_MAX):
@@ -141,7 +141,7 @@ class BatchClient:
     tasks: broker_pb2.StagedTasks = field(default_factory=broker_pb2.StagedTasks)
 
     def stage(self, stub: broker_pb2_grpc.BrokerStub, blocks: list[Block]) -> None:
-        """Stage the next task. Raises grpc.RpcError."""
+        """Stages the next task. Raises grpc.RpcError."""
         task, token = len(self.tasks.task), self.job.job_token
         requests = self._requests(task, token, blocks)
         *_, answer = stub.StageBlocks(requests, timeout=CALL_SECONDS_MAX)
@@ -175,7 +175,7 @@ class BatchClient:
 
 
 def run_all(works: list[Callable[[], None]]) -> list[threading.Thread]:
-    """Start a thread for each."""
+    """Starts a thread for each."""
     threads = [threading.Thread(target=work, daemon=True) for work in works]
     for thread in threads:
         thread.start()
@@ -183,7 +183,7 @@ def run_all(works: list[Callable[[], None]]) -> list[threading.Thread]:
 
 
 def join_all(threads: list[threading.Thread]) -> None:
-    """Wait for the end of all, which have been told to stop."""
+    """Waits for the end of all, which have been told to stop."""
     for thread in threads:
         thread.join(CALL_SECONDS_MAX)
         assert not thread.is_alive(), "a client does not end"

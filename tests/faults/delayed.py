@@ -43,14 +43,14 @@ class DelayedMessages:
         self._serves_since_ms = _now_ms()
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Ends it as a crash does."""
         self.history.events.append(Calm(self._serves_since_ms, _now_ms()))
         self.broker.kill()
 
     # --- Sending ---
 
     def send(self, count: int) -> None:
-        """Send all, once each; a send that fails is not made again."""
+        """Sends all, once each; a send that fails is not made again."""
         for first in range(0, count, SENT_TOGETHER):
             queue = QueueKey(self.topic, first // SENT_TOGETHER % self.queues)
             bodies = [body_of(f"m{first + n}", BODY_BYTES) for n in range(SENT_TOGETHER)]
@@ -84,12 +84,12 @@ class DelayedMessages:
         return len({message.body for message in self.broker.messages(self.topic)})
 
     def read(self, reader: str) -> None:
-        """Write down all that has come."""
+        """Writes down all that has come."""
         for message in self.broker.messages(self.topic):
             self.came(reader, message)
 
     def came(self, reader: str, message: Message) -> None:
-        """Write one down; it tells itself when it was born, which is when its level began."""
+        """Writes one down; it tells itself when it was born, which is when its level began."""
         send = self.history.sends.get(id_of(message.body))
         if send is not None:
             send.due_ms = max(send.due_ms, _ms(message.born_timestamp) + DELAY_MS)

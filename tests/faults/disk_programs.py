@@ -37,7 +37,7 @@ FULL_REFUSALS_MAX = 5
 
 
 def fill_and_free(link: Link, folder: str, ballast: str, seed: int, rounds: int) -> None:
-    """Use a store on a disk that is filled and freed again and again; tell how each send ends."""
+    """Uses a store on a disk that is filled and freed again and again; tell how each send ends."""
     raise_descriptor_limit()
     plan = random.Random(seed)
     store = new_store(folder, sizes=SMALL_FILES)
@@ -70,7 +70,7 @@ def fill(ballast: Path, left_bytes: int) -> None:
 def use_while_full(
     store: MessageStore, sender: Sender, saved: SavedOffset, plan: random.Random
 ) -> None:
-    """Send, flush, save and read until enough was refused; reading and flushing go on."""
+    """Sends, flush, save and read until enough was refused; reading and flushing go on."""
     refused = 0
     for _ in range(FULL_SENDS_MAX):
         refused += is_refused(sender.send)
@@ -88,7 +88,7 @@ def use_while_full(
 
 
 def is_refused(send: Callable[[], None]) -> bool:
-    """Whether a send was refused; then by the one error that is declared for a full disk."""
+    """True if a send was refused; then by the one error that is declared for a full disk."""
     try:
         send()
     except StoreClosedError as error:
@@ -156,7 +156,7 @@ def script_step(store: MessageStore, sender: Sender, saved: SavedOffset, step: i
 
 
 def delete_a_topic(store: MessageStore) -> None:
-    """Make a topic of its own, and delete it again. Raises OSError."""
+    """Makes a topic of its own, and delete it again. Raises OSError."""
     with contextlib.suppress(StoreClosedError):
         block = wire_block(DELETED_TOPIC, [b"short-lived"]).parsed()
         store.append(QueueKey(DELETED_TOPIC, 0), block)

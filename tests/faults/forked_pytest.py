@@ -69,7 +69,7 @@ class ForkedPytest:
     def run(
         self, tests: Sequence[str], packages: Path, folder: Path, timeout_seconds: int
     ) -> Outcome:
-        """Run these tests on the packages in a folder; write into another one."""
+        """Runs these tests on the packages in a folder; write into another one."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         options = f"--basetemp={folder / 'tests'}", f"--timeout={timeout_seconds}"
@@ -82,7 +82,7 @@ class ForkedPytest:
 
 
 def serve() -> None:
-    """Fork a run for each line."""
+    """Forks a run for each line."""
     for name in LIBRARIES:
         importlib.import_module(name)
     assert not [name for name in sys.modules if name.startswith("rocketpy")]
@@ -99,7 +99,7 @@ def serve() -> None:
 
 
 def run(arguments: list[str], packages: str, folder: Path) -> None:
-    """Be one run; never returns."""
+    """Is one run; never returns."""
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)

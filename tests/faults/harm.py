@@ -35,7 +35,7 @@ class Harm(Enum):
 
 
 def do_harm(harm: Harm, path: Path, other: Path, dice: random.Random) -> list[bool]:
-    """Harm a sealed file; return of each of its block frames whether it can still be read."""
+    """Harms a sealed file; return of each of its block frames whether it can still be read."""
     content = bytearray(path.read_bytes())
     begins = [found.start() for found in MAGIC.finditer(content)]
     # The first frame says whose the file is, the last one is the seal.
@@ -71,7 +71,7 @@ class FullDisk:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Be the disk of this process."""
+        """Is the disk of this process."""
         with (
             mock.patch.object(os, "pwrite", self._pwrite),
             mock.patch.object(os, "posix_fallocate", self._posix_fallocate),

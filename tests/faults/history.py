@@ -65,19 +65,19 @@ def hash_of(body: bytes) -> str:
 
 
 def body_of(message_id: str, size_bytes: int) -> bytes:
-    """The body of a message: its id, then bytes that follow from the id."""
+    """Returns the body of a message: its id, then bytes that follow from the id."""
     head = message_id.encode("ascii") + ID_END
     filler = hashlib.blake2b(head).digest()
     return (head + filler * (size_bytes // len(filler) + 1))[: max(size_bytes, len(head))]
 
 
 def id_of(body: bytes) -> str:
-    """The id at the start of a body."""
+    """Returns the id at the start of a body."""
     return body.partition(ID_END)[0].decode("ascii", "replace")
 
 
 def copy_id(message_id: str, topic: str, reconsume_times: int = 0) -> str:
-    """The id under which a message is looked for in another topic than the one it was sent to."""
+    """Returns the id under which a message is looked for in another topic than the one it was sent to."""
     return f"{message_id}{COPY}{topic}{COPY}{reconsume_times}"
 
 
@@ -104,7 +104,7 @@ class History:
                 self.sends[send.message_id] = send
 
     def begin_copy(self, of: str, message_id: str, queue: QueueKey) -> Send:
-        """A copy of a message may come up elsewhere; once more, where it was begun before."""
+        """Returns a copy of a message may come up elsewhere; once more, where it was begun before."""
         with self._lock:
             known = self.sends.get(message_id)
             if known is not None:
@@ -177,14 +177,14 @@ class History:
         ]
 
     def save(self, path: Path) -> None:
-        """Write one line of JSON for each send, delivery and other event."""
+        """Writes one line of JSON for each send, delivery and other event."""
         with path.open("w", encoding="utf-8") as file:
             for event in (*self.sends.values(), *self.deliveries, *self.events):
                 file.write(json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> History:
-        """Read what `save` wrote."""
+        """Reads what `save` wrote."""
         history = cls()
         for line in path.read_text(encoding="utf-8").splitlines():
             history._add(json.loads(line))
@@ -205,7 +205,7 @@ class History:
             self.events.append(event)
 
     def check(self, folder: Path, seed: int, again: str = "") -> None:
-        """Fail the test, and keep the history in `folder`, where the judge finds a fault."""
+        """Fails the test, and keep the history in `folder`, where the judge finds a fault."""
         faults = judge(self)
         if faults:
             folder.mkdir(parents=True, exist_ok=True)
@@ -220,12 +220,12 @@ class History:
 
 
 def judge(history: History) -> list[Fault]:
-    """Every fault of a history, sorted by kind."""
+    """Returns every fault of a history, sorted by kind."""
     return judged(history.sends, history.deliveries, history.events)
 
 
 def main(paths: list[str]) -> int:
-    """Judge saved histories; the exit status is 1 if one has faults."""
+    """Judges saved histories; the exit status is 1 if one has faults."""
     found = False
     for path in paths:
         faults = judge(History.load(Path(path)))

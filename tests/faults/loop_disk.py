@@ -48,7 +48,7 @@ class LoopDisk:
         self._mounted = False
 
     def open(self) -> None:
-        """Make and mount the disk. Raises LoopDiskError with the reason."""
+        """Makes and mount the disk. Raises LoopDiskError with the reason."""
         missing = [tool for tool in TOOLS if shutil.which(tool) is None]
         if missing or os.geteuid() != 0:
             raise LoopDiskError(f"missing: {', '.join(missing)}" if missing else "not root")
@@ -69,7 +69,7 @@ class LoopDisk:
         self._mounted = False
 
     def cut(self, flag: int = NO_LOG_FLUSH) -> None:
-        """Cut the power: every later write fails, and what was not on the device is gone."""
+        """Cuts the power: every later write fails, and what was not on the device is gone."""
         descriptor = os.open(self.mount_point, os.O_RDONLY)
         try:
             fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("I", flag))
@@ -79,12 +79,12 @@ class LoopDisk:
             os.close(descriptor)
 
     def power_on(self) -> None:
-        """Mount again after a cut; the journal is replayed. Nothing may have files open."""
+        """Mounts again after a cut; the journal is replayed. Nothing may have files open."""
         self._unmount()
         self._mount()
 
     def close(self) -> None:
-        """Unmount, and give the loop device back."""
+        """Unmounts, and give the loop device back."""
         try:
             if self._mounted:
                 self._unmount()

@@ -54,7 +54,7 @@ class Loader:
             self._saved.save(self._saved.number + 1)
 
     def end_flush(self) -> None:
-        """Wait for the flush that runs. Raises OSError."""
+        """Waits for the flush that runs. Raises OSError."""
         if self._flushing is not None:
             flush_plan, future = self._flushing
             self._flushing = None
@@ -79,7 +79,7 @@ def load(
     seed: int,
     steps_max: int = 400,
 ) -> None:
-    """Open the store and use it until killed or until the disk fails; perhaps close it."""
+    """Opens the store and use it until killed or until the disk fails; perhaps close it."""
     raise_descriptor_limit()
     plan = random.Random(seed)
     store = new_store(folder, flush)
@@ -100,7 +100,7 @@ def load(
 
 
 def read(link: Link, folder: str, sizes: tuple[int, int]) -> None:
-    """Open the store after whatever happened, say all that is in it, and stop cleanly."""
+    """Opens the store after whatever happened, say all that is in it, and stop cleanly."""
     raise_descriptor_limit()
     store = new_store(folder, sizes=Sizes(*sizes))
     store.open()
@@ -112,7 +112,7 @@ def read(link: Link, folder: str, sizes: tuple[int, int]) -> None:
 
 
 def stages(link: Link, folder: str, seed: int, sizes: tuple[int, int], sends_max: int = 25) -> None:
-    """Send, flush the queues, send, flush the log, send; the test looks at the files in between."""
+    """Sends, flush the queues, send, flush the log, send; the test looks at the files in between."""
     plan = random.Random(seed)
     store = new_store(folder, sizes=Sizes(*sizes))
     store.open()
@@ -137,7 +137,7 @@ def stages(link: Link, folder: str, seed: int, sizes: tuple[int, int], sends_max
 
 
 def go_on(link: Link, folder: str, seed: int, sizes: tuple[int, int]) -> None:
-    """Open a store after a crash, send a little more, say all that is in it, and stop cleanly."""
+    """Opens a store after a crash, send a little more, say all that is in it, and stop cleanly."""
     store = new_store(folder, sizes=Sizes(*sizes))
     store.open()
     sender = Sender(store, link, "again", random.Random(seed))
@@ -150,7 +150,7 @@ def go_on(link: Link, folder: str, seed: int, sizes: tuple[int, int]) -> None:
 
 
 def race(link: Link, folder: str) -> None:
-    """Open the store at the test's word; say who won, and hold it until told to stop."""
+    """Opens the store at the test's word; say who won, and hold it until told to stop."""
     store = new_store(folder)
     link.emit("ready")
     link.wait_for_go()

@@ -31,12 +31,12 @@ class Recorder:
     others: list[Event] = field(default_factory=list)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Write all of `events` down. Fails the test where a worker died of an error."""
+        """Writes all of `events` down. Fails the test where a worker died of an error."""
         for event in events:
             self.take_one(event)
 
     def take_one(self, event: Event) -> None:
-        """Write one event down."""
+        """Writes one event down."""
         match event:
             case ["begin", sender, [topic, queue_id], message_ids, sizes]:
                 bodies = [
@@ -74,7 +74,7 @@ class Recorder:
         ]
 
     def read_all(self, zygote: Zygote, folder: Path, sizes: Sizes = DEFAULT_SIZES) -> None:
-        """Open the store in a new worker, and take down all that is in it."""
+        """Opens the store in a new worker, and take down all that is in it."""
         worker = zygote.start(programs.read, folder=str(folder), sizes=astuple(sizes))
         self.take(worker.events())
         assert worker.wait() == 0

@@ -33,7 +33,7 @@ class SimulatedDisk:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Note what is flushed."""
+        """Notes what is flushed."""
         with (
             mock.patch("os.fsync", self._flush),
             mock.patch("os.fdatasync", self._flush),

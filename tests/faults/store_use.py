@@ -56,7 +56,7 @@ def new_store(
     flush: FlushDiskType | str = FlushDiskType.SYNC_FLUSH,
     sizes: Sizes = DEFAULT_SIZES,
 ) -> MessageStore:
-    """A store that is not open yet."""
+    """Returns a store that is not open yet."""
     config = StoreConfig(
         Path(folder),
         sizes.segment,
@@ -92,7 +92,7 @@ class Sender:
         self._sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     def send(self, count: int | None = None, size_bytes_max: int = 600) -> None:
-        """Append one message or a block. Raises what the store raises, and has told of it."""
+        """Appends one message or a block. Raises what the store raises, and has told of it."""
         plan = self._plan
         count = count or plan.choice([1, 1, plan.randint(2, 9)])
         queue = plan.choice(self.queues)
@@ -129,7 +129,7 @@ class Sender:
             self._acknowledge(self._pending.popleft())
 
     def flush(self) -> None:
-        """Flush on this thread. Raises OSError, after which the store is read-only."""
+        """Flushes on this thread. Raises OSError, after which the store is read-only."""
         plan = self.store.plan_flush()
         try:
             plan.run()
@@ -150,7 +150,7 @@ class Found:
 
 
 def read_queue(store: MessageStore, queue: QueueKey, offset: int = 0) -> Iterator[Found]:
-    """Every message from `offset` on."""
+    """Yields every message from `offset` on."""
     while True:
         result = store.get_message(queue, offset, NO_END, ReadLimits.of_bytes(READ_BYTES_MAX))
         if result.status is GetMessageStatus.MESSAGE_WAS_REMOVING:
@@ -186,7 +186,7 @@ def _found(data: bytes, queue: QueueKey, queue_offset: int) -> Found:
 
 
 def tell_all(store: MessageStore, link: Link, reader: str) -> None:
-    """Read all queues, but those of a topic that may be deleted, and say what is in them."""
+    """Reads all queues, but those of a topic that may be deleted, and say what is in them."""
     for queue in store.queues():
         if queue.topic != DELETED_TOPIC:
             notify_queue(store, link, queue, reader)
@@ -195,7 +195,7 @@ def tell_all(store: MessageStore, link: Link, reader: str) -> None:
 def notify_queue(
     store: MessageStore, link: Link, queue: QueueKey, reader: str, offset: int = 0
 ) -> None:
-    """Read a queue and say what is in it."""
+    """Reads a queue and say what is in it."""
     found = [
         (message.queue_offset, id_of(message.body), message.problem or hash_of(message.body))
         for message in read_queue(store, queue, offset)
@@ -218,7 +218,7 @@ class SavedOffset:
         return max(self._offsets.query(GROUP, *QUEUES[0]), 0)
 
     def save(self, number: int) -> None:
-        """Save a number. Raises OSError; the file then holds the old one or this one."""
+        """Saves a number. Raises OSError; the file then holds the old one or this one."""
         self._offsets.commit(GROUP, *QUEUES[0], number)
         self._link.emit("saving", number)
         save_now(self._offsets)

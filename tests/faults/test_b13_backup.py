@@ -139,7 +139,7 @@ def names_in(broker: LocalBroker, kind: str) -> Counter[str]:
 
 
 def check_copy(folder: Path, clients: Clients, acked: dict[str, list[tuple[str, ...]]]) -> None:
-    """Start from a copy: all that was acknowledged before is there, nothing twice."""
+    """Starts from a copy: all that was acknowledged before is there, nothing twice."""
     with broker_on(folder) as broker:
         assert "ERROR" not in broker.log_text(), broker.log_text()
         delayed = {name for names in acked["delayed"] for name in names}
@@ -192,7 +192,7 @@ def test_b13_a_backup_while_clients_work_has_all_that_was_acknowledged_before_on
 
 @contextlib.contextmanager
 def broker_with_much(folder: Path) -> Iterator[LocalBroker]:
-    """A broker with 80 MB of messages, so that a backup takes a while."""
+    """Yields a broker with 80 MB of messages, so that a backup takes a while."""
     with broker_on(folder) as broker:
         broker.create_topic("T", 1, exist_ok=True)
         while len(broker.messages("T")) < MANY:

@@ -74,7 +74,7 @@ def test_d1_delayed_messages_come_once_and_never_early_over_kills(
 
 
 def wait_for_all(messages: DelayedMessages) -> None:
-    """Wait for what was acknowledged, as long as it may take, and for what may come too much."""
+    """Waits for what was acknowledged, as long as it may take, and for what may come too much."""
     acked = [send for send in messages.history.sends.values() if send.outcome is Outcome.ACKED]
     deadline = time.monotonic() + DELIVERED_SECONDS_MAX
     while messages.count() < len(acked) and time.monotonic() < deadline:

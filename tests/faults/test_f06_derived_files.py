@@ -56,14 +56,14 @@ OLDER = "older"
 
 @cache
 def samples() -> dict[bool, Sample]:
-    """The sample, stopped cleanly (True) or killed."""
+    """Returns the sample, stopped cleanly (True) or killed."""
     with workshop() as folder:
         return {clean: sample_of(folder / str(clean), clean=clean) for clean in (True, False)}
 
 
 @cache
 def older_image() -> Image:
-    """The sample's derived files at the clean stop in its middle."""
+    """Returns the sample's derived files at the clean stop in its middle."""
     with workshop() as folder:
         return sample_of(folder, clean=True, whole=False).image
 
@@ -77,7 +77,7 @@ def reference() -> dict[str, bytes]:
 
 
 def rebuilt(folder: Path) -> dict[str, bytes]:
-    """Log and derived files after opening and closing; index files by their number."""
+    """Logs and derived files after opening and closing; index files by their number."""
     with opened(folder, segment_bytes=SEGMENT_BYTES) as store:
         for stopped in samples().values():
             check_readable(store, stopped)
@@ -94,7 +94,7 @@ def rebuilt(folder: Path) -> dict[str, bytes]:
 
 
 def altered_image(image: Image, kinds: list[str], way: str, chance: random.Random) -> Image:
-    """Every file of these kinds altered in one way; `older` takes what the clean stop left."""
+    """Returns every file of these kinds altered in one way; `older` takes what the clean stop left."""
     altered: Image = {}
     for name, content in image.items():
         if not any(name.startswith(KINDS[kind]) for kind in kinds):
@@ -149,14 +149,14 @@ def test_f06_any_files_altered_in_any_ways_are_rebuilt_byte_for_byte() -> None:
 
 
 def is_size_unknown(ways: dict[str, str]) -> bool:
-    """Whether a consume queue's file is cut and its size may stand nowhere else."""
+    """True if a consume queue's file is cut and its size may stand nowhere else."""
     is_cut = any(name.startswith("consumequeue/") for name, way in ways.items() if way == "cut")
     sources = (*KINDS["mark and manifest"], *KINDS["abort marker"])
     return is_cut and any(ways.get(name) in WAYS for name in sources)
 
 
 def one_altered(image: Image, name: str, way: str, chance: random.Random) -> Image:
-    """The image with one file altered."""
+    """Returns the image with one file altered."""
     if way == "none":
         return image
     rest = {path: content for path, content in image.items() if path != name}

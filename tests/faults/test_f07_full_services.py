@@ -39,7 +39,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk in memory that is soon full."""
+    """Yields a disk in memory that is soon full."""
     with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
         yield folder
 
@@ -55,7 +55,7 @@ class Use:
         self.refusals: list[str] = []
 
     def run(self) -> None:
-        """Use every service once; errors that are not declared are raised."""
+        """Uses every service once; errors that are not declared are raised."""
         broker = self._broker
         self._number += 1
         number = self._number
@@ -125,7 +125,7 @@ class Use:
 
 
 def fill(ballast: Path, left_bytes: int) -> None:
-    """Leave so many bytes of the disk, which the broker may take from at the same time."""
+    """Leaves so many bytes of the disk, which the broker may take from at the same time."""
     with ballast.open("wb") as file:
         while True:
             status = os.fstatvfs(file.fileno())

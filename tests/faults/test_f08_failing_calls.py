@@ -31,7 +31,7 @@ needs_strace = pytest.mark.skipif(NO_STRACE is not None, reason=str(NO_STRACE))
 def run_script(
     zygote: Zygote, folder: Path, output: Path, inject: str | None
 ) -> tuple[Recorder, list[Event]]:
-    """Run the script; return what it said, as a record and in order."""
+    """Runs the script; return what it said, as a record and in order."""
     recorder = Recorder()
     events: list[Event] = []
     worker = zygote.start(disk_programs.script, folder=str(folder), seed=SCRIPT_SEED)

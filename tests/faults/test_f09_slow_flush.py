@@ -44,7 +44,7 @@ class SlowDisk:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A flush that begins inside hangs, until `release` or the end."""
+        """Yields a flush that begins inside hangs, until `release` or the end."""
         self._began.clear()
         self._free.clear()
         try:
@@ -53,7 +53,7 @@ class SlowDisk:
             self.release()
 
     async def hangs(self) -> None:
-        """Return when a flush hangs."""
+        """Returns when a flush hangs."""
         assert await asyncio.to_thread(self._began.wait, HELD_SECONDS_MAX)
 
     def release(self) -> None:
@@ -63,7 +63,7 @@ class SlowDisk:
 
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
-    """A disk that can be made to hang, under every broker of the test."""
+    """Returns a disk that can be made to hang, under every broker of the test."""
     disk = SlowDisk()
 
     def run(plan: FlushPlan) -> None:
@@ -184,7 +184,7 @@ class SteppedDisk:
         self._run(plan)
 
     async def began(self) -> None:
-        """Return when one more flush waits."""
+        """Returns when one more flush waits."""
         assert await asyncio.to_thread(self._began.acquire, timeout=HELD_SECONDS_MAX)
 
     def step(self) -> None:

@@ -48,7 +48,7 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_at_call(number: int) -> Iterator[list[str]]:
-    """Kill at the call of this number, counted from 0; gives the names of the calls made."""
+    """Kills at the call of this number, counted from 0; gives the names of the calls made."""
     made: list[str] = []
 
     def call(name: str, real: Callable[..., object], *args: object, **options: object) -> object:
@@ -70,7 +70,7 @@ def killed_at_call(number: int) -> Iterator[list[str]]:
 
 @contextmanager
 def killed_at_line(number: int) -> Iterator[list[int]]:
-    """Kill before the line of the store's code of this number; gives the count of lines run.
+    """Kills before the line of the store's code of this number; gives the count of lines run.
 
     Lines of `with` and `try` are left out: the first run once more at the end of their block, the
     others do nothing, and CPython guards neither. What is raised there leaves a lock held, which a
@@ -122,7 +122,7 @@ def write_at(position: int, data: bytes, content: bytearray) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Open the store, and let go of it as a kill would."""
+    """Opens the store, and let go of it as a kill would."""
     store = small_store(folder, segment_bytes=SEGMENT_BYTES)
     try:
         store.open()
@@ -131,7 +131,7 @@ def recover(folder: Path) -> None:
 
 
 def finished(folder: Path) -> Image:
-    """All files after one more start and a clean stop."""
+    """Returns all files after one more start and a clean stop."""
     store = small_store(folder, segment_bytes=SEGMENT_BYTES)
     store.open()
     store.close()
@@ -157,7 +157,7 @@ def check_same(found: Image, expected: Image) -> None:
 
 
 def recovered_ends(image: Image) -> set[bytes]:
-    """The ends of the log that starts behind a crash have found."""
+    """Returns the ends of the log that starts behind a crash have found."""
     text, _ = image[RECOVERIES]
     return {line.split()[1] for line in text.splitlines() if b" " in line}
 

@@ -36,7 +36,7 @@ def descriptors_of(pid: int) -> int:
 
 @contextlib.contextmanager
 def with_few_descriptors(folder: Path) -> Iterator[LocalBroker]:
-    """A broker that may have DESCRIPTORS_MAX descriptors open."""
+    """Yields a broker that may have DESCRIPTORS_MAX descriptors open."""
     broker = LocalBroker(
         folder, flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=SEGMENT_BYTES
     )
@@ -59,7 +59,7 @@ class Client:
         self._count = 0
 
     def send(self) -> int:
-        """Send; return the response code. Raises grpc.RpcError."""
+        """Sends; return the response code. Raises grpc.RpcError."""
         name = f"m{self._count}"
         self._count += 1
         body = body_of(name, BODY_BYTES)
@@ -74,7 +74,7 @@ class Client:
 
 
 def until_refused(client: Client) -> None:
-    """Send until the log cannot roll to a new file."""
+    """Sends until the log cannot roll to a new file."""
     for _ in range(DESCRIPTORS_MAX * SEGMENT_BYTES // BODY_BYTES):
         if (code := client.send()) != ResponseCode.SUCCESS:
             assert code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -83,7 +83,7 @@ def until_refused(client: Client) -> None:
 
 
 def wait_for_descriptors(pid: int, least: int, most: int) -> None:
-    """Wait until a process has so many descriptors open."""
+    """Waits until a process has so many descriptors open."""
     deadline = time.monotonic() + SECONDS_MAX
     while not least <= descriptors_of(pid) <= most:
         assert time.monotonic() < deadline, f"{descriptors_of(pid)} are open"

@@ -40,7 +40,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(3600))
 
 
 def store_in(folder: Path) -> MessageStore:
-    """A store whose queue files have RocketMQ's length."""
+    """Returns a store whose queue files have RocketMQ's length."""
     config = StoreConfig(
         folder,
         commit_log_segment_bytes=64 << 20,
@@ -114,13 +114,13 @@ def test_f17_queues_with_a_message_each_cost_what_they_hold(
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A small disk in memory."""
+    """Yields a small disk in memory."""
     with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
         yield folder
 
 
 def fill(folder: Path) -> Path:
-    """Take all that is left of a disk."""
+    """Takes all that is left of a disk."""
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (1 << 20, BLOCK_BYTES):

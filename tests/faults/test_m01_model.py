@@ -103,7 +103,7 @@ class StoreAndList(RuleBasedStateMachine):
         self.start(mode)
 
     def start(self, mode: FlushDiskType) -> int:
-        """Open the store again; returns where its log ends."""
+        """Opens the store again; returns where its log ends."""
         config = StoreConfig(
             self.folder,
             SEGMENT_BYTES,

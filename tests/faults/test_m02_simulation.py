@@ -34,7 +34,7 @@ def quiet() -> Iterator[None]:
 
 
 def run(seeds: range, folder: Path) -> None:
-    """Run seeds up to the first that fails."""
+    """Runs seeds up to the first that fails."""
     for seed in seeds:
         again = f"run again: python -m tests.faults.simulation {seed}\n"
         try:

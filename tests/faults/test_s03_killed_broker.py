@@ -40,14 +40,14 @@ class Writer:
     batch: list[list[bytes]] = field(default_factory=list)
 
     def write_until_killed(self, endpoint: str) -> None:
-        """Go on until the connection breaks."""
+        """Goes on until the connection breaks."""
         with grpc.insecure_channel(endpoint) as channel, suppress(grpc.RpcError):
             stub = broker_pb2_grpc.BrokerStub(channel)
             while True:
                 self.write_one(stub)
 
     def write_one(self, stub: broker_pb2_grpc.BrokerStub) -> None:
-        """Prepare and commit the batch that is due. Raises grpc.RpcError."""
+        """Prepares and commit the batch that is due. Raises grpc.RpcError."""
         self.batch = self.batch or [
             [b"%d-%d-%d" % (self.batch_id, queue_id, n) for n in range(self.plan.randint(1, 200))]
             for queue_id in range(QUEUES)
@@ -77,7 +77,7 @@ def in_two_blocks(queue: QueueKey, bodies: list[bytes]) -> list[Block]:
 
 @contextmanager
 def killed_after(broker: LocalBroker, seconds: float) -> Iterator[None]:
-    """Kill the broker whatever it does then."""
+    """Kills the broker whatever it does then."""
     timer = threading.Timer(seconds, broker.kill)
     timer.start()
     try:

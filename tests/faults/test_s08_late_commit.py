@@ -60,7 +60,7 @@ modes = pytest.mark.parametrize("flush", list(FlushDiskType))
 
 
 def use(folder: Path, flush: FlushDiskType, token: int) -> None:
-    """Start, commit what is not committed of three batches, and save the ledger now and then."""
+    """Starts, commit what is not committed of three batches, and save the ledger now and then."""
     desk = Desk(folder, flush)
     try:
         desk.open()
@@ -183,7 +183,7 @@ def write_all(folder: Path, answered: list[int]) -> None:
 
 
 def decided_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Image, int, int]:
-    """A store that was killed right behind a decision, and where the decision lies."""
+    """Returns a store that was killed right behind a decision, and where the decision lies."""
     with monkeypatch.context() as patch:
         desk = Desk(folder)
         desk.open()

@@ -65,14 +65,14 @@ class Trial:
         self.open()
 
     def open(self) -> None:
-        """Start, with frames of one record or of many."""
+        """Starts, with frames of one record or of many."""
         self.is_one_by_one = self.dice.random() < 0.5
         with one_by_one() if self.is_one_by_one else nullcontext():
             self.desk = Desk(self.folder, self.dice.choice(list(FlushDiskType)))
         self.desk.open()
 
     def let_go(self) -> None:
-        """Stop, or leave everything as a kill does."""
+        """Stops, or leave everything as a kill does."""
         self.dice.choice((Desk.stop, Desk.crash))(self.desk)
 
     # --- A batch ---
@@ -94,7 +94,7 @@ class Trial:
             yield self.dice.choice((QUEUE, OTHER)), bodies
 
     def stage(self) -> None:
-        """Stage what the job has; note which file is whose. Raises StoreClosedError."""
+        """Stages what the job has; note which file is whose. Raises StoreClosedError."""
         self.tasks: list[StagedTask] = []
         self.files: list[StagedFile] = []
         for number, blocks in enumerate(self.work):
@@ -109,7 +109,7 @@ class Trial:
         return [(queue, [body]) for queue, bodies in blocks for body in bodies]
 
     def harm(self) -> list[bool]:
-        """Harm one of the files; of each of the batch's frames whether it can still be read."""
+        """Harms one of the files; of each of the batch's frames whether it can still be read."""
         which, other = self.dice.sample(range(len(self.files)), 2)
         harm = self.dice.choice(list(Harm))
         readable = [[True] * len(file.frames) for file in self.files]
@@ -122,7 +122,7 @@ class Trial:
         return [frame for file in self.files for frame in file.frames]
 
     def commit(self) -> BatchState:
-        """Ask for the batch."""
+        """Asks for the batch."""
         return self.desk.commit(self.batch_id, self.token, *self.tasks)
 
     # --- What must be so ---
@@ -297,7 +297,7 @@ class Trial:
         disk.calls_left = None
 
     def commit_on(self, disk: FullDisk) -> BatchState:
-        """Ask for the batch, and free the disk, or kill the store, when that is held up.
+        """Asks for the batch, and free the disk, or kill the store, when that is held up.
 
         A store is killed anyway when a flush has failed: it takes nothing more until a restart.
         """

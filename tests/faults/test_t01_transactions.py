@@ -44,7 +44,7 @@ class Store:
         self._plan = random.Random(self.seed)
 
     def kill_at(self, place: str) -> None:
-        """Start, look at what the kill before has left, and use transactions up to a place."""
+        """Starts, look at what the kill before has left, and use transactions up to a place."""
         events = self._start(
             place, times=1 if place in NOTING else self._plan.randint(1, TIMES_MAX)
         )
@@ -55,11 +55,11 @@ class Store:
                 self.recorder.take(event)
 
     def look(self) -> None:
-        """Start, and look at what the last kill has left."""
+        """Starts, and look at what the last kill has left."""
         self._judge(self._start("", times=0))
 
     def _start(self, place: str, times: int) -> list[Event]:
-        """All that a worker says, whose end is checked."""
+        """Returns all that a worker says, whose end is checked."""
         self.starts += 1
         worker = self.zygote.start(
             programs.transact,
@@ -77,7 +77,7 @@ class Store:
         return events
 
     def _judge(self, events: list[Event]) -> None:
-        """Judge what a start has found, and how that ended."""
+        """Judges what a start has found, and how that ended."""
         recorder, answered = self.recorder, events.index(["answered"])
         before, after = (event[1] for event in events if event[0] == "shown")
         recorder.look(before, [event[1] for event in events[:answered] if event[0] == "asked"])

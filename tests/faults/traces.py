@@ -45,7 +45,7 @@ def missing() -> str | None:
 
 @contextmanager
 def traced(pid: int, calls: str, inject: str | None, output: Path) -> Iterator[None]:
-    """Trace `calls` of a process, and all its threads, that began to wait; it must end inside."""
+    """Traces `calls` of a process, and all its threads, that began to wait; it must end inside."""
     command = ["strace", "-f", "-p", str(pid), "-y", "-s", "0", "-o", str(output)]
     command += ["-e", f"trace={calls}", "-e", "signal=none"]
     if inject is not None:

@@ -52,7 +52,7 @@ class Place:
     is_armed: bool = True
 
     def reached(self, step: str) -> None:
-        """End here, if this is it."""
+        """Ends here, if this is it."""
         if not self.is_armed or f"{self.stage}: {step}" != self.name:
             return
         self.times_left -= 1
@@ -75,7 +75,7 @@ class Producer:
     )
 
     def ask(self, question: CheckBack) -> bool:
-        """Be asked by the broker."""
+        """Is asked by the broker."""
         name = question.transaction_id
         self.link.emit("asked", name)
         self._note(name, question.commit_log_offset, question.queue_offset, from_check=True)
@@ -89,7 +89,7 @@ class Producer:
         )
 
     async def prepare(self, name: str) -> None:
-        """Send a half message."""
+        """Sends a half message."""
         self.place.stage = "prepare"
         self.link.emit("preparing", name)
         properties = {"TRAN_MSG": ["true"], "PGROUP": [GROUP], "UNIQ_KEY": [name]}
@@ -102,7 +102,7 @@ class Producer:
         self._note(name, result.physical_offset, result.queue_offset, from_check=False)
 
     async def end(self, name: str, command: EndTransaction) -> None:
-        """Commit or roll back."""
+        """Commits or roll back."""
         self.place.stage = command.decision.value
         self.link.emit("ending", name)
         await self.broker.services.transactions.service.end(command)
@@ -115,7 +115,7 @@ class Producer:
         await self.broker.services.transactions.checks.check_all()
 
     def install(self) -> None:
-        """Put the places into the broker's way."""
+        """Puts the places into the broker's way."""
         store, group_commit = self.broker.store, self.broker.services.flush.group_commit
         append, wait = store.append, group_commit.wait
         is_acknowledged = group_commit.is_acknowledged
@@ -147,7 +147,7 @@ class Producer:
 async def producing(
     link: Link, folder: str, flush: str, place: str = "", times: int = 0
 ) -> AsyncIterator[Producer]:
-    """The rooms, started over a folder; they are never stopped."""
+    """Yields the rooms, started over a folder; they are never stopped."""
     config = BrokerConfig(
         Path(folder),
         flush_disk_type=FlushDiskType(flush),
@@ -186,7 +186,7 @@ async def _transact(plan: random.Random, prefix: str, producer: Producer) -> Non
 def transact(
     link: Link, folder: str, flush: str, seed: int, prefix: str, place: str, times: int
 ) -> None:
-    """Say what an earlier kill has left, and go on until the place is reached.
+    """Says what an earlier kill has left, and go on until the place is reached.
 
     What is prepared, ended and checked follows from chance. Without a place, only say it.
     """
@@ -217,7 +217,7 @@ async def _survey(producer: Producer) -> None:
 
 
 def tell_shown(producer: Producer) -> None:
-    """Say all that readers see."""
+    """Says all that readers see."""
     store, bodies = producer.broker.store, list[bytes]()
     bounds = store.range_of(QUEUE)
     while len(bodies) < bounds.max_offset:

@@ -48,7 +48,7 @@ class TransactionRecorder:
     last: str = ""
 
     def take(self, event: Event) -> None:
-        """Write down what a producer does, up to its end."""
+        """Writes down what a producer does, up to its end."""
         match event:
             case ["preparing", name]:
                 self.history.begin(name, QUEUE, [body_of(name, BODY_BYTES)])
@@ -73,7 +73,7 @@ class TransactionRecorder:
         self.history.outcome(name, OUTCOMES[stage])
 
     def look(self, shown: Iterable[tuple[int, str, str]], asked: Sequence[str]) -> None:
-        """Write down all that readers see, and what a producer is asked after."""
+        """Writes down all that readers see, and what a producer is asked after."""
         self.history.deliveries.clear()
         for offset, name, body_hash in shown:
             self.history.seen(Delivery(FINAL, *QUEUE, offset, name, body_hash))
@@ -91,5 +91,5 @@ class TransactionRecorder:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether anything was committed."""
+        """True if anything was committed."""
         return any(half.stage is Stage.COMMITTED for half in self.halves.values())

@@ -52,7 +52,7 @@ class Link:
         self._connection = connection
 
     def emit(self, *words: object) -> None:
-        """Say one thing. It is out of this process, and survives its death, on return."""
+        """Says one thing. It is out of this process, and survives its death, on return."""
         self._connection.sendall(json.dumps(words).encode() + b"\n")
 
     def wait_for_go(self) -> None:
@@ -95,7 +95,7 @@ class Worker:
             return b""
 
     def expect(self, word: str) -> Event:
-        """The next event, which has to begin with `word`."""
+        """Returns the next event, which has to begin with `word`."""
         event = next(self.events(), None)
         assert event is not None, f"the worker ended before it said {word!r}"
         assert event[0] == word, event
@@ -106,11 +106,11 @@ class Worker:
         self._connection.sendall(b"g")
 
     def kill(self) -> None:
-        """End it as a crash does; `events` still gives what it had said."""
+        """Ends it as a crash does; `events` still gives what it had said."""
         os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """The exit status, or minus the signal; drops what the worker has still to say."""
+        """Returns the exit status, or minus the signal; drops what the worker has still to say."""
         for _event in self.events():
             pass
         assert self._ended, f"worker {self.pid} does not end"
@@ -140,7 +140,7 @@ class Zygote:
         self._process.wait(ANSWER_SECONDS_MAX)
 
     def start(self, program: Program, **arguments: Any) -> Worker:
-        """Fork a worker that runs a function of one of the modules in `PROGRAMS`."""
+        """Forks a worker that runs a function of one of the modules in `PROGRAMS`."""
         ours, theirs = socket.socketpair()
         words = {"module": program.__module__, "name": program.__name__, "arguments": arguments}
         request = json.dumps(words).encode()
@@ -151,7 +151,7 @@ class Zygote:
         return Worker(self, pid, ours)
 
     def wait(self, pid: int) -> int:
-        """Wait status of a worker that has ended or is about to."""
+        """Waits status of a worker that has ended or is about to."""
         self._control.sendall(json.dumps({"wait": pid}).encode())
         status = int(self._control.recv(MESSAGE_BYTES_MAX))
         self._alive.discard(pid)
@@ -159,7 +159,7 @@ class Zygote:
 
 
 def _run(request: dict[str, Any], connection: socket.socket) -> int:
-    """One worker, from its fork to its end."""
+    """Returns one worker, from its fork to its end."""
     # A module started by `-m` is not the one of this name that the programs have imported.
     link = importlib.import_module("tests.faults.zygote").Link(connection)
     program = getattr(importlib.import_module(request["module"]), request["name"])

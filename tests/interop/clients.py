@@ -54,7 +54,7 @@ class RocketMQBroker:
         self._process.ask("startConsumer", group=CONSUMERS, topic=TOPIC)
 
     def send(self, body: str, **properties: str) -> None:
-        """Send with the producer; `java/ClientDriver.java` says what the properties do."""
+        """Sends with the producer; `java/ClientDriver.java` says what the properties do."""
         messages = [{"body": body, "properties": properties}]
         self._process.ask("send", topic=TOPIC, messages=messages)
 
@@ -87,7 +87,7 @@ class RocketMQBroker:
         return sorted(record["body"].decode() for record in self.records(topic))
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until something is so."""
+        """Waits until something is so."""
         end_ms = SystemClock().now_ms() + WAIT_MS_MAX
         while not is_so():
             seen = f"asked: {self.asked}, consumed: {self.consumed}, {TOPIC}: {self.bodies(TOPIC)}"

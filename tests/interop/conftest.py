@@ -19,7 +19,7 @@ QUEUE_FILE_BYTES = 200
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies here, so that `make test` leaves it out.
+    """Marks what lies here, so that `make test` leaves it out.
 
     Tests of the one cluster stay in one process, beside those of them that share a Spark session.
     """
@@ -39,7 +39,7 @@ def _jars() -> None:
 
 @pytest.fixture
 def version() -> str:
-    """The RocketMQ that a directory changes hands with.
+    """Returns the RocketMQ that a directory changes hands with.
 
     A test names others where files are not the same: an index, a checkpoint, what a kill leaves.
     """
@@ -62,13 +62,13 @@ def new_stores(tmp_path: Path, version: str) -> MakeStores:
 
 @pytest.fixture
 def stores(new_stores: MakeStores) -> Stores:
-    """A directory with small files, so that the tests cross their borders."""
+    """Returns a directory with small files, so that the tests cross their borders."""
     return new_stores()
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A real cluster for the whole session; who breaks it heals it: see `fragile_cluster`."""
+    """Yields a real cluster for the whole session; who breaks it heals it: see `fragile_cluster`."""
     started = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         started.start()
@@ -79,6 +79,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def fragile_cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """The same, for a test that kills or freezes servers: afterwards all of them run again."""
+    """Yields the same, for a test that kills or freezes servers: afterwards all of them run again."""
     yield cluster
     cluster.heal()

@@ -34,12 +34,12 @@ JAVA_OPTIONS = (
 
 
 def classes_of(version: str) -> Path:
-    """The drivers, as they were compiled for a version."""
+    """Returns the drivers, as they were compiled for a version."""
     return TOP / ".interop" / version / "classes"
 
 
 def class_path_of(version: str) -> str:
-    """The drivers and a version's jars."""
+    """Returns the drivers and a version's jars."""
     return f"{classes_of(version)}:{classes_of(version).with_name('lib')}/*"
 
 
@@ -75,7 +75,7 @@ class RocketMQStore:
             )
 
     def ask(self, do: str, **request: object) -> dict[str, Any]:
-        """Send a request, wait for its answer. Raises RocketMQError, ProcessEndedError."""
+        """Sends a request, wait for its answer. Raises RocketMQError, ProcessEndedError."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -99,33 +99,33 @@ class RocketMQStore:
         flush: FlushDiskType,
         settings: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """Load, recover and start a store. `settings` are those of a MessageStoreConfig."""
+        """Loads, recover and start a store. `settings` are those of a MessageStoreConfig."""
         sizes = {"segmentBytes": segment_bytes, "queueFileBytes": queue_file_bytes}
         told = {"flushDiskType": flush.value, "settings": {**settings}}
         self.ask("open", folder=str(folder), **told, **sizes)
 
     def put(self, queue: QueueKey, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """Put one by one; each answer has status, queueOffset and physicalOffset."""
+        """Puts one by one; each answer has status, queueOffset and physicalOffset."""
         request = {**_queue(queue), "messages": [_message(one) for one in messages]}
         answers: list[dict[str, Any]] = self.ask("put", **request)["results"]
         return answers
 
     def put_batch(self, queue: QueueKey, messages: Sequence[Message]) -> dict[str, Any]:
-        """Put as one batch; the answer tells of its first message."""
+        """Puts as one batch; the answer tells of its first message."""
         request = {**_queue(queue), "messages": [_message(one) for one in messages]}
         answer: dict[str, Any] = self.ask("putBatch", **request)["results"][0]
         return answer
 
     def dump(self, queue: QueueKey) -> list[dict[str, Any]]:
-        """Every record of a queue, by queue offset, with its body's bytes."""
+        """Returns every record of a queue, by queue offset, with its body's bytes."""
         return _records(self.ask("dump", dispatched=True, **_queue(queue)))
 
     def query(self, topic: str, key: str) -> list[dict[str, Any]]:
-        """The records of a topic that the index finds for a key."""
+        """Returns the records of a topic that the index finds for a key."""
         return _records(self.ask("query", dispatched=True, topic=topic, key=key))
 
     def query_by_tag(self, topic: str, tag: str) -> list[dict[str, Any]]:
-        """The records of a topic that the index finds for a tag."""
+        """Returns the records of a topic that the index finds for a tag."""
         return _records(self.ask("queryByTag", dispatched=True, topic=topic, tag=tag))
 
     def range(self, queue: QueueKey) -> dict[str, int]:
@@ -133,12 +133,12 @@ class RocketMQStore:
         return self.ask("range", dispatched=True, **_queue(queue))
 
     def offset_by_time(self, queue: QueueKey, timestamp_ms: int) -> int:
-        """The first queue offset stored at that time or later."""
+        """Returns the first queue offset stored at that time or later."""
         request = {**_queue(queue), "timestamp": timestamp_ms}
         return int(self.ask("offsetByTime", dispatched=True, **request)["offset"])
 
     def stop(self) -> None:
-        """Stop the store cleanly, and the process."""
+        """Stops the store cleanly, and the process."""
         self.ask("stop")
         self.end()
 
@@ -152,7 +152,7 @@ class RocketMQStore:
         self.end()
 
     def end(self) -> None:
-        """End the process. A store that is open is then a crashed one."""
+        """Ends the process. A store that is open is then a crashed one."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

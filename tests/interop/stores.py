@@ -80,7 +80,7 @@ class Stores:
     def append_ours(
         self, store: MessageStore, queue: QueueKey, messages: Sequence[Message]
     ) -> None:
-        """Append one block with our store."""
+        """Appends one block with our store."""
         known = self.written.setdefault(queue, [])
         result = store.append(queue, block_of(queue.topic, messages))
         assert result.queue_offset == len(known)
@@ -91,7 +91,7 @@ class Stores:
     def put_rocketmq(
         self, store: RocketMQStore, queue: QueueKey, messages: Sequence[Message]
     ) -> None:
-        """Put one by one with RocketMQ's store."""
+        """Puts one by one with RocketMQ's store."""
         known = self.written.setdefault(queue, [])
         for number, result in enumerate(store.put(queue, messages), len(known)):
             assert (result["status"], result["queueOffset"]) == ("PUT_OK", number)
@@ -100,7 +100,7 @@ class Stores:
     def put_batch_rocketmq(
         self, store: RocketMQStore, queue: QueueKey, messages: Sequence[Message]
     ) -> None:
-        """Put as one batch with RocketMQ's store."""
+        """Puts as one batch with RocketMQ's store."""
         known = self.written.setdefault(queue, [])
         result = store.put_batch(queue, messages)
         assert (result["status"], result["queueOffset"]) == ("PUT_OK", len(known))
@@ -123,7 +123,7 @@ class Stores:
             assert found == messages
 
     def check_both_read_the_same(self) -> RecoveryResult:
-        """Each side, one after the other, reads what was written, down to each header field."""
+        """Returns each side, one after the other, reads what was written, down to each header field."""
         with self.rocketmq() as theirs:
             self.check_rocketmq(theirs)
             dumps = {queue: theirs.dump(queue) for queue in self.written}
@@ -138,7 +138,7 @@ class Stores:
 
 
 def rebuilt_queues(stores: Stores) -> dict[Path, bytes]:
-    """The consume queue files that we rebuild from the log alone, by path."""
+    """Returns the consume queue files that we rebuild from the log alone, by path."""
     shutil.rmtree(stores.folder / "consumequeue")
     (stores.folder / "abort").touch()
     store = stores.ours()
@@ -154,7 +154,7 @@ def queue_files(stores: Stores) -> dict[Path, bytes]:
 
 
 def block_of(topic: str, messages: Sequence[Message]) -> RecordBlock:
-    """A block as a client of ours sends it."""
+    """Returns a block as a client of ours sends it."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array([message.body for message in messages], pa.binary()),
@@ -169,7 +169,7 @@ def block_of(topic: str, messages: Sequence[Message]) -> RecordBlock:
 
 
 def read(store: MessageStore, queue: QueueKey) -> list[Record]:
-    """Every record of a queue that our store serves."""
+    """Returns every record of a queue that our store serves."""
     offset = store.range_of(queue).min_offset
     records: list[Record] = []
     while True:
@@ -185,7 +185,7 @@ def read(store: MessageStore, queue: QueueKey) -> list[Record]:
 
 
 def as_rocketmq_sees(record: Record) -> dict[str, Any]:
-    """A record in the words of `RocketMQStore.dump`."""
+    """Returns a record in the words of `RocketMQStore.dump`."""
     return {
         "topic": record.topic,
         "queueId": record.queue_id,

@@ -67,7 +67,7 @@ class Composed:
     folder: Path
 
     def start_broker(self) -> None:
-        """Start it, and wait until the name server knows it."""
+        """Starts it, and wait until the name server knows it."""
         self.broker.start()
         until(
             lambda: self.name_server.members() == {("broker-a", 0)},
@@ -87,7 +87,7 @@ class Composed:
         return text
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command of the file where `mqadmin` lies, as in the image."""
+        """Runs a command of the file where `mqadmin` lies, as in the image."""
         return subprocess.run(
             [self.at_home(word) for word in command],
             cwd=self.folder,
@@ -101,7 +101,7 @@ class Composed:
 
 @pytest.fixture
 def composed(tmp_path: Path) -> Iterator[Composed]:
-    """The name server runs."""
+    """Yields the name server runs."""
     name_server = NameServer("name-server", tmp_path / "name-server", jvm_options("namesrv"))
     broker = ComposedBroker(tmp_path / "broker", name_server.address)
     admin = Program(V5, MQADMIN).command(tmp_path)
@@ -116,7 +116,7 @@ def composed(tmp_path: Path) -> Iterator[Composed]:
 
 
 def taken(conf: str, folder: Path) -> dict[str, str]:
-    """Every setting that a broker knows, as it is after it has read a file. It is not started."""
+    """Returns every setting that a broker knows, as it is after it has read a file. It is not started."""
     with RocketMQStore(folder / "rocketmq.log", folder) as process:
         found: dict[str, str] = process.ask("takeSettings", conf=settings(conf))["settings"]
     return found

@@ -33,7 +33,7 @@ B0 = QueueKey("TopicB", 0)
 
 
 def fill(stores: Stores) -> None:
-    """Write messages of two topics, and stop cleanly."""
+    """Writes messages of two topics, and stop cleanly."""
     store = stores.ours()
     store.open()
     for number in range(9):
@@ -44,7 +44,7 @@ def fill(stores: Stores) -> None:
 
 @pytest.fixture
 def filled(stores: Stores) -> Stores:
-    """A store that we wrote and closed."""
+    """Returns a store that we wrote and closed."""
     fill(stores)
     return stores
 

@@ -23,7 +23,7 @@ def text(dice: random.Random, length_max: int) -> str:
 
 
 def message(dice: random.Random) -> Message:
-    """A body of up to 3,000 bytes, mostly short, and any mix of properties."""
+    """Returns a body of up to 3,000 bytes, mostly short, and any mix of properties."""
     size = dice.choice((0, 1, dice.randint(2, 90), dice.randint(2, 90), dice.randint(100, 3000)))
     properties = {
         "stadt " + text(dice, 5): text(dice, 40) for _ in range(dice.choice((0, 0, 1, 3)))
@@ -36,7 +36,7 @@ def message(dice: random.Random) -> Message:
 
 
 def our_turn(stores: Stores, dice: random.Random) -> None:
-    """Read all, append blocks of a few messages, and stop or crash."""
+    """Reads all, append blocks of a few messages, and stop or crash."""
     store = stores.ours()
     store.open()
     stores.check_ours(store)

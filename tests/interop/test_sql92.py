@@ -65,7 +65,7 @@ class RocketMQFilter:
         return self.process.stdout.readline().decode().strip()
 
     def end(self) -> None:
-        """End the process."""
+        """Ends the process."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()

@@ -66,7 +66,7 @@ RETRIED = ["its retried", "retried", "retry for RocketMQ"]
 
 
 def prepared(endpoint: str, body: str, later: str = OPEN) -> Transaction:
-    """A half message; `later` is what a producer of RocketMQ's says when it is asked after it."""
+    """Returns a half message; `later` is what a producer of RocketMQ's says when it is asked after it."""
     message = OutgoingMessage(body.encode(), properties={"later": later})
     with BrokerConnection(endpoint) as connection:
         return transactions.prepare(connection, TOPIC, PRODUCERS, message)
@@ -168,7 +168,7 @@ async def ours(start_broker: StartBroker) -> AsyncIterator[RunningBroker]:
 
 @asynccontextmanager
 async def producing(running: RunningBroker) -> AsyncIterator[Listener]:
-    """A producer of the group that listens."""
+    """Yields a producer of the group that listens."""
     async with listening(running, "ours") as told:
         assert (await heartbeat(running, "ours", producers=[PRODUCERS])).code == 0
         yield told
@@ -181,7 +181,7 @@ async def shown(running: RunningBroker, topic: str = TOPIC) -> list[str]:
 
 
 async def end_all(running: RunningBroker, answers: dict[str, int]) -> None:
-    """Be asked after these transactions, once each, answer, and be asked after no other one."""
+    """Is asked after these transactions, once each, answer, and be asked after no other one."""
     async with producing(running) as told:
         await rounds(running)
         asked = dict([await question(told) for _ in answers])
@@ -197,7 +197,7 @@ async def end_all(running: RunningBroker, answers: dict[str, int]) -> None:
 
 
 async def question(told: Listener) -> tuple[str, Half]:
-    """The body of the message whose transaction the next question is after; and the transaction."""
+    """Returns the body of the message whose transaction the next question is after; and the transaction."""
     asked = (await told.next()).check_transaction
     half = Half(asked.transaction_id, asked.commit_log_offset, asked.queue_offset)
     return decode_record(asked.record).record.body.decode(), half

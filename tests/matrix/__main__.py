@@ -29,7 +29,7 @@ BY_GROUP = ("--dist", "loadgroup")
 
 
 def run(cell: Cell, interpreter: Path, arguments: Sequence[str]) -> Result:
-    """Make the cell's environment, and run its tests in it."""
+    """Makes the cell's environment, and run its tests in it."""
     try:
         python = environments.make(cell, interpreter)
     except subprocess.CalledProcessError as error:
@@ -59,7 +59,7 @@ def _today() -> str:
 
 
 def chosen(names: str) -> list[Cell]:
-    """The cells of these names; all for none. Exits where a name is unknown."""
+    """Returns the cells of these names; all for none. Exits where a name is unknown."""
     by_name = {cell.name: cell for cell in CELLS}
     wanted = _listed(names) or list(by_name)
     unknown = [name for name in wanted if name not in by_name]
@@ -87,7 +87,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def run_all(cells: Sequence[Cell], told: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """Run cells, and note each result when it is there; the names of those that failed."""
+    """Runs cells, and note each result when it is there; the names of those that failed."""
     failed = []
     for cell in cells:
         _say(f"matrix: {cell.name}")
@@ -105,7 +105,7 @@ def run_all(cells: Sequence[Cell], told: Sequence[str], arguments: Sequence[str]
 
 
 def main(words: Sequence[str]) -> None:
-    """Run, print the table, and exit with 1 where a cell failed."""
+    """Runs, print the table, and exit with 1 where a cell failed."""
     # A shell's background jobs begin with it ignored, and their tests' programs would, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     told = _parsed(words)

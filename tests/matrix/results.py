@@ -44,7 +44,7 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """Whether everything that was to run has run and held."""
+        """True if everything that was to run has run and held."""
         return bool(self.passed) and not self.failed and not self.why_not
 
 
@@ -80,14 +80,14 @@ def load(path: Path = FILE) -> dict[str, Result]:
 
 
 def save(results: dict[str, Result], path: Path = FILE) -> None:
-    """Replace the file; results of cells that are not declared any more go."""
+    """Replaces the file; results of cells that are not declared any more go."""
     declared = {cell.name: asdict(results[cell.name]) for cell in CELLS if cell.name in results}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"cells": declared}, indent=2) + "\n", encoding="utf-8")
 
 
 def table(results: dict[str, Result]) -> str:
-    """One row for each cell that is declared, in Markdown."""
+    """Returns one row for each cell that is declared, in Markdown."""
     titles = ["cell", *LIBRARIES, "tests", "passed", "failed", "skipped", "run on"]
     lines = [titles, ["---"] * len(titles), *(_row(cell, results.get(cell.name)) for cell in CELLS)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -106,7 +106,7 @@ def _row(cell: Cell, result: Result | None) -> Iterator[str]:
 
 
 def write_page(results: dict[str, Result], page: Path = PAGE) -> None:
-    """Put the table between the page's marks. Raises ValueError where a cell was not run."""
+    """Puts the table between the page's marks. Raises ValueError where a cell was not run."""
     missing = [cell.name for cell in CELLS if not (results.get(cell.name) or Result("")).passed]
     if missing:
         raise ValueError(f"not run: {', '.join(missing)}; a page tells of a complete run")

@@ -18,7 +18,7 @@ def _collect(frame: DataFrame, _batch_id: int) -> None:
 
 
 def main() -> None:
-    """Write and read a topic, as a batch and as a stream. Takes the path of the archive."""
+    """Writes and read a topic, as a batch and as a stream. Takes the path of the archive."""
     archiving = f"-XX:ArchiveClassesAtExit={sys.argv[1]} -Xlog:disable"
     os.environ["JDK_JAVA_OPTIONS"] = f"{jvm.QUICK} {archiving}"
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

@@ -55,25 +55,25 @@ class Topic:
         return {name: str(value) for name, value in merged.items() if value is not None}
 
     def write(self, frame: DataFrame, **options: object) -> None:
-        """Write a frame as a batch."""
+        """Writes a frame as a batch."""
         writer = frame.write.format("rocketpy").options(**self.options(**options))
         writer.mode("append").save()
 
     def send(self, *bodies: str, queue_id: int = 0) -> None:
-        """Write some messages to one queue."""
+        """Writes some messages to one queue."""
         rows = [(body, queue_id) for body in bodies]
         self.write(self.spark.createDataFrame(rows, "body string, queueId int").coalesce(1))
 
     def read(self, **options: object) -> DataFrame:
-        """Read as a batch."""
+        """Reads as a batch."""
         return self.spark.read.format("rocketpy").options(**self.options(**options)).load()
 
     def bodies(self, **options: object) -> list[str]:
-        """All bodies, sorted."""
+        """Returns all bodies, sorted."""
         return sorted(row.body.decode() for row in self.read(**options).select("body").collect())
 
     def stream(self, **options: object) -> DataFrame:
-        """Read as a stream."""
+        """Reads as a stream."""
         return self.spark.readStream.format("rocketpy").options(**self.options(**options)).load()
 
 
@@ -91,7 +91,7 @@ def new_topic(spark: SparkSession, rocketpy_broker: LocalBroker) -> Callable[...
 
 @pytest.fixture
 def topic(new_topic: Callable[..., Topic]) -> Topic:
-    """A topic with two queues."""
+    """Returns a topic with two queues."""
     return new_topic()
 
 
@@ -106,12 +106,12 @@ class Collected:
         self.batches[batch_id] = frame.collect()
 
     def start(self, frame: DataFrame, **trigger: Any) -> StreamingQuery:
-        """Start from the checkpoint, or anew."""
+        """Starts from the checkpoint, or anew."""
         writer = frame.writeStream.foreachBatch(self._collect)
         return writer.option("checkpointLocation", self._checkpoint).trigger(**trigger).start()
 
     def run(self, frame: DataFrame, seconds_max: int = PATIENCE_SECONDS) -> StreamingQuery:
-        """Read what is there, and end."""
+        """Reads what is there, and end."""
         query = self.start(frame, availableNow=True)
         try:
             assert query.awaitTermination(seconds_max)
@@ -120,11 +120,11 @@ class Collected:
         return query
 
     def bodies(self) -> list[str]:
-        """The bodies of all batches, in the order of the batches."""
+        """Returns the bodies of all batches, in the order of the batches."""
         return [row.body.decode() for batch in sorted(self.batches) for row in self.batches[batch]]
 
 
 @pytest.fixture
 def collected(tmp_path: Path) -> Collected:
-    """A query with a checkpoint of its own."""
+    """Returns a query with a checkpoint of its own."""
     return Collected(tmp_path)

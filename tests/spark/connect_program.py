@@ -33,7 +33,7 @@ ROWS, PER_BATCH = 1000, 300
 
 
 def session() -> SparkSession:
-    """A session of a Connect server at a free port."""
+    """Returns a session of a Connect server at a free port."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_TESTING"] = "1"  # PySpark then takes a free port, and not always 15002.
     # What is said to the builder goes to the client's session as well, which refuses it.
@@ -43,13 +43,13 @@ def session() -> SparkSession:
 
 
 def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    """A topic, as a batch."""
+    """Returns a topic, as a batch."""
     rows = spark.read.format("rocketpy").options(**options).option("columns", "body").load()
     return rows.selectExpr("string(body) as body")
 
 
 def copy(spark: SparkSession, source: dict[str, str], target: dict[str, str], folder: str) -> int:
-    """Stream from topic to topic until nothing is left; the number of batches."""
+    """Streams from topic to topic until nothing is left; the number of batches."""
     stream = spark.readStream.format("rocketpy").options(**source)
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", PER_BATCH)
     writer = stream.load().select("body").writeStream.format("rocketpy").options(**target)

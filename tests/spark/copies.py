@@ -49,7 +49,7 @@ class Driver:
         assert self._process.poll() is None, self.log_text()[-3000:]
 
     def kill(self) -> None:
-        """End it and all that it has started, at once."""
+        """Ends it and all that it has started, at once."""
         kill_with_children(self._process)
 
     def wait(self) -> None:
@@ -64,7 +64,7 @@ class Driver:
 
 @contextmanager
 def driver(*copyings: Copying) -> Iterator[Driver]:
-    """A driver of these copies that does not outlive the block."""
+    """Yields a driver of these copies that does not outlive the block."""
     started = Driver(*copyings)
     try:
         yield started
@@ -73,7 +73,7 @@ def driver(*copyings: Copying) -> Iterator[Driver]:
 
 
 def kill_with_children(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it has started, at once."""
+    """Ends a process and all that it has started, at once."""
     with contextlib.suppress(psutil.NoSuchProcess):
         started = psutil.Process(process.pid).children(recursive=True)
         process.kill()
@@ -85,7 +85,7 @@ def kill_with_children(process: subprocess.Popen[bytes]) -> None:
 
 
 def send_numbered(topic: Topic, count: int) -> list[str]:
-    """Send `count` different messages to the topic's two queues; return their bodies, sorted."""
+    """Sends `count` different messages to the topic's two queues; return their bodies, sorted."""
     for queue_id in (0, 1):
         topic.send(*numbered(queue_id, count // 2), queue_id=queue_id)
     return sorted(numbered(0, count // 2) + numbered(1, count // 2))

@@ -35,7 +35,7 @@ class Copying:
 
 
 def session(copies: int) -> SparkSession:
-    """A session without a web page, on loopback, with slots for so many copies."""
+    """Returns a session without a web page, on loopback, with slots for so many copies."""
     builder = SparkSession.builder.master(f"local[{copies * SLOTS}]").appName("copying")
     for name, value in {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -50,7 +50,7 @@ def session(copies: int) -> SparkSession:
 
 
 def start(spark: SparkSession, copying: Copying) -> StreamingQuery:
-    """Start a copy, or go on with it from its checkpoint."""
+    """Starts a copy, or go on with it from its checkpoint."""
     reader = spark.readStream.format("rocketpy").option("endpoints", copying.endpoint)
     frame = (
         reader.option("topic", copying.source)
@@ -78,13 +78,13 @@ def is_starting(query: StreamingQuery) -> bool:
 
 
 def has_started_too_slowly(query: StreamingQuery) -> bool:
-    """A source's Python was not there within Spark's ten seconds; the query has done nothing."""
+    """Returns a source's Python was not there within Spark's ten seconds; the query has done nothing."""
     error = query.exception()
     return error is not None and "Python worker failed to connect back" in str(error)
 
 
 def main() -> None:
-    """Run the queries until they end, one fails, or somebody ends them."""
+    """Runs the queries until they end, one fails, or somebody ends them."""
     copyings = [Copying(**each) for each in json.loads(sys.argv[1])]
     spark = session(len(copyings))
     queries = [start(spark, copying) for copying in copyings]

@@ -34,7 +34,7 @@ CONF = {
 
 
 def main() -> None:
-    """Write, and end with the job's exit code."""
+    """Writes, and end with the job's exit code."""
     builder = SparkSession.builder.master(MASTER)
     for name, value in CONF.items():
         builder = builder.config(name, value)
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def troubled(rows: DataFrame) -> DataFrame:
-    """The same rows, through attempts of which the first ones fail."""
+    """Returns the same rows, through attempts of which the first ones fail."""
     return rows.mapInArrow({"raise": failing, "kill": dying}[HOW], rows.schema)
 
 
@@ -65,14 +65,14 @@ def attempt() -> int:
 
 
 def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Hand over all rows, then fail."""
+    """Hands over all rows, then fail."""
     yield from batches
     if attempt() == 0:
         raise RuntimeError("a first attempt fails")
 
 
 def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Hand over all rows, then kill every worker that shares this one's parent."""
+    """Hands over all rows, then kill every worker that shares this one's parent."""
     yield from batches
     if attempt() == 0:
         for process in Path("/proc").iterdir():

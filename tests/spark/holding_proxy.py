@@ -101,7 +101,7 @@ class HoldingProxy(grpc.GenericRpcHandler):
         return f"{HOST}:{self._port}"
 
     def hold(self, method: str, moment: Moment, skip: int = 0) -> Hold:
-        """Arm one place; one armed before is let go."""
+        """Arms one place; one armed before is let go."""
         with self._lock:
             if self._hold is not None:
                 self._hold.release()
@@ -126,7 +126,7 @@ class HoldingProxy(grpc.GenericRpcHandler):
             return is_busy
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
-        """The handler of a call, by the call's kind."""
+        """Returns the handler of a call, by the call's kind."""
         method = details.method
         if method in {APPEND, STAGE_BLOCKS}:
             return grpc.stream_stream_rpc_method_handler(

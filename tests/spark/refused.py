@@ -29,7 +29,7 @@ def assert_refused(use: Callable[[], object]) -> None:
 
 
 def main() -> None:
-    """Read and write as a batch and as a stream."""
+    """Reads and write as a batch and as a stream."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1")

@@ -60,7 +60,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def main() -> None:
-    """Run all jobs; the exit code tells whether Spark was content."""
+    """Runs all jobs; the exit code tells whether Spark was content."""
     builder = SparkSession.builder.master(MASTER)
     for name, value in CONF.items():
         builder = builder.config(name, value)
@@ -79,13 +79,13 @@ def main() -> None:
 
 
 def executors(spark: SparkSession) -> set[str]:
-    """The executors that Spark knows of."""
+    """Returns the executors that Spark knows of."""
     ids: str = spark.sparkContext._jsc.sc().getExecutorIds().mkString(" ")
     return set(ids.split())
 
 
 def wait_standing(spark: SparkSession) -> set[str]:
-    """The executors, once each host has one."""
+    """Returns the executors, once each host has one."""
     deadline = time.monotonic() + STAND_SECONDS_MAX
     while len(now := executors(spark)) != HOSTS:
         if time.monotonic() > deadline:
@@ -153,7 +153,7 @@ class RivalStreamWriter(RocketpyStreamWriter):
 def rival_write(
     topic: str | None, write: Callable[[Batches], RowsWritten], batches: Batches
 ) -> RowsWritten:
-    """Write as the sink does, and get in the way of that."""
+    """Writes as the sink does, and get in the way of that."""
     context = TaskContext.get()
     assert topic is not None
     assert context is not None
@@ -177,14 +177,14 @@ def rival_write(
 
 
 def then_stand_still(batches: Batches, attempt: str) -> Batches:
-    """All rows, and never an end."""
+    """Yields all rows, and never an end."""
     yield from batches
     tell(f"{attempt} handed over")
     wait_told("nothing more")
 
 
 def executor() -> psutil.Process:
-    """The one that this worker belongs to: the parent of its workers' daemon."""
+    """Returns the one that this worker belongs to: the parent of its workers' daemon."""
     parents = psutil.Process().parents()
     return next(process for process in parents if process.name() == "java")
 

@@ -46,7 +46,7 @@ def test_f05_a_damaged_record_fails_the_query_or_is_left_out(
 
 
 def send_records(topic: Topic, *records: Record) -> None:
-    """Append records as they are."""
+    """Appends records as they are."""
     encoded = [encode_record(record) for record in records]
     request = broker_pb2.AppendRequest(
         topic=topic.name,

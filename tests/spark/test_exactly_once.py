@@ -30,7 +30,7 @@ def numbers(count: int, begin: int = 0) -> list[str]:
 
 
 def stream(source: Topic, target: Topic, folder: Path, **options: object) -> StreamingQuery:
-    """Copy what is there from topic to topic, as far as the checkpoint does not know it."""
+    """Copys what is there from topic to topic, as far as the checkpoint does not know it."""
     frame = source.stream(startingOffsets="earliest", columns="body")
     writer = frame.writeStream.format("rocketpy").options(**target.options(**options))
     writer = writer.option("checkpointLocation", str(folder))
@@ -78,7 +78,7 @@ def test_s2_a_failed_micro_batch_leaves_nothing_to_see(
     new_topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
     def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Fail in the last of three tasks, of which two run at once: one has ended then."""
+        """Fails in the last of three tasks, of which two run at once: one has ended then."""
         context = TaskContext.get()
         assert context is not None
         if context.partitionId() == 2:

@@ -31,7 +31,7 @@ class Watched:
         return self.registry.get_sample_value(f"rocketpy_{name}", labels)
 
     def comes_to(self, expected: float | None, name: str, **labels: str) -> bool:
-        """Whether a series gets a value; Spark tells its events by and by."""
+        """True if a series gets a value; Spark tells its events by and by."""
         ends = time.monotonic() + PATIENCE_SECONDS
         while self.value(name, **labels) != expected and time.monotonic() < ends:
             threading.Event().wait(0.02)

@@ -105,7 +105,7 @@ def test_s1_a_driver_killed_with_each_of_its_queries_elsewhere_loses_and_doubles
 
 
 def kill_at(points: list[Point], proxies: list[HoldingProxy], copyings: list[Copying]) -> None:
-    """Run a driver until each of its queries has got to its point, and kill it."""
+    """Runs a driver until each of its queries has got to its point, and kill it."""
     before = [batches_committed(copying) for copying in copyings]
     # Who is to be killed behind its commit waits with its first read until all others stand.
     holds = [
@@ -135,13 +135,13 @@ def wait_committed(copying: Copying, before: set[str], running: Driver) -> None:
 
 
 def batches_committed(copying: Copying) -> set[str]:
-    """The batches that Spark has noted as done."""
+    """Returns the batches that Spark has noted as done."""
     folder = Path(copying.checkpoint) / "commits"
     return {path.name for path in folder.glob("*") if path.name.isdecimal()}
 
 
 def finish(*copyings: Copying) -> None:
-    """Copy what is left."""
+    """Copys what is left."""
     with driver(*(replace(copying, available_now=True) for copying in copyings)) as last:
         last.wait()
 

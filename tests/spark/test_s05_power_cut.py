@@ -45,14 +45,14 @@ class CutBroker:
         send(self.broker, TOPIC, *LOST)
 
     def save_progress(self) -> None:
-        """Put on disk how far groups are; it is saved apart from the log."""
+        """Puts on disk how far groups are; it is saved apart from the log."""
         self.broker.stop()
         name = "config/consumerOffset.json"
         shutil.copy(self.broker.data / name, self._on_disk / name)
         self.broker.start()
 
     def cut_power(self, *after: bytes) -> None:
-        """Start again with what was on disk; then come these messages."""
+        """Starts again with what was on disk; then come these messages."""
         self.broker.kill()
         recoveries = self.broker.data / "rocketpy" / "recoveries"
         # On disk since the start that wrote it.

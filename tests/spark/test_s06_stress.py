@@ -76,7 +76,7 @@ class World:
         self._connect()
 
     def frame(self) -> DataFrame:
-        """The stream, each time with another limit."""
+        """Returns the stream, each time with another limit."""
         reader = self._spark.readStream.format("rocketpy")
         return (
             reader.option("endpoints", self._local.endpoint)
@@ -141,7 +141,7 @@ class World:
             self.gone.update(set(self.lying.pop(queue)) - self._read)
 
     def clean(self) -> None:
-        """Remove the oldest segments, as the broker would days later; it is stopped meanwhile."""
+        """Removes the oldest segments, as the broker would days later; it is stopped meanwhile."""
         self._local.stop()
         config = StoreConfig(self._local.data, SEGMENT_BYTES, QUEUE_FILE_BYTES)
         store = MessageStore(config, SystemClock(), Host.parse("127.0.0.1:10911"))
@@ -173,7 +173,7 @@ class World:
         self.sent += bodies
 
     def turn(self) -> None:
-        """Stop the query if it runs, start it if not."""
+        """Stops the query if it runs, start it if not."""
         if self._query is None:
             self._query = self._collected.start(self.frame(), processingTime="0 seconds")
         else:

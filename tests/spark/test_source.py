@@ -32,7 +32,7 @@ def lag(broker: LocalBroker, topic: str, group: str) -> int:
 
 
 def commit(broker: LocalBroker, topic: str, group: str, offsets: dict[int, int]) -> None:
-    """Commit a group's offsets as another tool would."""
+    """Commits a group's offsets as another tool would."""
     entries = [
         broker_pb2.CommittedOffset(topic=topic, queue_id=queue_id, offset=offset)
         for queue_id, offset in offsets.items()

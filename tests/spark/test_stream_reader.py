@@ -30,7 +30,7 @@ _numbers = itertools.count()
 
 
 def send(broker: LocalBroker, topic: str, *bodies: bytes, queue_id: int = 0) -> None:
-    """Append messages to one queue."""
+    """Appends messages to one queue."""
     block = wire_block(topic, bodies)
     request = broker_pb2.AppendRequest(
         topic=topic, queue_id=queue_id, records=block.records, record_sizes=block.record_sizes
@@ -41,7 +41,7 @@ def send(broker: LocalBroker, topic: str, *bodies: bytes, queue_id: int = 0) -> 
 
 
 def reader(broker: LocalBroker, topic: str, **options: object) -> RocketpyStreamReader:
-    """A reader from the start that does not wait, unless the options say so."""
+    """Returns a reader from the start that does not wait, unless the options say so."""
     least = {"endpoints": broker.endpoint, "startingOffsets": "earliest", "pollTimeout": "0s"}
     texts = {name: str(value) for name, value in options.items()}
     if "topicPattern" not in texts:
@@ -61,7 +61,7 @@ def planned(
 
 @pytest.fixture
 def topic(rocketpy_broker: LocalBroker) -> str:
-    """A topic with two queues."""
+    """Returns a topic with two queues."""
     name = f"reader-{next(_numbers)}"
     rocketpy_broker.create_topic(name, queues=2)
     return name
@@ -211,7 +211,7 @@ def test_s5_available_now_ends_where_a_topic_was_removed(
 
 
 def lose_head(broker: LocalBroker, data: Path) -> None:
-    """Take away every log segment that is not one of the last two."""
+    """Takes away every log segment that is not one of the last two."""
     broker.stop()
     for segment in sorted((data / "commitlog").iterdir())[:-2]:
         segment.unlink()

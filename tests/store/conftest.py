@@ -21,7 +21,7 @@ OpenStore = Callable[..., MessageStore]
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """A clock that stands still."""
+    """Returns a clock that stands still."""
     return ManualClock()
 
 

@@ -12,30 +12,30 @@ NO_END = 1 << 60
 
 
 def put(store: MessageStore, bodies: list[bytes], queue: QueueKey = QUEUE) -> int:
-    """Append one block; return its physical offset."""
+    """Appends one block; return its physical offset."""
     return store.append(queue, wire_block(queue.topic, bodies).parsed()).physical_offset
 
 
 def put_all(store: MessageStore, bodies: list[bytes]) -> None:
-    """Append in blocks of five."""
+    """Appends in blocks of five."""
     for start in range(0, len(bodies), 5):
         put(store, bodies[start : start + 5])
 
 
 def flush_log(store: MessageStore) -> None:
-    """Make all of the log count as flushed."""
+    """Makes all of the log count as flushed."""
     plan = store.plan_flush()
     plan.run()
     store.flushed(plan)
 
 
 def save_manifest(store: MessageStore) -> None:
-    """Spare the next start what has been dispatched."""
+    """Spares the next start what has been dispatched."""
     store.save_manifest(store.plan_manifest())
 
 
 def remove_oldest_segment(store: MessageStore) -> None:
-    """Remove the first segment, with what was about it only."""
+    """Removes the first segment, with what was about it only."""
     removal = store.plan_removal()
     removal.run()
     store.removed(removal)
@@ -43,7 +43,7 @@ def remove_oldest_segment(store: MessageStore) -> None:
 
 
 def delete_topic(store: MessageStore, topic: str) -> None:
-    """Remove a topic's queues for good."""
+    """Removes a topic's queues for good."""
     with store.deletions.refusing(topic):
         store.deletions.mark(topic)
         store.deletions.forget(topic)
@@ -51,7 +51,7 @@ def delete_topic(store: MessageStore, topic: str) -> None:
 
 
 def read_all(store: MessageStore, queue: QueueKey = QUEUE, bytes_max: int = 1 << 20) -> list[bytes]:
-    """Every body of a queue, in order, in as many reads as it takes."""
+    """Returns every body of a queue, in order, in as many reads as it takes."""
     offset = store.range_of(queue).min_offset
     bodies: list[bytes] = []
     while True:

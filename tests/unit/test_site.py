@@ -52,7 +52,7 @@ class Html(HTMLParser):
 
 
 def build(top: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    """Build the site of the documents below `top`, as `make docs` does."""
+    """Builds the site of the documents below `top`, as `make docs` does."""
     command = [sys.executable, "-m", "mkdocs", "build", "-f", str(top / "docs/site/mkdocs.yml")]
     return subprocess.run(
         [*command, "-d", str(site)],
@@ -72,7 +72,7 @@ def address(document: Path) -> str:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site."""
+    """Returns the built site."""
     folder = tmp_path_factory.mktemp("site") / "site"
     done = build(TOP, folder)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -82,7 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, Html]:
-    """Every page by its address."""
+    """Returns every page by its address."""
     found = {}
     for path in sorted(site.rglob("*.html")):
         page = Html()
@@ -163,7 +163,7 @@ def test_names_of_the_packages_are_in_the_reference(pages: dict[str, Html]) -> N
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """A copy of all that the site is made of, to be harmed."""
+    """Returns a copy of all that the site is made of, to be harmed."""
     top = tmp_path / "top"
     top.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")

@@ -24,7 +24,7 @@ Endpoint = Annotated[str, typer.Option(help="host:port of the broker.", envvar="
 
 @contextmanager
 def asking(endpoint: str) -> Iterator[BrokerConnection]:
-    """Ask the broker there; end with its words, or with what could not be reached."""
+    """Asks the broker there; end with its words, or with what could not be reached."""
     host, _, port = endpoint.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < PORTS_END) or "/" in host:
         refuse(f"the endpoint is {endpoint!r}, accepted is host:port")
@@ -45,18 +45,18 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
 
 
 def refuse(text: str) -> NoReturn:
-    """End with one line of reason."""
+    """Ends with one line of reason."""
     typer.echo(f"rocketpy: {text}", err=True)
     raise typer.Exit(EXIT_REFUSED)
 
 
 def leave_pipe() -> NoReturn:
-    """End, since nobody reads the output; what is still buffered goes nowhere."""
+    """Ends, since nobody reads the output; what is still buffered goes nowhere."""
     output.drop()
     raise typer.Exit(0)
 
 
 def check(status: common_pb2.Status) -> None:
-    """End with the broker's words where it refused."""
+    """Ends with the broker's words where it refused."""
     if status.code:
         refuse(f"{status.remark} (code {status.code})")

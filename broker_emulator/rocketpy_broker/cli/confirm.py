@@ -16,7 +16,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it is 
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; end where the answer is no. Nothing was changed then."""
+    """Asks on a terminal; end where the answer is no. Nothing was changed then."""
     if yes or not sys.stdin.isatty():
         return
     try:

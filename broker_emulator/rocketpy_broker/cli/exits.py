@@ -16,7 +16,7 @@ EXIT_INTERRUPTED = 130
 
 
 def leave_at_once() -> NoReturn:
-    """End while a call is under way, whose thread would print a trace as the interpreter ends."""
+    """Ends while a call is under way, whose thread would print a trace as the interpreter ends."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()

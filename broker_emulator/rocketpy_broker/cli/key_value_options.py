@@ -8,7 +8,7 @@ import typer
 
 
 def named_values(texts: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Each name and its value. Raises typer.BadParameter."""
+    """Returns each name and its value. Raises typer.BadParameter."""
     found: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")

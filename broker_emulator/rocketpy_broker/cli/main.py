@@ -16,7 +16,7 @@ from rocketpy_broker.cli.exits import EXIT_INTERRUPTED, leave_at_once
 
 
 def main() -> None:
-    """Run the command line, or say what to install."""
+    """Runs the command line, or say what to install."""
     try:
         with _interrupts_end_at_once():
             from rocketpy_broker.cli.commands import app

@@ -93,17 +93,17 @@ def print_json(value: object) -> None:
 
 
 def flush() -> None:
-    """Show what is printed so far. Raises BrokenPipeError."""
+    """Shows what is printed so far. Raises BrokenPipeError."""
     sys.stdout.flush()
 
 
 def drop() -> None:
-    """Send what is printed, and what is still buffered, nowhere: nobody reads it any more."""
+    """Sends what is printed, and what is still buffered, nowhere: nobody reads it any more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_abandoned(wait_ms_max: float = 0) -> bool:
-    """Whether standard output is a pipe that nobody reads any more, now or within that time."""
+    """True if standard output is a pipe that nobody reads any more, now or within that time."""
     poll = select.poll()
     poll.register(sys.stdout, 0)
     return any(events & select.POLLERR for _, events in poll.poll(wait_ms_max))
@@ -120,7 +120,7 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, characters_max: int) -> str:
-    """The begin of a long text, which says so."""
+    """Returns the begin of a long text, which says so."""
     if len(text) <= characters_max:
         return text
     return f"{text[:characters_max]}… ({len(text)} characters)"

@@ -27,12 +27,12 @@ _BLANKS = re.compile(r"\s+")
 
 
 def text() -> str:
-    """The commands, as Markdown."""
+    """Returns the commands, as Markdown."""
     return "\n".join(line for command in leaves() for line in command.lines()).strip()
 
 
 def mqadmin_text() -> str:
-    """The names of mqadmin's and what they stand for, as Markdown."""
+    """Returns the names of mqadmin's and what they stand for, as Markdown."""
     rows = []
     for name, verb in VERBS.items():
         options = [f"`-{each}`" for each in dict.fromkeys([*verb.arguments, *verb.options])]
@@ -45,7 +45,7 @@ def mqadmin_text() -> str:
 
 
 def renewed(document: str) -> str:
-    """The document with both parts as they are now. Raises ValueError where a mark is missing."""
+    """Returns the document with both parts as they are now. Raises ValueError where a mark is missing."""
     for mark, part in (("mqadmin", mqadmin_text()), ("commands", text())):
         before, begin, rest = document.partition(f"<!-- {mark} begin -->")
         _, end, after = rest.partition(f"<!-- {mark} end -->")
@@ -56,7 +56,7 @@ def renewed(document: str) -> str:
 
 
 def leaves(group: typer.Typer = app, words: tuple[str, ...] = (PROGRAM,)) -> Iterator[Command]:
-    """Every command that is not hidden, and not a group of others."""
+    """Yields every command that is not hidden, and not a group of others."""
     for each in group.registered_commands:
         if each.callback is not None and not each.hidden:
             name = each.name or each.callback.__name__.replace("_", "-")
@@ -89,7 +89,7 @@ class Command:
         return found
 
     def lines(self) -> Iterator[str]:
-        """A heading, what it does, and a table."""
+        """Yields a heading, what it does, and a table."""
         parameters = self.parameters()
         usage = " ".join([*self.words, *(each.usage for each in parameters if each.is_argument)])
         yield from (f"### `{usage}`", "", _prose(self.help), "")
@@ -109,12 +109,12 @@ class Parameter:
 
     @property
     def is_argument(self) -> bool:
-        """Whether it is told by its place."""
+        """True if it is told by its place."""
         return isinstance(self.info, ArgumentInfo)
 
     @property
     def is_required(self) -> bool:
-        """Whether it has no default."""
+        """True if it has no default."""
         return self.default is inspect.Parameter.empty
 
     @property
@@ -182,7 +182,7 @@ def _escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Write the parts of the document that is named anew."""
+    """Writes the parts of the document that is named anew."""
     path = Path(sys.argv[1])
     path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -11,7 +11,7 @@ _UTC = re.compile(r"[zZ]$")
 
 
 def parsed_time(text: str) -> datetime:
-    """A time in ISO 8601 with its zone. Raises ValueError with what is wrong."""
+    """Returns a time in ISO 8601 with its zone. Raises ValueError with what is wrong."""
     try:
         # Python 3.10 does not know the letter.
         time = datetime.fromisoformat(_UTC.sub("+00:00", text))

@@ -42,7 +42,7 @@ class Frame:
 
 
 def show(frame: Frame, *, as_json: bool) -> None:
-    """Print it once."""
+    """Prints it once."""
     if as_json:
         for each in frame.objects:
             output.print_json(each)
@@ -53,7 +53,7 @@ def show(frame: Frame, *, as_json: bool) -> None:
 
 
 def watch(look: Callable[[], Frame], seconds: float, *, as_json: bool) -> None:
-    """Look and show for ever. Ends with the errors of `look`, and with KeyboardInterrupt."""
+    """Looks and show for ever. Ends with the errors of `look`, and with KeyboardInterrupt."""
     if sys.stdout.isatty() and not as_json:
         _watch_in_place(look, seconds)
     while True:

@@ -18,7 +18,7 @@ def broker_info(connection: BrokerConnection) -> admin_pb2.GetBrokerInfoResponse
 
 
 def backup_store(connection: BrokerConnection) -> Iterator[admin_pb2.BackupStoreResponse]:
-    """A copy of its store, in parts. Raises UnreachableError, CallFailedError, RefusedError."""
+    """Yields a copy of its store, in parts. Raises UnreachableError, CallFailedError, RefusedError."""
     call = connection.admin.BackupStore(admin_pb2.BackupStoreRequest())
     try:
         with connection.faults():
@@ -30,7 +30,7 @@ def backup_store(connection: BrokerConnection) -> Iterator[admin_pb2.BackupStore
 
 
 def broker_status(connection: BrokerConnection) -> admin_pb2.GetBrokerStatusResponse:
-    """Its directory, what waits, who is connected. Raises UnreachableError, RefusedError."""
+    """Returns its directory, what waits, who is connected. Raises UnreachableError, RefusedError."""
     request = admin_pb2.GetBrokerStatusRequest()
     response: admin_pb2.GetBrokerStatusResponse = connection.ask(
         lambda: connection.admin.GetBrokerStatus(request, timeout=REQUEST_SECONDS_MAX)

@@ -92,7 +92,7 @@ class BrokerConnection:
         )
 
     def close(self) -> None:
-        """Close the channel.
+        """Closes the channel.
 
         gRPC waits for calls that have begun, for ever where KeyboardInterrupt came at the moment
         when one began. The time for that is bounded; the thread ends with the process.
@@ -113,7 +113,7 @@ class BrokerConnection:
         self.close()
 
     def ask(self, call: Callable[[], AnswerT]) -> AnswerT:
-        """The answer of `call`. Raises UnreachableError, RefusedError."""
+        """Returns the answer of `call`. Raises UnreachableError, RefusedError."""
         with self.faults():
             answer = call()
         check(answer.status)
@@ -121,7 +121,7 @@ class BrokerConnection:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Declare transport faults. Raises UnreachableError, CallFailedError."""
+        """Declares transport faults. Raises UnreachableError, CallFailedError."""
         try:
             yield
         except grpc.RpcError as error:
@@ -145,7 +145,7 @@ class BrokerConnection:
         return Limits(info.body_bytes_max, info.request_bytes_max, info.commit_log_segment_bytes)
 
     def health(self, seconds_max: float) -> health_pb2.HealthCheckResponse.ServingStatus:
-        """Whether the broker serves, as its health service says. Raises UnreachableError."""
+        """True if the broker serves, as its health service says. Raises UnreachableError."""
         stub = health_pb2_grpc.HealthStub(self._channel)
         with self.faults():
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=seconds_max)
@@ -154,7 +154,7 @@ class BrokerConnection:
     def pull(
         self, request: broker_pb2.PullRequest, seconds_max: float
     ) -> Iterator[PullResponseParts]:
-        """One Pull call's responses; its faults are for the caller."""
+        """Yields one Pull call's responses; its faults are for the caller."""
         call = self._pull(request, timeout=seconds_max)
         try:
             yield from call

@@ -51,7 +51,7 @@ class RefusedError(ClientError):
 
     @property
     def is_missing_topic(self) -> bool:
-        """Whether the topic does not exist."""
+        """True if the topic does not exist."""
         return self.response_code == ResponseCode.TOPIC_NOT_EXIST
 
 

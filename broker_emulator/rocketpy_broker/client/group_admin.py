@@ -124,7 +124,7 @@ class GroupSettings:
 def list_groups(
     connection: BrokerConnection, *, include_system: bool = False
 ) -> Iterator[GroupSummary]:
-    """All groups by name. Raises UnreachableError, RefusedError."""
+    """Yields all groups by name. Raises UnreachableError, RefusedError."""
 
     def page_after(after: str) -> groups_pb2.ListGroupsResponse:
         request = groups_pb2.ListGroupsRequest(include_system=include_system, after=after)
@@ -138,7 +138,7 @@ def list_groups(
 
 
 def get_group(connection: BrokerConnection, group: str) -> GroupDetails:
-    """One group. Raises UnreachableError, RefusedError also where there is none."""
+    """Returns one group. Raises UnreachableError, RefusedError also where there is none."""
     request = groups_pb2.GetGroupRequest(consumer_group=group)
     response: groups_pb2.GetGroupResponse = connection.ask(
         lambda: connection.groups.GetGroup(request, timeout=REQUEST_SECONDS_MAX)
@@ -155,7 +155,7 @@ def get_group(connection: BrokerConnection, group: str) -> GroupDetails:
 
 
 def group_topics(connection: BrokerConnection, group: str) -> Iterator[GroupTopic]:
-    """A group's topics by name. Raises UnreachableError, RefusedError."""
+    """Yields a group's topics by name. Raises UnreachableError, RefusedError."""
 
     def page_after(after: str) -> groups_pb2.ListGroupTopicsResponse:
         request = groups_pb2.ListGroupTopicsRequest(consumer_group=group, after=after)
@@ -176,25 +176,25 @@ def group_topics(connection: BrokerConnection, group: str) -> Iterator[GroupTopi
 
 
 def create_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
-    """Make a group. Raises UnreachableError, RefusedError also for one that is there."""
+    """Makes a group. Raises UnreachableError, RefusedError also for one that is there."""
     return _update(connection, group, settings, create_only=True)
 
 
 def update_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
-    """Change a group; what it is now. Raises UnreachableError, RefusedError also for none."""
+    """Changes a group; what it is now. Raises UnreachableError, RefusedError also for none."""
     get_group(connection, group)
     return _update(connection, group, settings, create_only=False)
 
 
 def set_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
-    """Change a group, or make it; what it is now. Raises UnreachableError, RefusedError."""
+    """Changes a group, or make it; what it is now. Raises UnreachableError, RefusedError."""
     return _update(connection, group, settings, create_only=False)
 
 
 def delete_group(
     connection: BrokerConnection, group: str, *, keep_topics: bool = False, force: bool = False
 ) -> list[str]:
-    """Remove a group with its progress and its own topics; the topics that are gone.
+    """Removes a group with its progress and its own topics; the topics that are gone.
 
     Raises UnreachableError, RefusedError also while it has members, unless `force`.
     """
@@ -208,7 +208,7 @@ def delete_group(
 
 
 def reset_offsets(connection: BrokerConnection, reset: Reset) -> list[ResetQueue]:
-    """Set a group to other places of a topic; each queue with its place before and now.
+    """Sets a group to other places of a topic; each queue with its place before and now.
 
     Raises UnreachableError, RefusedError also while the group has members, unless `force`.
     """
@@ -233,7 +233,7 @@ def reset_offsets(connection: BrokerConnection, reset: Reset) -> list[ResetQueue
 
 
 def list_memberships(connection: BrokerConnection) -> Iterator[Membership]:
-    """Every client in every group, by client id. Raises UnreachableError, RefusedError."""
+    """Yields every client in every group, by client id. Raises UnreachableError, RefusedError."""
 
     def page_after(after: str) -> groups_pb2.ListClientsResponse:
         return _client_page(connection, groups_pb2.ListClientsRequest(after=after))

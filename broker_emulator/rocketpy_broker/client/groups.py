@@ -85,7 +85,7 @@ def heartbeat(
     consumers: Sequence[Consumer] = (),
     producer_groups: Sequence[str] = (),
 ) -> None:
-    """Join groups, or stay in them. Raises UnreachableError, RefusedError."""
+    """Joins groups, or stay in them. Raises UnreachableError, RefusedError."""
     request = groups_pb2.HeartbeatRequest(
         client_id=client_id,
         producer_groups=producer_groups,
@@ -101,7 +101,7 @@ def unregister(
     consumer_group: str = "",
     producer_group: str = "",
 ) -> None:
-    """Leave groups; all of them where none is named. Raises UnreachableError, RefusedError."""
+    """Leaves groups; all of them where none is named. Raises UnreachableError, RefusedError."""
     request = groups_pb2.UnregisterRequest(
         client_id=client_id, consumer_group=consumer_group, producer_group=producer_group
     )
@@ -155,7 +155,7 @@ def list_clients(connection: BrokerConnection, group: str) -> Clients:
 def lock_queues(
     connection: BrokerConnection, client_id: str, group: str, queues: Sequence[Queue]
 ) -> list[Queue]:
-    """Lock queues for 60 seconds, or renew; return those that the client has now.
+    """Locks queues for 60 seconds, or renew; return those that the client has now.
 
     Raises UnreachableError, RefusedError.
     """
@@ -171,7 +171,7 @@ def lock_queues(
 def unlock_queues(
     connection: BrokerConnection, client_id: str, group: str, queues: Sequence[Queue]
 ) -> None:
-    """Give locks back. Raises UnreachableError, RefusedError."""
+    """Gives locks back. Raises UnreachableError, RefusedError."""
     request = groups_pb2.UnlockQueuesRequest(
         consumer_group=group, client_id=client_id, queues=_queue_messages(queues)
     )
@@ -182,7 +182,7 @@ def unlock_queues(
 def listening(
     connection: BrokerConnection, client_id: str
 ) -> Iterator[Iterator[groups_pb2.Notice]]:
-    """The broker's notices to a client, from now on; when the block ends, the client has gone.
+    """Yields the broker's notices to a client, from now on; when the block ends, the client has gone.
 
     They end when the broker stops. Raises UnreachableError, CallFailedError, RefusedError.
     """

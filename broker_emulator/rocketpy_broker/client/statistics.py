@@ -90,7 +90,7 @@ def store_statistics(
 
 
 def store_counters(connection: BrokerConnection) -> admin_pb2.GetStoreStatisticsResponse:
-    """The same with some topics only. Raises UnreachableError, RefusedError."""
+    """Returns the same with some topics only. Raises UnreachableError, RefusedError."""
     return _store_page(connection, "", include_system=False)
 
 

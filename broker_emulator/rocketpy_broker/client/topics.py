@@ -60,7 +60,7 @@ class TopicSettings:
 def list_topics(
     connection: BrokerConnection, names: Sequence[str] = (), *, include_system: bool = False
 ) -> list[Topic]:
-    """The named topics, or all, by name. Raises UnreachableError, RefusedError."""
+    """Returns the named topics, or all, by name. Raises UnreachableError, RefusedError."""
     if names:
         page = _page(connection, admin_pb2.ListTopicsRequest(topics=names))
         return [_topic(config) for config in page.configs]
@@ -68,7 +68,7 @@ def list_topics(
 
 
 def each_topic(connection: BrokerConnection, *, include_system: bool = False) -> Iterator[Topic]:
-    """All topics by name, a page at a time. Raises UnreachableError, RefusedError."""
+    """Yields all topics by name, a page at a time. Raises UnreachableError, RefusedError."""
 
     def page_after(after: str) -> admin_pb2.ListTopicsResponse:
         request = admin_pb2.ListTopicsRequest(
@@ -108,7 +108,7 @@ class TopicQueue:
 
 
 def topic_queues(connection: BrokerConnection, topic: str) -> list[TopicQueue]:
-    """The queues to read of a topic. Raises UnreachableError, RefusedError."""
+    """Returns the queues to read of a topic. Raises UnreachableError, RefusedError."""
     found: list[TopicQueue] = []
 
     def page_after(first: int) -> admin_pb2.ListTopicQueuesResponse:
@@ -136,7 +136,7 @@ def _queue_page(
 
 
 def get_topic(connection: BrokerConnection, topic: str) -> Topic:
-    """The topic of that name. Raises UnreachableError, RefusedError."""
+    """Returns the topic of that name. Raises UnreachableError, RefusedError."""
     return only(list_topics(connection, [topic]), topic)
 
 
@@ -154,7 +154,7 @@ def _topic(config: admin_pb2.TopicConfig) -> Topic:
 
 
 def topic_exists(connection: BrokerConnection, topic: str) -> bool:
-    """Whether there is such a topic. Raises UnreachableError, RefusedError."""
+    """True if there is such a topic. Raises UnreachableError, RefusedError."""
     try:
         get_topic(connection, topic)
     except RefusedError as error:
@@ -167,7 +167,7 @@ def topic_exists(connection: BrokerConnection, topic: str) -> bool:
 def create_topic(
     connection: BrokerConnection, topic: str, queues: int, settings: TopicSettings | None = None
 ) -> None:
-    """Create `topic`. Raises UnreachableError, RefusedError, also for one that exists.
+    """Creates `topic`. Raises UnreachableError, RefusedError, also for one that exists.
 
     `settings` may say something else than so many `queues`, to read and to write.
     """
@@ -180,7 +180,7 @@ def create_topic(
 
 
 def update_topic(connection: BrokerConnection, topic: str, settings: TopicSettings) -> Topic:
-    """Change `topic`; return what it is now.
+    """Changes `topic`; return what it is now.
 
     Raises UnreachableError, RefusedError, also for one that is not there.
     """
@@ -190,7 +190,7 @@ def update_topic(connection: BrokerConnection, topic: str, settings: TopicSettin
 
 
 def set_topic(connection: BrokerConnection, topic: str, settings: TopicSettings) -> Topic:
-    """Change `topic`, or make it; return what it is now. Raises UnreachableError, RefusedError."""
+    """Changes `topic`, or make it; return what it is now. Raises UnreachableError, RefusedError."""
     _update(connection, topic, settings, create_only=False)
     return get_topic(connection, topic)
 
@@ -213,7 +213,7 @@ def _update(
 
 
 def delete_topic(connection: BrokerConnection, topic: str) -> None:
-    """Delete `topic`, its messages and all progress in it.
+    """Deletes `topic`, its messages and all progress in it.
 
     Raises UnreachableError, RefusedError.
     """

@@ -28,7 +28,7 @@ class BrokerCalls(ABC):
         """Raises LocalBrokerError where there is no broker to call."""
 
     def _helper_process(self) -> Helper:
-        """The helper of this forked process. Raises LocalBrokerError."""
+        """Returns the helper of this forked process. Raises LocalBrokerError."""
         self._check_running()
         if self._helper is None or not self._helper.is_usable:
             self._helper = Helper(self)

@@ -16,11 +16,11 @@ class ClockCalls(BrokerCalls):
     _clock_ahead_ms = 0
 
     def now(self) -> datetime:
-        """The broker's time: the machine's, and what `advance_clock` has added; UTC."""
+        """Returns the broker's time: the machine's, and what `advance_clock` has added; UTC."""
         return self._moved(0).now
 
     def advance_clock(self, seconds: float | timedelta) -> datetime:
-        """Move the broker's clock forward by so many seconds; return its time.
+        """Moves the broker's clock forward by so many seconds; return its time.
 
         What became due meanwhile has been done on return: delayed messages and retries are
         delivered, open transactions are asked after or given up, and what expired is gone. It is

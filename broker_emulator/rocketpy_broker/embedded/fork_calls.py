@@ -52,7 +52,7 @@ class Helper:
         return self._pid == os.getpid() and self._process.poll() is None
 
     def call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> object:
-        """The answer of a method of the broker. Raises LocalBrokerError, TypeError, ValueError."""
+        """Returns the answer of a method of the broker. Raises LocalBrokerError, TypeError, ValueError."""
         with self._lock:
             try:
                 self._write((name, args, options))
@@ -86,7 +86,7 @@ class Helper:
         self._process.stdin.flush()
 
     def close(self) -> None:
-        """End the helper."""
+        """Ends the helper."""
         self._process.kill()
         self._process.wait()
         self._close_pipes()
@@ -96,7 +96,7 @@ class Helper:
             _close(pipe)
 
     def release(self) -> None:
-        """Close the copies of the pipes in a forked process: the helper ends by its input's end."""
+        """Closes the copies of the pipes in a forked process: the helper ends by its input's end."""
         self._close_pipes()
 
 

@@ -15,7 +15,7 @@ from rocketpy_broker.embedded.process import LocalBrokerError
 
 
 def main() -> None:
-    """Answer calls until the input ends."""
+    """Answers calls until the input ends."""
     # What a library prints is no answer.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:
-    """Answer each call on the broker that comes first."""
+    """Answers each call on the broker that comes first."""
     try:
         broker = pickle.load(calls)  # noqa: S301 (from the process that has started this one)
         while True:

@@ -24,7 +24,7 @@ class GroupCalls(BrokerCalls):
 
     @call
     def create_group(self, group: str, **settings: bool | int) -> GroupDetails:
-        """Create a consumer group; one that exists is refused. Groups also come by their first use.
+        """Creates a consumer group; one that exists is refused. Groups also come by their first use.
 
         `settings` are those of RocketMQ's SubscriptionGroupConfig in snake case, such as
         `retry_max_times=2` or `consume_enable=False`.
@@ -34,13 +34,13 @@ class GroupCalls(BrokerCalls):
 
     @call
     def update_group(self, group: str, **settings: bool | int) -> GroupDetails:
-        """Change what is named of a group, as `create_group` names it, and leave the rest."""
+        """Changes what is named of a group, as `create_group` names it, and leave the rest."""
         with self._connection() as connection:
             return group_admin.update_group(connection, group, _settings(settings))
 
     @call
     def group(self, group: str) -> GroupDetails:
-        """The group with its settings, and how many messages wait for it to be consumed again."""
+        """Returns the group with its settings, and how many messages wait for it to be consumed again."""
         with self._connection() as connection:
             return group_admin.get_group(connection, group)
 
@@ -52,7 +52,7 @@ class GroupCalls(BrokerCalls):
 
     @call
     def delete_group(self, group: str) -> None:
-        """Delete a group with its settings, its progress, its retries and its dead letters."""
+        """Deletes a group with its settings, its progress, its retries and its dead letters."""
         with self._connection() as connection:
             group_admin.delete_group(connection, group, force=True)
 
@@ -60,7 +60,7 @@ class GroupCalls(BrokerCalls):
     def reset_group(
         self, topic: str, group: str, to: str | datetime | int, *, queue_id: int | None = None
     ) -> list[ResetQueue]:
-        """Set a group to other places of a topic; return each queue with its place before and now.
+        """Sets a group to other places of a topic; return each queue with its place before and now.
 
         `to` is `earliest`, `latest`, an offset, or a time with a time zone: then the first message
         that was stored at it or later. Without `queue_id` all queues are set.

@@ -181,7 +181,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     # --- The process ---
 
     def start(self) -> LocalBroker:
-        """Start the process and wait until it serves; a `with` statement does it, too."""
+        """Starts the process and wait until it serves; a `with` statement does it, too."""
         self._check_owner()
         if self._process is not None:
             if self._process.exit_code is None:
@@ -228,21 +228,21 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         return broker_command(*options)
 
     def stop(self) -> None:
-        """Stop cleanly, as SIGTERM does, within 15 s; `start` goes on with the store."""
+        """Stops cleanly, as SIGTERM does, within 15 s; `start` goes on with the store."""
         self._check_owner()
         process, self._process = self._process, None
         if process is not None:
             process.stop()
 
     def kill(self) -> None:
-        """End the process at once, as a crash does."""
+        """Ends the process at once, as a crash does."""
         self._check_owner()
         process, self._process = self._process, None
         if process is not None:
             process.kill()
 
     def restart(self) -> None:
-        """Stop if running, and start again on the same port and directory."""
+        """Stops if running, and start again on the same port and directory."""
         self.stop()
         self.start()
 
@@ -263,7 +263,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             self._end()
 
     def _end(self) -> None:
-        """Leave nothing: no process, no temporary store.
+        """Leaves nothing: no process, no temporary store.
 
         A forked process has inherited this, and leaves both to the program that started them.
         """
@@ -289,7 +289,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         delay_level: int = 0,
         deliver_at: datetime | None = None,
     ) -> list[SentMessage]:
-        """Send a message, or one for each body; return ids and places, in order.
+        """Sends a message, or one for each body; return ids and places, in order.
 
         Texts are sent in UTF-8. Without `queue_id` messages are spread over the queues in turn,
         beginning with queue 0. They come when `delay_level` is over (1 is 1 s, 18 is 2 h), or at
@@ -328,7 +328,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
 
     @call
     def messages(self, topic: str, *, since: datetime | None = None) -> list[Message]:
-        """All messages of `topic`, in the order in which they were stored.
+        """Returns all messages of `topic`, in the order in which they were stored.
 
         With `since`, a time with a time zone, those that were stored then or later.
         """
@@ -368,7 +368,7 @@ _START_FIRST = "call start(), or use it in a with statement"
 
 
 def _absolute(data: Path | str) -> Path:
-    """The same directory, also when the program has gone to another one."""
+    """Returns the same directory, also when the program has gone to another one."""
     try:
         return Path(data).absolute()
     except OSError as error:

@@ -60,7 +60,7 @@ class Patience:
         self._moved_seconds = 0.0
 
     def is_over(self, waited_seconds: float, progress: Progress) -> bool:
-        """Whether it has had its time, so long after it was begun to wait."""
+        """True if it has had its time, so long after it was begun to wait."""
         if progress != self._last:
             self._last, self._moved_seconds = progress, waited_seconds
         if waited_seconds < self._seconds_max:
@@ -91,7 +91,7 @@ class BrokerProcess:
     """A running broker; `port` is where it serves, `http_port` where it serves HTTP, if it does."""
 
     def __init__(self, command: Sequence[str], log_path: Path, times: StartTimes) -> None:
-        """Start and wait until it serves. Raises LocalBrokerError with the process's words."""
+        """Starts and wait until it serves. Raises LocalBrokerError with the process's words."""
         self._log_path = log_path
         try:
             with open(log_path, "a", encoding="utf-8", opener=open_private) as log:
@@ -125,7 +125,7 @@ class BrokerProcess:
         return self._process.poll()
 
     def last_words(self) -> str:
-        """The last lines that it has logged."""
+        """Returns the last lines that it has logged."""
         try:
             with self._log_path.open("rb") as log:
                 end = log.seek(0, 2)
@@ -144,7 +144,7 @@ class BrokerProcess:
         return Progress(processor_seconds(self.pid), logged_bytes)
 
     def _wait_ready(self, times: StartTimes) -> tuple[int, int | None]:
-        """The ports of the line that says so, of gRPC and HTTP. Raises LocalBrokerError."""
+        """Returns the ports of the line that says so, of gRPC and HTTP. Raises LocalBrokerError."""
         assert self._process.stdout is not None
         clock = SystemClock()
         begin_ms = clock.monotonic_ms()
@@ -169,7 +169,7 @@ class BrokerProcess:
         return int(_PORT.findall(line)[0]), None if http is None else int(http[1])
 
     def stop(self) -> None:
-        """Stop cleanly, as SIGTERM does. Raises LocalBrokerError if that takes too long.
+        """Stops cleanly, as SIGTERM does. Raises LocalBrokerError if that takes too long.
 
         The process has ended afterwards, whatever is raised.
         """
@@ -195,7 +195,7 @@ class BrokerProcess:
                     ) from error
 
     def kill(self) -> None:
-        """End it at once, as a crash does."""
+        """Ends it at once, as a crash does."""
         self._process.kill()
         self._process.wait()
         self._close_pipes()

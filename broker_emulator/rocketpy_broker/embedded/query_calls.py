@@ -14,7 +14,7 @@ class QueryCalls(BrokerCalls):
 
     @call
     def query(self, topic: str, key: str, *, count: int = 0) -> list[Message]:
-        """The newest messages of `topic` with this key or unique id, oldest first.
+        """Returns the newest messages of `topic` with this key or unique id, oldest first.
 
         At most `count` of them, 0 is the broker's own maximum.
         """
@@ -23,7 +23,7 @@ class QueryCalls(BrokerCalls):
 
     @call
     def view(self, offset_msg_id: str) -> Message:
-        """The message with an offset message id."""
+        """Returns the message with an offset message id."""
         with self._connection() as connection:
             return view_message(connection, offset_msg_id)
 

@@ -42,14 +42,14 @@ class TemporaryStore:
 
     @classmethod
     def make(cls) -> TemporaryStore:
-        """A new directory. Raises OSError."""
+        """Returns a new directory. Raises OSError."""
         path = Path(tempfile.mkdtemp(prefix=PREFIX)).absolute()
         token = secrets.token_hex(TOKEN_BYTES)
         (path / OWNER_FILE).write_text(token, encoding="ascii")
         return cls(path, token)
 
     def remove(self) -> None:
-        """Remove the directory, if it is still the same; files that resist stay."""
+        """Removes the directory, if it is still the same; files that resist stay."""
         if self._is_ours() and _identity(self.path) == self._identity:
             shutil.rmtree(self.path, ignore_errors=True)
 

@@ -21,7 +21,7 @@ class TopicCalls(BrokerCalls):
         exist_ok: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Create `topic` with so many queues to read and to write, 8 by default.
+        """Creates `topic` with so many queues to read and to write, 8 by default.
 
         One that exists is refused, or with `exist_ok` left as it is. `attributes` are RocketMQ's,
         such as `{"message.type": "FIFO"}`.
@@ -42,7 +42,7 @@ class TopicCalls(BrokerCalls):
         attributes: Mapping[str, str] | None = None,
         removed_attributes: Sequence[str] = (),
     ) -> Topic:
-        """Change what is named of `topic`, and leave the rest; return what it is now.
+        """Changes what is named of `topic`, and leave the rest; return what it is now.
 
         `perm`: 4 is reading, 2 writing, 6 both. `attributes` are set, `removed_attributes` removed.
         """
@@ -54,13 +54,13 @@ class TopicCalls(BrokerCalls):
 
     @call
     def topic(self, topic: str) -> Topic:
-        """The topic with all its settings."""
+        """Returns the topic with all its settings."""
         with self._connection() as connection:
             return topics.get_topic(connection, topic)
 
     @call
     def delete_topic(self, topic: str) -> None:
-        """Delete `topic` with all its messages and all progress in it."""
+        """Deletes `topic` with all its messages and all progress in it."""
         with self._connection() as connection:
             topics.delete_topic(connection, topic)
 
@@ -72,7 +72,7 @@ class TopicCalls(BrokerCalls):
 
     @call
     def reset(self) -> None:
-        """Remove everything; the broker runs on.
+        """Removes everything; the broker runs on.
 
         That is all topics with their messages, those that wait for a time among them; all consumer
         groups with settings, progress, retries and dead letters; open transactions and those that
@@ -88,6 +88,6 @@ class TopicCalls(BrokerCalls):
 
     @call
     def _clear(self, kept: contents.Contents) -> None:
-        """Remove what has come since `kept` was there."""
+        """Removes what has come since `kept` was there."""
         with self._connection() as connection:
             contents.clear(connection, kept)

@@ -27,7 +27,7 @@ class TransactionCalls(BrokerCalls):
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
     ) -> Transaction:
-        """Send a half message of the producer group `group`: no consumer sees it.
+        """Sends a half message of the producer group `group`: no consumer sees it.
 
         `commit` lets it be a message like any other, `rollback` ends it.
         """
@@ -43,18 +43,18 @@ class TransactionCalls(BrokerCalls):
 
     @call
     def commit(self, transaction: Transaction) -> None:
-        """Commit a transaction; the same decision may be made again."""
+        """Commits a transaction; the same decision may be made again."""
         with self._connection() as connection:
             transactions.end(connection, transaction, commit=True)
 
     @call
     def rollback(self, transaction: Transaction) -> None:
-        """Roll a transaction back; the same decision may be made again."""
+        """Rolls a transaction back; the same decision may be made again."""
         with self._connection() as connection:
             transactions.end(connection, transaction, commit=False)
 
     @call
     def transactions(self, group: str = "") -> list[OpenTransaction]:
-        """Open transactions, oldest first: of one producer group, or all; 1,000 at most."""
+        """Opens transactions, oldest first: of one producer group, or all; 1,000 at most."""
         with self._connection() as connection:
             return transactions.list_open(connection, group)

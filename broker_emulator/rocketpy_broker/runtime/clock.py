@@ -18,7 +18,7 @@ class Timer(Protocol):
     """A callback that is due later."""
 
     def cancel(self) -> None:
-        """Make sure that the callback is never called."""
+        """Makes sure that the callback is never called."""
 
 
 class Clock(Protocol):
@@ -31,7 +31,7 @@ class Clock(Protocol):
         """Milliseconds since some moment; never jumps, never falls."""
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` once in the running loop, `delay_ms` of monotonic time from now."""
+        """Calls `callback` once in the running loop, `delay_ms` of monotonic time from now."""
 
 
 def resolve(future: asyncio.Future[None]) -> None:
@@ -41,7 +41,7 @@ def resolve(future: asyncio.Future[None]) -> None:
 
 
 async def sleep(clock: Clock, delay_ms: float) -> None:
-    """Wait `delay_ms` by `clock`."""
+    """Waits `delay_ms` by `clock`."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = clock.call_later(delay_ms, lambda: resolve(done))
     try:
@@ -67,7 +67,7 @@ class SystemClock:
         return time.monotonic_ns() / 1_000_000
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` from the running event loop, which counts monotonic time."""
+        """Calls `callback` from the running event loop, which counts monotonic time."""
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
 
 
@@ -78,11 +78,11 @@ class ManualTimer:
         self._callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Forget the callback."""
+        """Forgets the callback."""
         self._callback = None
 
     def fire(self) -> None:
-        """Call the callback, unless cancelled."""
+        """Calls the callback, unless cancelled."""
         if self._callback is not None:
             self._callback()
 
@@ -97,7 +97,7 @@ class ManualClock:
         self._numbers = itertools.count()
 
     def now_ms(self) -> int:
-        """The time that was set."""
+        """Returns the time that was set."""
         return self._now_ms
 
     def monotonic_ms(self) -> float:
@@ -105,18 +105,18 @@ class ManualClock:
         return self._monotonic_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> ManualTimer:
-        """Call `callback` from inside the `advance` that reaches its time."""
+        """Calls `callback` from inside the `advance` that reaches its time."""
         timer = ManualTimer(callback)
         heapq.heappush(self._timers, (self._monotonic_ms + delay_ms, next(self._numbers), timer))
         return timer
 
     def advance(self, delta_ms: int) -> None:
-        """Move time forward and call what has become due, in order of time."""
+        """Moves time forward and call what has become due, in order of time."""
         self._now_ms += delta_ms
         self._monotonic_ms += delta_ms
         while self._timers and self._timers[0][0] <= self._monotonic_ms:
             heapq.heappop(self._timers)[2].fire()
 
     def jump(self, delta_ms: int) -> None:
-        """Set the wall clock, forward or back, as an administrator would; waits do not notice."""
+        """Sets the wall clock, forward or back, as an administrator would; waits do not notice."""
         self._now_ms += delta_ms

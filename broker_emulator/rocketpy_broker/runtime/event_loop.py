@@ -3,7 +3,6 @@
 gRPC wakes a loop by a byte in a socket for each step of a call that is done, and takes one byte in
 a pass. What it has ready it takes up at the first of them; the passes that follow find nothing, and
 cost a tenth of a send each. So the bytes that have come are taken together. Lives in memory.
-Row B09.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class BrokerEventLoop(asyncio.SelectorEventLoop):
     def add_reader(  # type: ignore[override]
         self, fd: Any, callback: Callable[..., Any], *args: Any
     ) -> None:
-        """Call back when `fd` can be read. Only gRPC gives a socket of this family."""
+        """Calls back when `fd` can be read. Only gRPC gives a socket of this family."""
         if isinstance(fd, socket.socket) and fd.family is socket.AF_UNIX:
             super().add_reader(fd, _once_for_all(fd, callback), *args)
         else:

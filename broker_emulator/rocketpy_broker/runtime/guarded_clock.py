@@ -4,7 +4,7 @@ Readings *agree* when wall time and monotonic time go on in step. A reading that
 those before it is believed when others have agreed with it for a while; until then the time is what
 the readings before it have led to. A clock that is behind is believed at once: who gives store
 times sees to it that they do not fall. Memory only: the first reading after a start is believed,
-for there is nothing to compare it with. Rows S10, F11.
+for there is nothing to compare it with.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class GuardedClock:
             )
 
     def monotonic_ms(self) -> float:
-        """The other clock's."""
+        """Returns the other clock's."""
         return self._clock.monotonic_ms()
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """The other clock's."""
+        """Returns the other clock's."""
         return self._clock.call_later(delay_ms, callback)

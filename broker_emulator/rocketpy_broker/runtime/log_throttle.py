@@ -15,7 +15,7 @@ class LogThrottle:
         self._next_ms = -float("inf")
 
     def may_say(self) -> bool:
-        """Whether a minute has gone by since this was last true."""
+        """True if a minute has gone by since this was last true."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_ms:
             return False

@@ -26,7 +26,7 @@ class MovableTimer:
         self._timer: Timer | None = None
 
     def arm(self, clock: Clock, delay_ms: float) -> None:
-        """Wait for so long from now, in place of the time before."""
+        """Waits for so long from now, in place of the time before."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = clock.call_later(max(delay_ms, 0), self._fire)
@@ -36,7 +36,7 @@ class MovableTimer:
         self._callback()
 
     def cancel(self) -> None:
-        """Make sure that the callback is never called."""
+        """Makes sure that the callback is never called."""
         if self._timer is not None:
             self._timer.cancel()
         self._end(self)
@@ -63,7 +63,7 @@ class MovableClock:
         return self._clock.monotonic_ms() + self.ahead_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> MovableTimer:
-        """Call `callback` once in the running loop, `delay_ms` from now by this clock."""
+        """Calls `callback` once in the running loop, `delay_ms` from now by this clock."""
         timer = MovableTimer(self.monotonic_ms() + delay_ms, callback, self._end)
         timer.arm(self._clock, delay_ms)
         self._timers[timer] = None
@@ -77,7 +77,7 @@ class MovableClock:
         self._timers.pop(timer, None)
 
     async def advance(self, delta_ms: int) -> None:
-        """Move forward, and wait until the tasks that this wakes have done their work."""
+        """Moves forward, and wait until the tasks that this wakes have done their work."""
         self.ahead_ms += delta_ms
         now_ms = self.monotonic_ms()
         for timer in sorted(self._timers, key=lambda timer: timer.due_ms):

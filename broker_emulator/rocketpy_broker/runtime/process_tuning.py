@@ -23,7 +23,7 @@ READY_PREFIX = "rocketpy broker ready on "
 
 
 def raise_descriptor_limit() -> None:
-    """Use all descriptors that the system grants: each file of the store takes two."""
+    """Uses all descriptors that the system grants: each file of the store takes two."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -13,7 +13,7 @@ that releases it for an instant, each look for new calls among them, wakes the t
 lets its wait begin anew; so behind short steps it would wait for tens of milliseconds, whatever the
 switch interval.
 
-The loop's time is what is shared, so there is one queue for each loop. Lives in memory. Row B09.
+The loop's time is what is shared, so there is one queue for each loop. Lives in memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Scheduler:
         return sum(map(len, self._waiting.values()))
 
     async def next(self, kind: str) -> None:
-        """Return when the caller may take a step."""
+        """Returns when the caller may take a step."""
         key = (connection.get(), kind)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -105,7 +105,7 @@ _schedulers: WeakKeyDictionary[asyncio.AbstractEventLoop, Scheduler] = WeakKeyDi
 
 
 def running_scheduler() -> Scheduler:
-    """The queue of the running loop."""
+    """Returns the queue of the running loop."""
     loop = asyncio.get_running_loop()
     found = _schedulers.get(loop)
     if found is None:
@@ -114,5 +114,5 @@ def running_scheduler() -> Scheduler:
 
 
 async def take_slot(kind: str = "") -> None:
-    """Return when the running task may take a step of work that may be long."""
+    """Returns when the running task may take a step of work that may be long."""
     await running_scheduler().next(kind)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def run_shielded(work: Awaitable[T]) -> T:
-    """Wait for `work` until it ends, and only then be cancelled."""
+    """Waits for `work` until it ends, and only then be cancelled."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
@@ -42,13 +42,13 @@ class TaskScope:
         return self
 
     def start(self, work: Coroutine[object, object, None]) -> None:
-        """Run `work` beside the block."""
+        """Runs `work` beside the block."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     async def finish(self, work: Coroutine[object, object, T]) -> T:
-        """Run `work` beside the block, and return or raise what it does.
+        """Runs `work` beside the block, and return or raise what it does.
 
         It goes on to its end when the caller is cancelled, and its errors end nothing else.
         """

@@ -9,12 +9,12 @@ _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second
 
 
 def time_text(time: datetime) -> str:
-    """A time in UTC, to the millisecond."""
+    """Returns a time in UTC, to the millisecond."""
     return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def time_of_ms(time_ms: int) -> str:
-    """The same of ms since 1970; what no calendar holds stays a number."""
+    """Returns the same of ms since 1970; what no calendar holds stays a number."""
     try:
         return time_text(EPOCH + timedelta(milliseconds=time_ms))
     except OverflowError:

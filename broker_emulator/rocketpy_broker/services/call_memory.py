@@ -3,7 +3,7 @@
 A call is charged where its request is decoded, and until the call ends. A handler that keeps less
 than the request reports that. A connection beyond its limit gets SYSTEM_BUSY; its running calls go
 on. Each connection has a share that others cannot take, and one request of any size. Lives in
-memory. Row N14.
+memory.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ class SavedTable(Protocol):
         """What the log calls it."""
 
     async def save(self) -> None:
-        """Save what has changed. Raises OSError; it is then tried again at the next call."""
+        """Saves what has changed. Raises OSError; it is then tried again at the next call."""
 
     def close(self) -> None:
-        """Wait for a save that is under way, and end the thread."""
+        """Waits for a save that is under way, and end the thread."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,5 +29,5 @@ class WorkTime:
 
     @property
     def is_over(self) -> bool:
-        """Whether the call is to answer what it has."""
+        """True if the call is to answer what it has."""
         return self._clock.monotonic_ms() >= self._end_ms

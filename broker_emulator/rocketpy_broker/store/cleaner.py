@@ -4,7 +4,7 @@ Decides only; the store removes. Ages are counted by wall time, which may jump: 
 its age only when two readings of the clock, `confirm_ms` of monotonic time apart and in step with
 it, both say so. So a clock that is set forward by 100 days deletes nothing at once. Memory only:
 after a restart the first reading counts as the first again. `waits` says what keeps the others.
-Source: CleanCommitLogService, spec/storage.md section 10.5; rows S10, F11.
+Source: CleanCommitLogService, docs/design/storage.md section 10.5.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SegmentWait:
 
 
 def used_ratio(folder: Path) -> float:
-    """The used share of the disk that `folder` lies on, as df counts it."""
+    """Returns the used share of the disk that `folder` lies on, as df counts it."""
     status = os.statvfs(folder)
     used = status.f_blocks - status.f_bfree
     total = used + status.f_bavail
@@ -151,7 +151,7 @@ class Cleaner:
         return [wait for wait in found if wait.segment_count > 0]
 
     def _reading_agrees(self, now_ms: int) -> bool:
-        """Whether this reading and one of at least `confirm_ms` ago are in step."""
+        """True if this reading and one of at least `confirm_ms` ago are in step."""
         before_ms = self._agreement.step_ms
         agreed_ms = self._agreement.read(now_ms, self._clock.monotonic_ms())
         step_ms = self._agreement.step_ms

@@ -1,7 +1,7 @@
 """Delay levels: how long messages wait in SCHEDULE_TOPIC_XXXX, and when one is due.
 
 A record there has its delivery time in its unit's tags code, computed when it is dispatched. Holds
-no state. Source: spec/storage.md sections 4.2 and 13.1; rows D01, D02.
+no state. Source: docs/design/storage.md sections 4.2 and 13.1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DelayLevels:
         return len(self.delays_ms)
 
     def of(self, block: RecordBlock) -> NDArray[np.int64]:
-        """The level of each record; 0 for none, or for what is no number."""
+        """Returns the level of each record; 0 for none, or for what is no number."""
         texts = property_column(block, DELAY)
         if texts.null_count == len(block):
             return np.zeros(len(block), np.int64)

@@ -2,7 +2,7 @@
 
 Holds whether a flush has failed. A crash amid a flush costs the next start a read of the log.
 Used by `MessageStore` only.
-Source: spec/storage.md section 8.4; row F08.
+Source: docs/design/storage.md section 8.4.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DerivedFiles:
         self.is_sealed = False
 
     def plan_manifest(self, end_max: int | None = None) -> ManifestPlan:
-        """The manifest of what has been dispatched until now, below `end_max` in the log."""
+        """Returns the manifest of what has been dispatched until now, below `end_max` in the log."""
         index, progress = self._parts.index, self._dispatcher.progress
         index.drain()
         # Keys of a block come with the last of its queues.
@@ -53,12 +53,12 @@ class DerivedFiles:
 
     @property
     def is_manifest_old(self) -> bool:
-        """Whether a segment's worth of records has come since the last manifest."""
+        """True if a segment's worth of records has come since the last manifest."""
         behind = self._dispatcher.end - self._manifest_end
         return behind >= self._config.commit_log_segment_bytes
 
     def save_manifest(self, plan: ManifestPlan) -> None:
-        """Flush the files that `plan` tells of, and save it. Blocks. Raises OSError.
+        """Flushes the files that `plan` tells of, and save it. Blocks. Raises OSError.
 
         No file may go meanwhile. What may not be on the disk is never vouched for.
         """
@@ -67,7 +67,7 @@ class DerivedFiles:
             self._directory.save(plan.make())
 
     def flush(self) -> None:
-        """Make queues, index and checksums durable, and the checkpoint after them. Blocks.
+        """Makes queues, index and checksums durable, and the checkpoint after them. Blocks.
 
         Raises OSError, and then does nothing any more: they can all be rebuilt from the log, and
         the next start does so. But where descriptors are lacking, the next call does it.

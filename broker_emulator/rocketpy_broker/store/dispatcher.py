@@ -3,7 +3,7 @@
 A queue that cannot grow, though it had room when the message came, waits by itself: its messages
 are tried again, in their order, and those of other queues go on. Holds what waits, in memory; what
 a crash leaves undispatched, recovery dispatches from the log.
-Source: spec/storage.md section 10.4; rows S06 and F17.
+Source: docs/design/storage.md section 10.4.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Dispatcher:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something waits."""
+        """True if something waits."""
         return bool(self._waiting or self._held)
 
     @property
@@ -82,7 +82,7 @@ class Dispatcher:
         self._waiting.append(Written(end, store_timestamp_ms, requests[-1]))
 
     def dispatch(self, end: int) -> None:
-        """Dispatch appends up to `end`. One that fails waits, and those behind it in its queue."""
+        """Dispatches appends up to `end`. One that fails waits, and those behind it in its queue."""
         while self._waiting and self._waiting[0].end <= end:
             written, before = self._waiting.popleft(), self._passed
             request = written.request
@@ -96,7 +96,7 @@ class Dispatcher:
                 self.progress = self._passed
 
     def _append(self, written: Written) -> bool:
-        """Whether its queue has got the units."""
+        """True if its queue has got the units."""
         request = written.request
         if len(request.units) == 0:
             return True
@@ -111,7 +111,7 @@ class Dispatcher:
         return True
 
     def retry(self) -> None:
-        """Try some of the queues again that hold something up."""
+        """Tries some of the queues again that hold something up."""
         for key in list(self._held)[:RETRIES_MAX]:
             held = self._held.pop(key)
             while held and self._append(held[0].written):
@@ -124,7 +124,7 @@ class Dispatcher:
         self.progress = min((held[0].before for held in self._held.values()), default=self._passed)
 
     def is_dispatched(self, end: int, begin: int) -> bool:
-        """Whether readers see everything that was appended from `begin` to `end` in the log."""
+        """True if readers see everything that was appended from `begin` to `end` in the log."""
         if self._waiting and self._waiting[0].end <= end:
             return False
         return not any(

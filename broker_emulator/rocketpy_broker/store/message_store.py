@@ -8,7 +8,7 @@ An append goes through three stages: *written* (in the log, page cache), *flushe
 *dispatched* (in its consume queue and the index, visible to readers). With SYNC_FLUSH dispatch
 follows the flush, so nobody reads what a power cut can take back. A crash leaves `abort` behind;
 the next start then completes queues and index from the log, see `recovery`.
-Source: spec/storage.md sections 1, 8, 9 and 10.
+Source: docs/design/storage.md sections 1, 8, 9 and 10.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class MessageStore:
     # --- Start and stop ---
 
     def open(self) -> RecoveryResult:
-        """Lock the directory, load and recover.
+        """Locks the directory, load and recover.
 
         Raises StoreLockedError, StoreDirectoryError, and OSError, as when the disk is full.
         """
@@ -145,11 +145,11 @@ class MessageStore:
 
     @property
     def is_manifest_old(self) -> bool:
-        """Whether a segment's worth of records has come since the last manifest."""
+        """True if a segment's worth of records has come since the last manifest."""
         return self._derived.is_manifest_old
 
     def close(self) -> None:
-        """Flush all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""
+        """Flushes all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""
         if not self._directory.is_held:
             return
         self._appending.settle()
@@ -182,7 +182,7 @@ class MessageStore:
     # --- Writing ---
 
     def on_dispatch(self, listener: Callable[[QueueKey], None]) -> None:
-        """Call `listener` with each queue that has got new units."""
+        """Calls `listener` with each queue that has got new units."""
         self._dispatcher.listener = listener
 
     @property
@@ -196,7 +196,7 @@ class MessageStore:
     def append(
         self, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
     ) -> AppendResult:
-        """Write a block of records, of one queue or of their OWN_QUEUES. Its buffer is patched.
+        """Writes a block of records, of one queue or of their OWN_QUEUES. Its buffer is patched.
 
         The records are neither durable nor visible yet: see `plan_flush` and `flushed`. `known`
         spares a look into their properties, and numbers them.
@@ -233,7 +233,7 @@ class MessageStore:
             raise StoreBusyError(self.unflushed_bytes, self.config.unflushed_bytes_max)
 
     def next_offset(self, queue: QueueKey) -> int:
-        """The queue offset that the next record of `queue` gets."""
+        """Returns the queue offset that the next record of `queue` gets."""
         return self._appending.next_offset(queue)
 
     # --- Flushing and dispatching ---
@@ -265,7 +265,7 @@ class MessageStore:
             self._refusal = f"the broker is read-only: {error.strerror}"
 
     def check_directory(self) -> None:
-        """Seal the store where its directory is not held any more: see `StoreDirectory.check`."""
+        """Seals the store where its directory is not held any more: see `StoreDirectory.check`."""
         if self._refusal is None:
             try:
                 self._directory.check()
@@ -275,12 +275,12 @@ class MessageStore:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another broker may have the directory."""
+        """True if another broker may have the directory."""
         return self._directory.is_lost
 
     @property
     def is_sealed(self) -> bool:
-        """Whether nothing may be written or flushed any more until a restart."""
+        """True if nothing may be written or flushed any more until a restart."""
         return self._refusal is not None
 
     @property
@@ -290,7 +290,7 @@ class MessageStore:
 
     @property
     def is_busy(self) -> bool:
-        """Whether too much waits for the disk. With ASYNC_FLUSH the system slows writers itself."""
+        """True if too much waits for the disk. With ASYNC_FLUSH the system slows writers itself."""
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         return is_sync and self.unflushed_bytes > self.config.unflushed_bytes_max
 
@@ -300,7 +300,7 @@ class MessageStore:
         return self._log.flushed
 
     def dispatch(self) -> None:
-        """Dispatch what waits: index keys, and what a full disk held up."""
+        """Dispatches what waits: index keys, and what a full disk held up."""
         self.growth.retry()
         self._dispatcher.retry()
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
@@ -308,7 +308,7 @@ class MessageStore:
         self.index.drain()
 
     def is_dispatched(self, end: int, begin: int = 0) -> bool:
-        """Whether readers see everything that was appended from `begin` to `end` in the log."""
+        """True if readers see everything that was appended from `begin` to `end` in the log."""
         return self._dispatcher.is_dispatched(end, begin)
 
     @property
@@ -317,7 +317,7 @@ class MessageStore:
         return self._dispatcher.waiting_count
 
     def preallocate(self) -> None:
-        """Make the next log segment ready once the last one is half full. Blocks. Raises OSError.
+        """Makes the next log segment ready once the last one is half full. Blocks. Raises OSError.
 
         May run on another thread than everything else.
         """
@@ -331,7 +331,7 @@ class MessageStore:
         return LogPositions(self._log.begin, self._log.end, self._log.flushed, self._dispatcher.end)
 
     def queues(self) -> list[QueueKey]:
-        """Every queue that has had a message."""
+        """Returns every queue that has had a message."""
         return list(self._queues.keys())
 
     @property
@@ -346,7 +346,7 @@ class MessageStore:
     def get_message(
         self, queue: QueueKey, offset: int, offset_end: int, limits: ReadLimits
     ) -> GetMessageResult:
-        """Read records of `queue`; see `Reader.get_message`."""
+        """Reads records of `queue`; see `Reader.get_message`."""
         begin_ms = self._clock.monotonic_ms()
         found = self._queues.get(queue)
         if found is None:

@@ -1,7 +1,7 @@
 """Removing: the oldest segment of the log with what was about its records, and whole topics.
 
 Each is done in steps, some of which block and run on another thread than the store's; one removal
-of either kind at a time. Source: spec/storage.md section 10.5; row S10.
+of either kind at a time. Source: docs/design/storage.md section 10.5.
 
 A segment's removal is planned, run elsewhere, and handed back, as a `FlushPlan` is. Files go first:
 until it is handed back, readers have the mappings of what is gone. A crash at any point leaves
@@ -39,7 +39,7 @@ class SegmentRemoval:
 
     @classmethod
     def of(cls, parts: StoreParts) -> SegmentRemoval:
-        """The removal of the first of several segments."""
+        """Returns the removal of the first of several segments."""
         log_begin = parts.log.files.segments[0].end
         index_paths = parts.index.expired(log_begin)
         return cls(
@@ -47,7 +47,7 @@ class SegmentRemoval:
         )
 
     def run(self) -> None:
-        """Remove the files. Blocks. Raises OSError; the next removal then does it again."""
+        """Removes the files. Blocks. Raises OSError; the next removal then does it again."""
         # What the queues say of these records can be made from the log no more.
         self.table.flush()
         for path in self.log_paths:
@@ -61,7 +61,7 @@ class SegmentRemoval:
             durable.remove_file(path)
 
     def forget(self, parts: StoreParts) -> None:
-        """Forget what has gone, on the store's thread."""
+        """Forgets what has gone, on the store's thread."""
         parts.log.drop_first()
         for queue, expiry in self.expiries:
             queue.expire(expiry)
@@ -105,5 +105,5 @@ class TopicDeletions:
         self._queues.mark_deleted(topic, self._log.begin, self._log.end)
 
     def remove_files(self, topic: str) -> None:
-        """Remove the files of a topic that is forgotten. Blocks. Raises OSError."""
+        """Removes the files of a topic that is forgotten. Blocks. Raises OSError."""
         self._queues.remove_topic(topic)

@@ -3,7 +3,7 @@
 Kept in memory only: a restart begins at zero. Latencies are counted in fine steps, from which
 RocketMQ's classes (putMessageDistributeTime) and its percentiles are computed. Each block calls
 `block_put`.
-Source: StoreStatsService, spec/broker_behaviour.md section 9.5; row S13.
+Source: StoreStatsService, docs/design/broker_behaviour.md section 9.5.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class StoreStatistics:
     block_put: Listeners[[Put]] = field(default_factory=Listeners[[Put]])
 
     def put(self, put: Put) -> None:
-        """Count a block."""
+        """Counts a block."""
         topic = put.queue.topic
         known = self.puts.get(topic, PutTotal(0, 0))
         self.puts[topic] = PutTotal(known.count + put.count, known.bytes + put.bytes)
@@ -78,7 +78,7 @@ class StoreStatistics:
         self.block_put(put)
 
     def put_failed(self) -> None:
-        """Count a block that was not stored."""
+        """Counts a block that was not stored."""
         self.put_failed_count += 1
 
     def got(self, count: int, latency_ms: float) -> None:
@@ -96,7 +96,7 @@ class StoreStatistics:
 
 
 def latency_classes(step_counts: Sequence[int]) -> Mapping[int, int]:
-    """Count of puts by the classes' upper bounds in ms; LONGER stands for "longer than all"."""
+    """Counts of puts by the classes' upper bounds in ms; LONGER stands for "longer than all"."""
     classes = dict.fromkeys((*LATENCY_BOUNDS_MS, LONGER), 0)
     for bound, count in zip((*STEP_BOUNDS_MS, LONGER), step_counts, strict=True):
         index = bisect_left(LATENCY_BOUNDS_MS, bound)
@@ -106,7 +106,7 @@ def latency_classes(step_counts: Sequence[int]) -> Mapping[int, int]:
 
 
 def percentile_ms(step_counts: Sequence[int], share: float) -> int:
-    """The step's bound that `share` of all puts keep; LONGER also where there are none."""
+    """Returns the step's bound that `share` of all puts keep; LONGER also where there are none."""
     total = sum(step_counts)
     if not total:
         return LONGER

@@ -6,7 +6,7 @@ the last time is given, until readings of the clock have agreed with each other 
 there on its own time is. So a clock that was mended mends store times, also after a restart.
 
 Where they fell is kept, as physical offsets, for those who search by time. A crash loses it; it is
-in the manifest as far as that reaches, and recovery finds the rest in the log. Rows S01, F11.
+in the manifest as far as that reaches, and recovery finds the rest in the log.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class StoreTimes:
         self.falls: list[int] = []
 
     def recovered(self, last_ms: int, falls: Iterable[int]) -> None:
-        """Go on from what a start has found."""
+        """Goes on from what a start has found."""
         self.last_ms, self.falls = last_ms, list(falls)
         self.next_ms()
 
     def next_ms(self) -> int:
-        """The time for what is stored now."""
+        """Returns the time for what is stored now."""
         now_ms = self._clock.now_ms()
         ahead_ms = self.last_ms - now_ms
         if ahead_ms <= AHEAD_MS_MAX:
@@ -89,7 +89,7 @@ class TimesSeen:
         self._previous_ms: int | None = None
 
     def go_on(self, last_ms: int, falls: Iterable[int], begin: int, end: int) -> None:
-        """Begin at `begin`, with what is known of the records below `end`."""
+        """Begins at `begin`, with what is known of the records below `end`."""
         self.last_ms = last_ms
         self.falls = [offset for offset in falls if offset < begin]
         self._previous_ms = last_ms if begin == end else None

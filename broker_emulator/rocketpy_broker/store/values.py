@@ -27,7 +27,7 @@ class QueueKey(NamedTuple):
 class GetMessageStatus(IntEnum):
     """What a read found; the numbers are those of PullStatus in rocketpy/v1/broker.proto.
 
-    Source: spec/storage.md section 6.6.
+    Source: docs/design/storage.md section 6.6.
     """
 
     FOUND = 1
@@ -76,7 +76,7 @@ class GetMessageResult:
 class ReadLimits:
     """What one read may give, by records and by bytes: of recent data, and of cold data.
 
-    The defaults are RocketMQ's (spec 6.6; row S12). The first record is given whatever its size.
+    The defaults are RocketMQ's (docs/design/storage.md section 6.6). The first record is given whatever its size.
     With `tags_codes` only records with one of them are given. With `matches` only those of which it
     says so, `matches_max` at most; the other limits then bound what is looked at.
     """

@@ -72,7 +72,7 @@ class QueryMetrics(StreamingQueryListener):
         self._failures: set[tuple[str, str]] = set()
 
     def close(self) -> None:
-        """Take the series out of the registry. Call it when the listener was removed."""
+        """Takes the series out of the registry. Call it when the listener was removed."""
         with self._lock:
             self._series.close()
 
@@ -119,7 +119,7 @@ class QueryMetrics(StreamingQueryListener):
         return self._now_ms() / 1000
 
     def _label(self, run_id: str, query_id: str, name: str) -> str | None:
-        """The label of a run, whose series begin if it is new; None beyond the limit."""
+        """Returns the label of a run, whose series begin if it is new; None beyond the limit."""
         if run_id not in self._runs:
             run = self._run(query_id, name)
             running = set(self._runs.values())
@@ -134,7 +134,7 @@ class QueryMetrics(StreamingQueryListener):
         return self._runs[run_id].label
 
     def _run(self, query_id: str, name: str) -> _Run:
-        """Two queries of one name, of several sessions, are told apart by the second one's id."""
+        """Returns two queries of one name, of several sessions, are told apart by the second one's id."""
         taken = {run.label for run in self._runs.values() if run.query_id != query_id}
         label = printable(name)
         return _Run(query_id, label if label and label not in taken else query_id)
@@ -160,6 +160,6 @@ class _Run:
 
 
 def _error(text: str, error_class: str | None) -> str:
-    """The connector's code for an error, else Spark's class of it."""
+    """Returns the connector's code for an error, else Spark's class of it."""
     ours = _OUR_CODE.search(text)
     return ours[1] if ours else printable(error_class or _OTHER_ERROR)

@@ -34,7 +34,7 @@ class Progress:
 
     @classmethod
     def parse(cls, text: str) -> Progress:
-        """Read Spark's JSON. Raises ValueError, TypeError, OffsetError."""
+        """Reads Spark's JSON. Raises ValueError, TypeError, OffsetError."""
         try:
             content = json.loads(text)
         except RecursionError as error:
@@ -85,7 +85,7 @@ def _count(content: Mapping[str, object], name: str) -> int:
 
 
 def _measured(content: Mapping[str, object], name: str) -> float | None:
-    """A number that Spark measured; None where it could not."""
+    """Returns a number that Spark measured; None where it could not."""
     value = content.get(name)
     if value is None:
         return None
@@ -102,5 +102,5 @@ def _shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """A label that can be exported: half of a surrogate pair would fail every scrape."""
+    """Returns a label that can be exported: half of a surrogate pair would fail every scrape."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -97,7 +97,7 @@ class Series:
         self._set(query, "last_progress_timestamp_seconds", now_seconds)
 
     def advance(self, query: str, progress: Progress) -> None:
-        """Take a batch in."""
+        """Takes a batch in."""
         self._rows.labels(query).inc(progress.input_rows)
         if progress.batch_seconds is not None:
             self._batch_seconds.labels(query).observe(progress.batch_seconds)
@@ -116,7 +116,7 @@ class Series:
         self._shown.setdefault(query, set()).add(gauge)
 
     def _bounded(self, lag: Mapping[str, int]) -> Mapping[str, int]:
-        """The topics that are furthest behind, and the sum of the rest."""
+        """Returns the topics that are furthest behind, and the sum of the rest."""
         if len(lag) <= self._topics_max:
             return lag
         ordered = sorted(lag, key=lambda topic: (-lag[topic], topic))
@@ -131,7 +131,7 @@ class Series:
         self._topics[query] = set(lag)
 
     def end(self, query: str) -> None:
-        """Remove what is of a query."""
+        """Removes what is of a query."""
         for topic in self._topics.pop(query):
             self._lag.remove(query, topic)
         for metric in (self._rows, self._batch_seconds):
@@ -140,5 +140,5 @@ class Series:
             self._gauges[name].remove(query)
 
     def close(self) -> None:
-        """Take everything out of the registry. Again, it does nothing."""
+        """Takes everything out of the registry. Again, it does nothing."""
         self._registered.close()

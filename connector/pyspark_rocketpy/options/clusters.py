@@ -65,7 +65,7 @@ class ClusterOptions:
 def cluster_of(
     values: dict[str, object], given: Mapping[str, str], only_clusters: Iterable[str]
 ) -> ClusterOptions | None:
-    """Take the cluster's options out of `values`, parsed; None where endpoints are set.
+    """Takes the cluster's options out of `values`, parsed; None where endpoints are set.
 
     `given` are those that the user has set, by names in lower case; `only_clusters` names further
     ones that a broker of rocketpy does not take. Raises OptionError.

@@ -104,7 +104,7 @@ def column_hint(name: str, known: Iterable[str], habits: Mapping[str, str]) -> s
 
 
 def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
-    """The known name that is most like another, if there is one."""
+    """Returns the known name that is most like another, if there is one."""
     # Only for who has mistyped something.
     from difflib import get_close_matches
 

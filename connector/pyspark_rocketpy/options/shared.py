@@ -40,7 +40,7 @@ SEND_TIMEOUT = number_spec(
 
 
 def retry_topic(group: str, *, is_read: bool, is_given: bool) -> str | None:
-    """The topic of what a group sent back; None where it is not read. Raises OptionError."""
+    """Returns the topic of what a group sent back; None where it is not read. Raises OptionError."""
     if not is_read:
         return None
     if not is_given:

@@ -58,21 +58,21 @@ def unchanged(value: str) -> str:
 
 
 def group(value: str) -> str:
-    """A name of a consumer group as RocketMQ takes it. Raises ValueError."""
+    """Returns a name of a consumer group as RocketMQ takes it. Raises ValueError."""
     if _GROUP.fullmatch(value.strip()) is None:
         raise ValueError
     return value.strip()
 
 
 def topic_name(value: str) -> str:
-    """A name of a topic as RocketMQ takes it. Raises ValueError."""
+    """Returns a name of a topic as RocketMQ takes it. Raises ValueError."""
     if TOPIC_NAME.fullmatch(value.strip()) is None:
         raise ValueError
     return value.strip()
 
 
 def writer_name(value: str) -> str:
-    """A name that the broker's ledger takes, and a message's properties. Raises ValueError."""
+    """Returns a name that the broker's ledger takes, and a message's properties. Raises ValueError."""
     name = text(value)
     if len(name) > WRITER_CHARACTERS_MAX or min(name) < " ":
         raise ValueError
@@ -138,7 +138,7 @@ def duration_ms(value: str) -> int:
 
 
 def pattern(value: str) -> str:
-    """A regular expression, as brokers read it. Raises ValueError."""
+    """Returns a regular expression, as brokers read it. Raises ValueError."""
     try:
         return TopicPattern(text(value)).text
     except PatternError as error:
@@ -146,7 +146,7 @@ def pattern(value: str) -> str:
 
 
 def _one_of(kind: type[Enum]) -> Callable[[str], Enum]:
-    """The member with this value, whatever the case of its letters."""
+    """Returns the member with this value, whatever the case of its letters."""
 
     def parse(value: str) -> Enum:
         return {str(member.value).lower(): member for member in kind}[value.strip().lower()]
@@ -155,19 +155,19 @@ def _one_of(kind: type[Enum]) -> Callable[[str], Enum]:
 
 
 def choice_spec(name: str, kind: type[Enum], default: str | None, meaning: str) -> OptionSpec:
-    """An option whose values are those of an enumeration."""
+    """Returns an option whose values are those of an enumeration."""
     accepted = ", ".join(str(member.value) for member in kind)
     return OptionSpec(name, default, accepted, meaning, _one_of(kind))
 
 
 def number_spec(name: str, default: int | None, low: int, high: int, meaning: str) -> OptionSpec:
-    """An option with a whole number between two, both included."""
+    """Returns an option with a whole number between two, both included."""
     shown = None if default is None else str(default)
     return OptionSpec(name, shown, f"{low} to {high}", meaning, _number(low, high))
 
 
 def switch_spec(name: str, default: str, meaning: str) -> OptionSpec:
-    """An option that is true or false."""
+    """Returns an option that is true or false."""
     return OptionSpec(name, default, "true or false", meaning, _switch)
 
 
@@ -185,7 +185,7 @@ class OptionTable:
 
 
 def parse(options: Mapping[str, str], table: OptionTable, *, is_shared: bool) -> dict[str, object]:
-    """The value of each option, by its name in Python. Raises OptionError.
+    """Returns the value of each option, by its name in Python. Raises OptionError.
 
     Where options are shared by a source and a sink, those of the other one are passed over.
     """
@@ -250,12 +250,12 @@ def _value(spec: OptionSpec, value: str) -> object:
 
 
 def _field(name: str) -> str:
-    """The attribute of an option: maxOffsetsPerTrigger -> max_offsets_per_trigger."""
+    """Returns the attribute of an option: maxOffsetsPerTrigger -> max_offsets_per_trigger."""
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)
 
 
 def option_table(specs: tuple[OptionSpec, ...]) -> str:
-    """The options as a Markdown table, for the documentation."""
+    """Returns the options as a Markdown table, for the documentation."""
     rows = [
         f"| `{spec.name}` | {spec.default or ''} | {_cell(spec.accepted)} | {spec.meaning} |"
         for spec in specs
@@ -264,5 +264,5 @@ def option_table(specs: tuple[OptionSpec, ...]) -> str:
 
 
 def _cell(content: str) -> str:
-    """A text that may hold a table's own bars."""
+    """Returns a text that may hold a table's own bars."""
     return content.replace("|", "\\|")

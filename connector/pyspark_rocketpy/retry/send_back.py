@@ -2,7 +2,7 @@
 
 A row is a message that was read; it is named by its place in the broker's log, so no body travels.
 Holds no state. A task that fails is run again by Spark and sends all its rows again: those that it
-had sent by then come twice, and none is lost. Row K06.
+had sent by then come twice, and none is lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COUNTS_SCHEMA = pa.schema([(name.split()[0], pa.int64()) for name in _COUNTS.sp
 
 
 def send_back(frame: DataFrame, options: RetryOptions, transport: RetryTransport) -> SentBack:
-    """All rows; raises OptionError, ColumnError, and in tasks what the transport raises."""
+    """Returns all rows; raises OptionError, ColumnError, and in tasks what the transport raises."""
     chosen = _chosen(frame, options.delay_level)
     task = _task(transport, options.consumer_group, options.max_reconsume_times)
     total = SentBack()
@@ -42,7 +42,7 @@ def send_back(frame: DataFrame, options: RetryOptions, transport: RetryTransport
 
 
 def _chosen(frame: DataFrame, delay_level: int | str) -> DataFrame:
-    """The columns that are needed, and the level of each row. Raises OptionError, ColumnError."""
+    """Returns the columns that are needed, and the level of each row. Raises OptionError, ColumnError."""
     if frame.isStreaming:
         raise OptionError("send_back takes no streaming DataFrame; call it in foreachBatch")
     if TOPIC not in frame.columns:
@@ -90,7 +90,7 @@ def _task(
 
 
 def messages_of(batch: pa.RecordBatch) -> list[MessageToSendBack]:
-    """The messages that rows name. Raises ColumnError."""
+    """Returns the messages that rows name. Raises ColumnError."""
     for name in batch.schema.names:
         column = batch.column(name)
         if column.null_count:

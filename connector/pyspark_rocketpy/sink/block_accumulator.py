@@ -59,7 +59,7 @@ class BlockAccumulator:
                 yield from self._relieved()
 
     def rest(self) -> Iterator[Block]:
-        """All that waits."""
+        """Yields all that waits."""
         yield from self._all_leave(list(self._queues))
 
     def _relieved(self) -> Iterator[Block]:

@@ -79,7 +79,7 @@ class BlockForm:
         return cls(block_bytes, bytes_max, origin, is_told, has_keys_of_rows)
 
     def blocks(self, rows: Rows, routes: Routes) -> Iterator[Block]:
-        """The rows as blocks; those of a queue keep their order.
+        """Yields the rows as blocks; those of a queue keep their order.
 
         Raises ColumnError, OversizeMessageError before the first block.
         """
@@ -152,7 +152,7 @@ class _Part:
     is_movable: bool
 
     def blocks(self, bytes_max: int) -> Iterator[Block]:
-        """The records, cut where the queue changes and where they would be too many bytes.
+        """Yields the records, cut where the queue changes and where they would be too many bytes.
 
         The loop is over queues, some 2 microseconds each.
         """
@@ -191,7 +191,7 @@ def _bounds(routes: Routes, sizes: NDArray[np.int32], bytes_max: int) -> NDArray
 
 
 def _named(error: UnencodableRecordError, rows: Rows) -> ColumnError:
-    """The encoder's error with the column and row that Spark's user knows."""
+    """Returns the encoder's error with the column and row that Spark's user knows."""
     name = error.field.split(" ")[0]
     column = _COLUMNS.get(name, "properties" if name == "property" else name)
     index = error.index or 0

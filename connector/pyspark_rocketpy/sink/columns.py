@@ -61,7 +61,7 @@ _NAMES = {name.lower(): name for name in ACCEPTED}
 
 
 def sink_column_table() -> str:
-    """The columns as a Markdown table, for the documentation."""
+    """Returns the columns as a Markdown table, for the documentation."""
     rows = []
     for name, meaning in MEANINGS.items():
         types = " or ".join(f"`{kind.simpleString()}`" for kind in ACCEPTED[name])

@@ -1,4 +1,4 @@
-"""Rows that become visible later: by a delay level, or at a time. Holds no state. Rows D01, D02.
+"""Rows that become visible later: by a delay level, or at a time. Holds no state.
 
 The broker takes blocks whose messages all wait alike, so rows that wait differently are told apart.
 Whether a time is too far ahead is for the broker to say, whose clock counts.
@@ -25,7 +25,7 @@ TIME_MICROSECONDS_MAX = 253_402_300_799_999_999
 
 
 def delays_of(rows: Rows) -> NDArray[np.int64]:
-    """The level of each row, DELAY_TIMED where it has a time, 0 where it does not wait.
+    """Returns the level of each row, DELAY_TIMED where it has a time, 0 where it does not wait.
 
     Raises ColumnError.
     """
@@ -55,7 +55,7 @@ def delays_of(rows: Rows) -> NDArray[np.int64]:
 
 
 def waiting_properties(rows: Rows) -> dict[str, pa.StringArray]:
-    """The properties by which the broker lets messages wait; null where a row does not."""
+    """Returns the properties by which the broker lets messages wait; null where a row does not."""
     properties = {}
     if rows.has("delayLevel"):
         levels = rows.batch.column("delayLevel").cast(pa.int64())

@@ -4,7 +4,7 @@ A topic's queues are counted through all its brokers: see WriteQueues. A row wit
 there, at the broker that its brokerName says, where there are several. Rows of one messageGroup go
 to one queue, by the group's hash and the topic's number of queues, so another number moves groups:
 order across such a change is kept only by readers that finish the old queue first. All others are
-spread over every queue. Row P06.
+spread over every queue.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Spread:
         return np.minimum(np.minimum(filled, nums), totals)
 
     def queue_ids(self, number: Counts, nums: Counts) -> Counts:
-        """The queue of a batch's slice."""
+        """Returns the queue of a batch's slice."""
         return (self._next + number) % nums
 
     def advance(self, slice_count: int) -> None:
@@ -125,7 +125,7 @@ def routes_of(rows: Rows, topic: str | None, known: KnownQueues, spread: Spread)
 
 
 def _spread_ids(topics: Counts, nums: Counts, spread: Spread) -> Counts:
-    """The queue of each row, were it spread among the rows of its topic; `topics` are numbers."""
+    """Returns the queue of each row, were it spread among the rows of its topic; `topics` are numbers."""
     order = np.argsort(topics, kind="stable")
     totals = np.bincount(topics)
     ranks = np.empty_like(order)
@@ -200,7 +200,7 @@ def _of_columns(
 
 
 def _brokers(rows: Rows) -> tuple[list[str], Counts]:
-    """The distinct names of brokers, and which of them each row has; an empty one for null."""
+    """Returns the distinct names of brokers, and which of them each row has; an empty one for null."""
     if not rows.has("brokerName"):
         return [""], np.zeros(len(rows), np.int64)
     names = rows.text("brokerName").fill_null("").dictionary_encode()

@@ -31,7 +31,7 @@ class Rows:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, names: tuple[str, ...], first: int, partition: int) -> Rows:
-        """A whole Arrow batch, whose first row is row `first` of the task."""
+        """Returns a whole Arrow batch, whose first row is row `first` of the task."""
         numbers = np.arange(first, first + batch.num_rows)
         return cls(batch.rename_columns(list(names)), numbers, partition)
 
@@ -39,15 +39,15 @@ class Rows:
         return int(self.batch.num_rows)
 
     def has(self, name: str) -> bool:
-        """Whether there is such a column."""
+        """True if there is such a column."""
         return name in self.batch.schema.names
 
     def column(self, name: str) -> pa.Array | None:
-        """The column, or None."""
+        """Returns the column, or None."""
         return self.batch.column(name) if self.has(name) else None
 
     def text(self, name: str) -> pa.StringArray:
-        """A column that is there, as strings with short offsets."""
+        """Returns a column that is there, as strings with short offsets."""
         return self.batch.column(name).cast(pa.string())
 
     def part(self, which: slice) -> Rows:
@@ -56,7 +56,7 @@ class Rows:
         return Rows(batch, self.numbers[which], self.partition)
 
     def where(self, index: int) -> str:
-        """A row's place and what tells it from others, for an error."""
+        """Returns a row's place and what tells it from others, for an error."""
         place = f"row {self.numbers[index]} of partition {self.partition}"
         for name in _TELLING:
             column = self.column(name)
@@ -102,7 +102,7 @@ class Rows:
             )
 
     def body_bytes(self) -> NDArray[np.int64]:
-        """The size of each body."""
+        """Returns the size of each body."""
         lengths = pc.binary_length(self.batch.column("body"))
         numbers: NDArray[np.int64] = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
         return numbers

@@ -2,7 +2,7 @@
 
 A task ends only when all its blocks are acknowledged. What a killed task has sent stays: staged
 blocks never show, others do, and come again when the task is run again. Nothing of an Arrow batch
-with a row that cannot be sent is sent. Rows P01, P06.
+with a row that cannot be sent is sent.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WriteConfig:
     has_keys_of_rows: bool = False
 
     def job_of(self, name: BatchName) -> BatchJob:
-        """The job that writes this batch."""
+        """Returns the job that writes this batch."""
         return BatchJob(name, self.job_token, self.is_single)
 
 
@@ -63,7 +63,7 @@ class Written:
 def write_batches(
     config: WriteConfig, batches: Iterator[pa.RecordBatch], batch_name: BatchName, partition: int
 ) -> Written:
-    """Send every row and wait for every acknowledgement.
+    """Sends every row and wait for every acknowledgement.
 
     Raises ColumnError, OversizeMessageError, CommitError, BrokerError, ConnectionFailedError.
     """
@@ -77,12 +77,12 @@ def write_batches(
 
 
 def draw_token() -> int:
-    """A token for one job or attempt; never 0, and never the same twice."""
+    """Returns a token for one job or attempt; never 0, and never the same twice."""
     return secrets.randbelow((1 << 63) - 1) + 1
 
 
 def lots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of LOT_BYTES at least, but for the last one; none is empty."""
+    """Yields the same rows in batches of LOT_BYTES at least, but for the last one; none is empty."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -119,7 +119,7 @@ class _Task:
         return self._config.transport.limits()
 
     def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
-        """All rows as blocks; whatever is wrong in an Arrow batch is found before it is sent."""
+        """Yields all rows as blocks; whatever is wrong in an Arrow batch is found before it is sent."""
         for lot in lots(batches):
             gathered = self._gathering.joined(self._parts(lot), self._form.block_bytes_max)
             yield from packed(gathered, self._form.block_bytes_max)

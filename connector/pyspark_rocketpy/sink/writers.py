@@ -5,7 +5,7 @@ Exactly-once: tasks stage blocks, and `commit` lets the broker show all of them,
 somebody new, or as option txnAppId says. At-least-once: a task's rows show when it stores them, and
 `commit` has nothing left to do. `abort` removes what is staged; what a commit has made visible
 stays, for `abort` may follow a commit whose answer was lost.
-Source: spec/spark_python_datasource.md section 6. Rows S2, S7, S8, S10.
+Source: docs/design/spark_python_datasource.md section 6.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class _Sink:
         return RowsWritten(self.job_of(name), written.rows, written.part)
 
     def job_of(self, name: BatchName) -> BatchJob:
-        """The job that writes this batch."""
+        """Returns the job that writes this batch."""
         return self._config.job_of(name)
 
     def commit(self, messages: Messages, batch_id: int) -> CommittedBatch:
-        """Show what the tasks have staged.
+        """Shows what the tasks have staged.
 
         Raises CommitError where the broker shows fewer of them, and that is to fail.
         """
@@ -115,7 +115,7 @@ class _Sink:
         logger.warning("%s", told)
 
     def abort(self, job: BatchJob | None) -> None:
-        """Remove what was staged; where that fails, the broker does it in time."""
+        """Removes what was staged; where that fails, the broker does it in time."""
         if not self.commits or job is None:
             return
         try:
@@ -148,11 +148,11 @@ class RocketpyWriter(DataSourceArrowWriter):
         self._sink = _Sink(plan, is_single=not self._is_named)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
-        """Store a task's rows. Raises the connector's errors; the task has then failed."""
+        """Stores a task's rows. Raises the connector's errors; the task has then failed."""
         return self._sink.write(iterator, self._name)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make the rows visible, unless this txnVersion has been committed before.
+        """Makes the rows visible, unless this txnVersion has been committed before.
 
         Raises CommitError for a version below the last one, and for messages that are lost;
         BrokerError, ConnectionFailedError.
@@ -182,7 +182,7 @@ class RocketpyWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (PySpark's)
-        """Remove what was staged; what a commit has made visible stays."""
+        """Removes what was staged; what a commit has made visible stays."""
         self._sink.abort(self._sink.job_of(self._name))
 
 
@@ -199,11 +199,11 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
         self._sink = _Sink(plan)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
-        """Store a task's rows. Raises the connector's errors; the task has then failed."""
+        """Stores a task's rows. Raises the connector's errors; the task has then failed."""
         return self._sink.write(iterator, _micro_batch())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Make the micro-batch visible; a replayed one, committed before, stays as it is.
+        """Makes the micro-batch visible; a replayed one, committed before, stays as it is.
 
         Raises CommitError for a batch behind the last one, and for messages that are lost;
         BrokerError, ConnectionFailedError.
@@ -227,7 +227,7 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what was staged; what a commit has made visible stays.
+        """Removes what was staged; what a commit has made visible stays.
 
         Only tasks know the query and its job, for Spark makes a new writer to abort: where none of
         them has ended, the query's next job removes it.
@@ -237,7 +237,7 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _micro_batch() -> BatchName:
-    """The query and batch that the running task belongs to. Raises CommitError."""
+    """Returns the query and batch that the running task belongs to. Raises CommitError."""
     context = TaskContext.get()
     assert context is not None, "Spark calls write in tasks only"
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)

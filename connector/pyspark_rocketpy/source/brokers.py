@@ -3,7 +3,7 @@
 A route without a broker looks the same while it is down for a minute and when it is gone for good.
 So its queues keep their positions, and wait for it; only how long it has been away can fail the
 query. The planner's process keeps since when, so that a restarted query waits anew. A slave may be
-behind what was read of its master: that, too, is waited for. Source: spec/cluster.md section 2.4.
+behind what was read of its master: that, too, is waited for. Source: docs/design/cluster.md section 2.4.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BrokerOutages:
         self._told: set[tuple[str, str]] = set()
 
     def filled(self, bounds: Bounds, begin: Positions, end: Positions | None = None) -> Bounds:
-        """The bounds, and those that queues of absent brokers have to have had.
+        """Returns the bounds, and those that queues of absent brokers have to have had.
 
         Positions lie between `begin` and `end`, or are `begin` alone. Raises ConnectionFailedError
         where a broker has been away for too long.
@@ -89,7 +89,7 @@ def _caught_up(queue: QueueBounds, reached: int) -> QueueBounds:
 
 
 def with_broker_names(positions: Positions, bounds: Bounds) -> Positions:
-    """The positions with the names that the topics' brokers have here.
+    """Returns the positions with the names that the topics' brokers have here.
 
     Those of a checkpoint that another way to the same store has written: through endpoints brokers
     have no name, through name servers they have one. Raises OffsetError where several may be meant.

@@ -1,6 +1,6 @@
 """The source's columns as Spark types, and what a user may choose of them. Holds no state.
 
-Source: spec/spark_python_datasource.md sections 4 and 5.
+Source: docs/design/spark_python_datasource.md sections 4 and 5.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ assert MEANINGS.keys() == SOURCE_COLUMN_TYPES.keys()
 
 
 def column_table() -> str:
-    """The columns as a Markdown table, for the documentation."""
+    """Returns the columns as a Markdown table, for the documentation."""
     rows = [
         f"| `{name}` | `{SPARK_TYPES[name].simpleString()}` "
         f"| {'yes' if name in NULLABLE_COLUMNS else ''} | {meaning} |"
@@ -54,7 +54,7 @@ def column_table() -> str:
 
 
 def source_schema(columns: tuple[str, ...] | None) -> StructType:
-    """The schema of all columns, or of the named ones in their order. Raises ColumnError."""
+    """Returns the schema of all columns, or of the named ones in their order. Raises ColumnError."""
     names = columns or tuple(SOURCE_COLUMN_TYPES)
     for name in names:
         _check_known(name)
@@ -84,5 +84,5 @@ def check_schema(schema: StructType) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The very Arrow schema that Spark compares with."""
+    """Returns the very Arrow schema that Spark compares with."""
     return to_arrow_schema(schema, timezone="UTC")

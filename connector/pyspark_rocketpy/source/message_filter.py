@@ -3,7 +3,7 @@
 The broker leaves out messages by the hash of their tag, of which several tags may have the same;
 here the texts themselves are compared, so what a task yields is exact whatever the broker did. An
 SQL92 expression is the broker's matter alone, and beside it no tags are told to the broker.
-Source: spec/storage.md section 4.2; rows C03, C04.
+Source: docs/design/storage.md section 4.2.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MessageFilter:
         return tuple(sorted({java_hash(tag) for tag in self.tags or ()}))
 
     def select(self, block: RecordBlock) -> RecordBlock:
-        """The wanted records of `block`."""
+        """Returns the wanted records of `block`."""
         if self.tags is not None:
             found = pc.is_in(property_column(block, TAGS), strings_of(self.tags))
             block = block.filter(truths_in(found))

@@ -2,7 +2,7 @@
 
 Ranges become narrower, and tags are left out by the broker. Spark evaluates every filter again, so
 what is not understood here, or only in part, costs time and no row. Only batches are given filters,
-and only where Spark's switch is on. Source: spec/spark_python_datasource.md section 5.
+and only where Spark's switch is on. Source: docs/design/spark_python_datasource.md section 5.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PushedFilters:
         return self
 
     def tags_of(self, option: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """The tags of the option that are left."""
+        """Returns the tags of the option that are left."""
         if self.tags is None:
             return option
         return tuple(sorted(self.tags.intersection(self.tags if option is None else option)))
@@ -92,7 +92,7 @@ class PushedFilters:
     def applied(
         self, begin: Positions, end: Positions, bounds: Bounds, search: Search
     ) -> tuple[Positions, Positions]:
-        """Begin and end without what no filter lets pass; every queue stays, if only empty.
+        """Begins and end without what no filter lets pass; every queue stays, if only empty.
 
         Raises ConnectionFailedError, BrokerError.
         """
@@ -132,7 +132,7 @@ def _found(time_ms: int, bounds: Bounds, search: Search) -> Mapping[tuple[str, B
 
 
 def _values(one: Filter) -> Sequence[Any] | None:
-    """The values of which a row has one; None if the filter does not name them."""
+    """Returns the values of which a row has one; None if the filter does not name them."""
     if isinstance(one, (EqualTo, EqualNullSafe)) and one.value is not None:
         return (one.value,)
     if isinstance(one, In):
@@ -141,7 +141,7 @@ def _values(one: Filter) -> Sequence[Any] | None:
 
 
 def _keys(one: Filter) -> frozenset[str]:
-    """The keys of a row whose `keys` equal an array; Spark offers no other filter on them."""
+    """Returns the keys of a row whose `keys` equal an array; Spark offers no other filter on them."""
     if isinstance(one, (EqualTo, EqualNullSafe)) and one.value is not None:
         return frozenset(key for key in one.value if key)
     return frozenset()
@@ -154,7 +154,7 @@ def _meet(known: frozenset[Any] | None, values: Sequence[Any] | None) -> frozens
 
 
 def _interval(one: Filter, scale: int) -> Interval:
-    """The numbers that pass, of a column in which one stands for `scale` of the filter's units."""
+    """Returns the numbers that pass, of a column in which one stands for `scale` of the filter's units."""
     values = _values(one)
     if values is not None:
         numbers = [_number(value) for value in values]
@@ -172,7 +172,7 @@ def _interval(one: Filter, scale: int) -> Interval:
 
 
 def _number(value: object) -> int:
-    """A number as it is, a time as microseconds since 1970."""
+    """Returns a number as it is, a time as microseconds since 1970."""
     if isinstance(value, dt.datetime):
         return (value - _EPOCH) // _MICROSECOND
     assert isinstance(value, int)

@@ -45,7 +45,7 @@ class ReadConfig:
 def read_ranges(
     config: ReadConfig, ranges: tuple[QueueRange, ...], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of all ranges, in order. Empty batches are left out.
+    """Yields the messages of all ranges, in order. Empty batches are left out.
 
     Raises DataLossError, ConnectionFailedError, BrokerError, OffsetError.
     """
@@ -71,7 +71,7 @@ class _RangeReader:
         self._offset = part.begin
 
     def batches(self, piece: RecordChunk) -> Iterator[pa.RecordBatch]:
-        """The wanted messages of a piece. Raises OffsetError."""
+        """Returns the wanted messages of a piece. Raises OffsetError."""
         self._offset = max(self._offset, piece.begin)
         block = checked_records(piece, self._range, self._offset, is_filtered=self._is_filtered)
         self._offset = int(block.header["queue_offset"][-1]) + 1
@@ -79,7 +79,7 @@ class _RangeReader:
         return batches if self._decoded == self._schema else map(self._completed, batches)
 
     def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with what its records do not tell."""
+        """Returns the batch with what its records do not tell."""
         broker_name = repeated(self._broker_name, len(batch))
         columns = [
             broker_name if name == BROKER_NAME else batch.column(name)

@@ -2,7 +2,7 @@
 
 The streaming reader plans in one long-lived process, and a copy of it reads in the executors; it
 keeps nothing that a crash could lose, for Spark's checkpoint is the truth. What it reports to the
-broker is for other tools to see. Source: spec/spark_python_datasource.md sections 1 to 5.
+broker is for other tools to see. Source: docs/design/spark_python_datasource.md sections 1 to 5.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OWN_LIMITS = ReadMaxRows((1 << 63) - 1)
 
 @hide_tracebacks
 class RocketpyBatchReader(DataSourceReader):
-    """Reads once from startingOffsets to endingOffsets. Rows K05."""
+    """Reads once from startingOffsets to endingOffsets."""
 
     def __init__(
         self, options: SourceOptions, schema: StructType, transport: SourceTransport
@@ -88,7 +88,7 @@ class RocketpyBatchReader(DataSourceReader):
         return self._planner.plan(*narrow, self._planner.origin(epochs_in(bounds)), keys)
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
+        """Returns the rows of one task."""
         return self._planner.read(partition)
 
 
@@ -97,7 +97,7 @@ class RocketpyPushDownReader(RocketpyBatchReader):
     """Takes Spark's filters. A class of its own, since Spark refuses it while its switch is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Use what narrows the batch; all filters are given back for Spark to evaluate."""
+        """Uses what narrows the batch; all filters are given back for Spark to evaluate."""
         self._narrowing = self._narrowing.of(filters)
         self._planner.tags = self._narrowing.tags_of(self._options.tags)
         return filters
@@ -105,7 +105,7 @@ class RocketpyPushDownReader(RocketpyBatchReader):
 
 @hide_tracebacks
 class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads for as long as the query runs. Rows K01, K04, K05."""
+    """Reads for as long as the query runs."""
 
     def __init__(
         self, options: SourceOptions, schema: StructType, transport: SourceTransport
@@ -126,15 +126,15 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._hidden: set[tuple[str, BrokerQueue]] = set()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """A mark by which Trigger.Once, which has no limits, is told apart."""
+        """Returns a mark by which Trigger.Once, which has no limits, is told apart."""
         return _OWN_LIMITS
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Pin the end: what arrives from now on is for the next run."""
+        """Pins the end: what arrives from now on is for the next run."""
         self._available_now_end = positions.latest_positions(self._planner.bounds())
 
     def initialOffset(self) -> Offset:
-        """The query's first position. Asked twice, and answered alike within one run."""
+        """Returns the query's first position. Asked twice, and answered alike within one run."""
         if self._first is None:
             starting = boundaries.starting(self._options, boundaries.LATEST_NAME)
             bounds = self._planner.existing()
@@ -192,7 +192,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         losses.raise_or_log([*standing.lost, *news], fail_on_data_loss=fails)
 
     def _recovery_of(self, start: Offset) -> str:
-        """The newest recovery that is known not to have cut this start."""
+        """Returns the newest recovery that is known not to have cut this start."""
         known, recovery_id = self._uncut
         return recovery_id if start == known else Origin.of(start).recovery_id
 
@@ -206,7 +206,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._admission.limited(begin, end, self._planner.queries.limit_bytes)
 
     def reportLatestOffset(self) -> Offset:
-        """The ends of the queues, and how far behind them the next batch leaves the query."""
+        """Returns the ends of the queues, and how far behind them the next batch leaves the query."""
         seen, group = self._seen or {}, self._options.consumer_group
         latest = first_offset(positions.latest_positions(seen), group)
         lag = {
@@ -232,11 +232,11 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.plan(begin_of(start, end), ends, Origin.of(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
+        """Returns the rows of one task."""
         return self._planner.read(partition)
 
     def commit(self, end: Offset) -> None:
-        """Report a batch that Spark has committed; the last one is reported by latestOffset."""
+        """Reports a batch that Spark has committed; the last one is reported by latestOffset."""
         self._report(positions_of(end), Origin.of(end).epochs)
 
     def _report(self, reached: Positions, epochs: Epochs) -> None:

@@ -1,4 +1,4 @@
-"""How ranges of queues share a number of bytes. Pure functions, no state. Row K04.
+"""How ranges of queues share a number of bytes. Pure functions, no state.
 
 The ranges' first messages are granted in the order in which they were stored, as far as they fit,
 and the oldest in any case: so the messages of a small queue never wait for ever behind a large one.
@@ -28,7 +28,7 @@ class Measured:
     first_physical_offset: int = 0
 
     def joined(self, behind: Measured) -> Measured:
-        """Both as one; `behind` goes on where this one ends."""
+        """Returns both as one; `behind` goes on where this one ends."""
         first = self if self.first_bytes else behind
         return Measured(
             self.bytes + behind.bytes,

@@ -85,16 +85,16 @@ class OffsetQueries(Protocol):
         """
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
-        """The first offset of each queue stored at or after its time; None where there is none."""
+        """Returns the first offset of each queue stored at or after its time; None where there is none."""
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
-        """The end of each range, cut back so that all their records have at most `bytes_max`.
+        """Returns the end of each range, cut back so that all their records have at most `bytes_max`.
 
         At least one message is left.
         """
 
     def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
-        """The parts of the ranges in which messages with one of the keys can be, in their order.
+        """Returns the parts of the ranges in which messages with one of the keys can be, in their order.
 
         Elsewhere there are none. A broker that cannot tell answers with whole ranges.
         """
@@ -103,10 +103,10 @@ class OffsetQueries(Protocol):
         """What is wrong with an SQL92 expression, and where; None if it can be pulled with."""
 
     def broker_name(self) -> str:
-        """The name of the broker that answers; a machine room stands in it before an @."""
+        """Returns the name of the broker that answers; a machine room stands in it before an @."""
 
     def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
-        """Report a group's progress, which replaces what it has reported before.
+        """Reports a group's progress, which replaces what it has reported before.
 
         Nothing is reported where a topic has another epoch than the one given for it.
         """
@@ -119,7 +119,7 @@ class SourceTransport(Protocol):
         """Queries of one planner."""
 
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
-        """The records of a range, as they come: in order, each once, through broken connections.
+        """Returns the records of a range, as they come: in order, each once, through broken connections.
 
         Pieces join without gaps but for messages that are lost. Closing the generator ends the
         pull. Raises DataLossError where messages are gone and that is to fail, also with their
@@ -136,27 +136,27 @@ class BlockWriter(Protocol):
     """
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
-        """The queues that each topic has for writing, by which blocks say where they go.
+        """Returns the queues that each topic has for writing, by which blocks say where they go.
 
         Raises BrokerError for a topic that does not exist, ConnectionFailedError.
         """
 
     def send(self, block: Block) -> None:
-        """Send a block; waits while too many are unacknowledged.
+        """Sends a block; waits while too many are unacknowledged.
 
         Blocks for one queue are stored in the order of their sends. Raises BrokerError for a
         refused block, OtherStoreError where another store answers, ConnectionFailedError.
         """
 
     def finish(self) -> bytes:
-        """Wait for every acknowledgement; return the task's part of the batch's commit.
+        """Waits for every acknowledgement; return the task's part of the batch's commit.
 
         The part is empty where there is nothing to commit. Raises CommitError where the broker has
         kept something else than what was sent, BrokerError, ConnectionFailedError.
         """
 
     def close(self) -> None:
-        """End, in whatever state."""
+        """Ends, in whatever state."""
 
 
 class SinkTransport(Protocol):
@@ -166,14 +166,14 @@ class SinkTransport(Protocol):
         """What the broker takes. Raises ConnectionFailedError."""
 
     def block_writer(self, attempt: Attempt | None) -> BlockWriter:
-        """A writer of blocks that are staged, or, without an attempt, of blocks that show at once.
+        """Returns a writer of blocks that are staged, or, without an attempt, of blocks that show at once.
 
         Staged blocks show with their batch. A newer job for the same batch or a later one puts
         away what this one has staged; its blocks are then refused.
         """
 
     def commit_batch(self, parts: Sequence[bytes], batch_id: int) -> CommittedBatch:
-        """Show what the tasks of one job have staged, all of it, once.
+        """Shows what the tasks of one job have staged, all of it, once.
 
         Where this batch or a later one was committed before, nothing new shows. Waits for as long
         as the batch gets on. A repetition is harmless. Raises CommitError where the parts are none,
@@ -183,7 +183,7 @@ class SinkTransport(Protocol):
         """
 
     def abort_batch(self, job: BatchJob) -> None:
-        """Remove what a job has staged, unless it was committed.
+        """Removes what a job has staged, unless it was committed.
 
         Raises BrokerError, ConnectionFailedError.
         """

@@ -2,7 +2,7 @@
 
 A response may be short, for a segment of the log ended, the connection broke, or a filter left
 messages out. So responses are cut and joined again: a batch takes records for as long as their
-bytes stay within a maximum. A range that is read twice gives the same batches (row S4). The broker
+bytes stay within a maximum. A range that is read twice gives the same batches. The broker
 fills responses by the same rule, so that as a rule a response is a batch, and nothing is copied.
 
 Each piece accounts for every offset of its range, whichever transport brings it. Offsets without a
@@ -42,7 +42,7 @@ class RecordChunk:
     sizes: NDArray[np.int32]
 
     def split(self, count: int) -> tuple[RecordChunk, RecordChunk]:
-        """The first `count` records, and the others."""
+        """Returns the first `count` records, and the others."""
         is_gapless = self.end - self.begin == len(self.sizes)
         place = int(self.sizes[:count].sum())
         return (
@@ -62,7 +62,7 @@ class RecordChunk:
 
 
 def cut(pieces: Iterable[RecordChunk], bytes_max: int) -> Iterator[RecordChunk]:
-    """The same records in pieces of up to `bytes_max` bytes, but at least one record.
+    """Yields the same records in pieces of up to `bytes_max` bytes, but at least one record.
 
     Offsets that were lost end a piece, too.
     """
@@ -88,7 +88,7 @@ def _fitting(piece: RecordChunk, parts: list[RecordChunk], bytes_max: int) -> in
 
 
 def _joined(parts: list[RecordChunk]) -> Iterator[RecordChunk]:
-    """The parts as one piece; none where they have no records."""
+    """Yields the parts as one piece; none where they have no records."""
     filled = [part for part in parts if len(part.sizes)]
     if len(filled) > 1:
         records = memoryview(b"".join(part.records for part in filled))

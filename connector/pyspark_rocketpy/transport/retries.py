@@ -35,14 +35,14 @@ class Retries:
         self._failures = 0
 
     def pause(self, error: PassingError) -> None:
-        """Wait before the next try. Raises `error` where there have been too many, or none helps.
+        """Waits before the next try. Raises `error` where there have been too many, or none helps.
 
         After a broken connection the next try asks all endpoints again.
         """
         clock.sleep_ms(self.wait_ms(error))
 
     def wait_ms(self, error: BrokerError | ConnectionFailedError) -> int:
-        """The same without waiting: how long that is to take."""
+        """Returns the same without waiting: how long that is to take."""
         if isinstance(error, ConnectionFailedError):
             self._disconnect()
             if error.is_lasting:
@@ -54,7 +54,7 @@ class Retries:
         return wait_ms
 
     def succeeded(self) -> None:
-        """Start counting from zero."""
+        """Starts counting from zero."""
         self._failures = 0
 
 

@@ -104,5 +104,5 @@ class PullOptions:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether something may be left out."""
+        """True if something may be left out."""
         return bool(self.tags_codes) or self.expression is not None

@@ -54,7 +54,7 @@ class WriteQueues:
         return dict(zip(self.nums, ends, strict=False))
 
     def at(self, broker_name: str) -> range | None:
-        """The numbers of a broker's queues; None where it has none.
+        """Returns the numbers of a broker's queues; None where it has none.
 
         Without a name they are those of the only broker, and None where there are several.
         """
@@ -66,7 +66,7 @@ class WriteQueues:
         return range(first, first + self.nums[broker_name])
 
     def place(self, number: int) -> tuple[str, int]:
-        """The broker that has the queue of this number, and the queue's id there."""
+        """Returns the broker that has the queue of this number, and the queue's id there."""
         names, firsts = list(self.nums), list(self.firsts.values())
         index = bisect_right(firsts, number) - 1
         return names[index], number - firsts[index]

@@ -1,4 +1,4 @@
-"""Numbers of requests, of results and of languages. Source: spec/remoting.md section 2. No state.
+"""Numbers of requests, of results and of languages. Source: docs/design/remoting.md section 2. No state.
 
 Commands carry plain numbers, for a peer may be newer than this table.
 """

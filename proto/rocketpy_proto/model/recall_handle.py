@@ -2,7 +2,7 @@
 
 Base64, in the alphabet for URLs, of `v1 TOPIC BROKER TIME KEY`, parted by blanks. TIME, in ms,
 lies within the second before the delivery time by which RocketMQ's timer counts, and KEY is the
-unique key. Any sender can make it. Source: spec/broker_behaviour.md section 1.7.
+unique key. Any sender can make it. Source: docs/design/broker_behaviour.md section 1.7.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RecallHandle:
     def of_message(
         cls, topic: str, broker_name: str, deliver_ms: int, unique_key: str
     ) -> RecallHandle:
-        """The handle of a message that was sent with TIMER_DELIVER_MS."""
+        """Returns the handle of a message that was sent with TIMER_DELIVER_MS."""
         return cls(topic, broker_name, (deliver_ms - 1) // SECOND_MS * SECOND_MS + 1, unique_key)
 
     def encode(self) -> str:

@@ -1,7 +1,7 @@
 """Regular expressions for names of topics, in time that grows with the name only.
 
 They are RE2's for broker and connector alike. Python's own module reads other expressions, and may
-try more ways to match than any caller can wait for. Holds no state. Row K05.
+try more ways to match than any caller can wait for. Holds no state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TopicPattern:
         self._whole = fitting[0]
 
     def matches(self, names: Sequence[str]) -> list[bool]:
-        """Whether each name matches; a name that is no valid Unicode never does."""
+        """True if each name matches; a name that is no valid Unicode never does."""
         texts = [name if _is_valid(name) else None for name in names]
         return [bool(is_match) for is_match in _matches(texts, self._whole)]
 
@@ -60,5 +60,5 @@ def _fault(pattern: str) -> str | None:
 
 
 def _is_valid(name: str) -> bool:
-    """A file of configuration may hold half of a pair of UTF-16."""
+    """Returns a file of configuration may hold half of a pair of UTF-16."""
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)

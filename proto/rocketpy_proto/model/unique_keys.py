@@ -1,6 +1,6 @@
 """Where messages come from: a process's address, and unique ids for whole batches.
 
-Source: spec/storage.md section 5.2. An id is made of
+Source: docs/design/storage.md section 5.2. An id is made of
 
     IPv4 (4) | process id (2) | random per process (4) | ms in the month (4) | counter (2)
 
@@ -63,7 +63,7 @@ def task_digits(task: tuple[str, int, int]) -> str:
 
 
 def row_keys(task: tuple[str, int, int], numbers: NDArray[np.int64]) -> pa.Array:
-    """The ids of a task's rows by their numbers, a string array; the same whenever it is run.
+    """Returns the ids of a task's rows by their numbers, a string array; the same whenever it is run.
 
     The task is told by writer, batch and partition. With 80 bits of it in an id, a billion tasks
     have two alike by a chance of one in a million.
@@ -73,7 +73,7 @@ def row_keys(task: tuple[str, int, int], numbers: NDArray[np.int64]) -> pa.Array
 
 
 def row_numbers(keys: pa.StringArray, digits: str) -> NDArray[np.int64]:
-    """The row that each id is of, and -1 where it is of no row of the task, or null."""
+    """Returns the row that each id is of, and -1 where it is of no row of the task, or null."""
     width = 2 * (_TASK_BYTES + _NUMBER_BYTES)
     is_own = pc.and_(pc.starts_with(keys, digits), pc.equal(pc.binary_length(keys), width))
     own = np.flatnonzero(is_own.fill_null(False).to_numpy(zero_copy_only=False))

@@ -1,7 +1,7 @@
 """The record codec: one byte layout for the log on disk, pulls and appends.
 
 Pure functions over buffers, in two forms: one record at a time, and a whole block at once.
-Source: spec/storage.md sections 2 to 5. Holds no state.
+Source: docs/design/storage.md sections 2 to 5. Holds no state.
 """
 
 from rocketpy_proto.model.column_types import COLUMN_TYPES, NULLABLE_COLUMNS

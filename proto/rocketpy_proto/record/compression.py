@@ -1,4 +1,4 @@
-"""Compressed bodies. Source: spec/storage.md section 4.1. Holds no state.
+"""Compressed bodies. Source: docs/design/storage.md section 4.1. Holds no state.
 
 The broker keeps bodies as producers sent them; a reader inflates those whose sysFlag says so. One
 that cannot be inflated, or is a bomb, stays as it is stored and is told: no message stops a reader.
@@ -34,7 +34,7 @@ _TYPE_SHIFT = 8
 
 
 def inflate(body: bytes, sys_flag: int) -> bytes:
-    """The body as its producer gave it.
+    """Returns the body as its producer gave it.
 
     Raises ValueError for one that cannot be inflated; its text depends on the body alone, and not
     on versions of libraries.
@@ -72,7 +72,7 @@ def _inflated_by_arrow(body: bytes, codec: str) -> bytes:
 
 
 def inflated_or_stored(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
-    """The body as its producer gave it; or as it is stored, and why it cannot be inflated."""
+    """Returns the body as its producer gave it; or as it is stored, and why it cannot be inflated."""
     if not sys_flag & COMPRESSED or not body:
         return body, None
     try:
@@ -92,7 +92,7 @@ class Bodies:
 
 
 def inflated_bodies(block: RecordBlock) -> Iterator[Bodies]:
-    """The body of each record, inflated where it is compressed, in parts; one part at least.
+    """Yields the body of each record, inflated where it is compressed, in parts; one part at least.
 
     A part ends before the record whose body would bring what its compressed ones inflate to above
     INFLATED_TOGETHER_BYTES_MAX, so parts depend on the records alone. Compressed bodies are
@@ -118,7 +118,7 @@ def inflated_bodies(block: RecordBlock) -> Iterator[Bodies]:
 def _part(
     block: RecordBlock, begin: int, end: int, found: dict[int, tuple[bytes, str | None]]
 ) -> Bodies:
-    """The records [begin, end), of which `found` has the compressed ones."""
+    """Returns the records [begin, end), of which `found` has the compressed ones."""
     starts: NDArray[np.int64] = block.body_start[begin:end]
     values = binary_ranges(block.data, starts, starts + block.body_length[begin:end])
     errors = pa.nulls(end - begin, pa.string())

@@ -1,4 +1,4 @@
-"""CRC-32 of message bodies. Source: spec/storage.md section 2.4. Holds no state.
+"""CRC-32 of message bodies. Source: docs/design/storage.md section 2.4. Holds no state.
 
 The polynomial is zlib's. ISA-L computes it with the processor's carry-less multiplication, three
 to six times as fast at usual sizes (42 against 140 ns for 100 bytes, 49 against 282 ns for 1 KiB);
@@ -49,7 +49,7 @@ else:
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    """The bodyCRC field for a body; 0 for an empty one."""
+    """Returns the bodyCRC field for a body; 0 for an empty one."""
     return _crc32(body) & CRC_MASK
 
 
@@ -64,7 +64,7 @@ def crc_of_parts(*parts: bytes | memoryview) -> int:
 def body_crcs(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """The bodyCRC of each of n ascending ranges of `data`.
+    """Returns the bodyCRC of each of n ascending ranges of `data`.
 
     One call a range cannot be avoided: 60 ns for 100 bytes, 100 ns for 1 KiB, CRC included. The
     loop runs in C, through `map`: over copies that Arrow makes, or over views of larger ranges.
@@ -90,7 +90,7 @@ def _ranges(
     *,
     is_small: bool,
 ) -> Iterable[Range]:
-    """The ranges, in the form that is made fastest; those of a small block without pandas."""
+    """Returns the ranges, in the form that is made fastest; those of a small block without pandas."""
     lengths = ends - starts
     mean_bytes = int(lengths.sum()) // len(lengths)
     if mean_bytes >= ROW_BYTES_MIN and _is_even(starts) and _is_even(ends):
@@ -109,6 +109,6 @@ def _ranges(
 
 
 def _is_even(places: NDArray[np.int64]) -> bool:
-    """Whether there are several, all equally far apart."""
+    """True if there are several, all equally far apart."""
     steps = places[1:] - places[:-1]
     return len(steps) > 0 and not np.count_nonzero(steps != steps[0])

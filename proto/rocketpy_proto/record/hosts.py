@@ -1,4 +1,4 @@
-"""Hosts and message ids. Source: spec/storage.md sections 2.1 and 5. Holds no state."""
+"""Hosts and message ids. Source: docs/design/storage.md sections 2.1 and 5. Holds no state."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Host:
         return cls(kind(address), _PORT.unpack(data[-_PORT.size :])[0])
 
     def to_bytes(self) -> bytes:
-        """The address in network order, then the port as int32.
+        """Returns the address in network order, then the port as int32.
 
         Raises UnencodableRecordError for a port beyond that; records with any int32 can be read.
         """
@@ -49,7 +49,7 @@ class Host:
 
     @property
     def is_v6(self) -> bool:
-        """Whether the address takes 16 bytes."""
+        """True if the address takes 16 bytes."""
         return self.address.version == 6
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ def encode_offset_message_id(store_host: Host, physical_offset: int) -> str:
 
 
 def decode_offset_message_id(message_id: str) -> tuple[Host, int]:
-    """Store host and physical offset of an offsetMsgId. Raises ValueError."""
+    """Stores host and physical offset of an offsetMsgId. Raises ValueError."""
     data = bytes.fromhex(message_id)
     if len(data) not in (16, 28):
         raise ValueError(f"{message_id!r} is no offset message id: it has {len(data)} bytes")

@@ -5,7 +5,7 @@ tag; what is hashed is `topic#key`, and `topic#T#tag`. The tag comes last, as Ro
 since 5.4. Keys are never copied into strings: hashing goes on from the topic's hash over the bytes
 of the key. Tags codes come from the same entries, so both together (`tags_codes_and_index_keys`)
 cost one scan of the properties. Holds no state.
-Source: spec/storage.md sections 7.2 and 7.4; IndexService#buildIndex of RocketMQ 5.5.0.
+Source: docs/design/storage.md sections 7.2 and 7.4; IndexService#buildIndex of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -94,23 +94,23 @@ class KeyLimits:
 
 
 def index_hash(topic: str, key: str) -> int:
-    """The hash of one key (7.2)."""
+    """Returns the hash of one key (7.2)."""
     return _index_hash(java_hash(topic + TOPIC_END), key)
 
 
 def tag_key(tag: str) -> str:
-    """The key under which the index has a tag."""
+    """Returns the key under which the index has a tag."""
     return TAG_PREFIX + tag
 
 
 def _index_hash(seed: int, key: str) -> int:
-    """The same, from the hash of `topic#`."""
+    """Returns the same, from the hash of `topic#`."""
     value = abs(java_hash(key, seed))
     return value if value < 1 << 31 else 0
 
 
 def index_keys(block: RecordBlock, topics: str | pa.Array) -> IndexKeys:
-    """The index keys of a block of one topic, or of one topic per record (strings)."""
+    """Returns the index keys of a block of one topic, or of one topic per record (strings)."""
     seeds = _seeds(topics)
     return _concatenated([_keys_of(block, part, some, seeds) for part, some in block.entries()])
 
@@ -149,7 +149,7 @@ def tags_codes_and_index_keys(
 
 
 def _may_wait(entries: Entries) -> bool:
-    """Whether a name is as long as one that lets a message wait; TRAN_MSG is looked at closely.
+    """True if a name is as long as one that lets a message wait; TRAN_MSG is looked at closely.
 
     Where all records have the same names, each is.
     """
@@ -160,7 +160,7 @@ def _may_wait(entries: Entries) -> bool:
 
 
 def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
-    """The same record by record, as whole arrays cost more than they save.
+    """Returns the same record by record, as whole arrays cost more than they save.
 
     None where something is not ASCII, or so long that it may have a thousand keys.
     """
@@ -189,7 +189,7 @@ def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
 
 
 def _seeds(topics: str | pa.Array) -> NDArray[np.uint32]:
-    """The hash of `topic#`, once or for each record."""
+    """Returns the hash of `topic#`, once or for each record."""
     if isinstance(topics, str):
         return np.array([java_hash(topics + TOPIC_END)], np.int32).view(np.uint32)
     if not isinstance(topics, pa.DictionaryArray):
@@ -226,7 +226,7 @@ def _keys_of(
     seeds: NDArray[np.uint32],
     limits: KeyLimits | None = None,
 ) -> IndexKeys:
-    """The keys of some records, of which `entries` are the properties."""
+    """Returns the keys of some records, of which `entries` are the properties."""
     if len(seeds) > 1:
         seeds = seeds[part]
     kinds = [
@@ -248,7 +248,7 @@ def _keys_of(
 
 
 def _values(entries: Entries, name: str) -> _Words:
-    """The values of a property; of several in one record the last one counts."""
+    """Returns the values of a property; of several in one record the last one counts."""
     named = entries.named(name)
     record = entries.record[named]
     again = record[1:] == record[:-1]
@@ -259,7 +259,7 @@ def _values(entries: Entries, name: str) -> _Words:
 
 
 def _split(entries: Entries, values: _Words, limits: KeyLimits | None) -> _Words:
-    """The words of each value: what lies between blanks and is not empty."""
+    """Returns the words of each value: what lies between blanks and is not empty."""
     blanks = (entries.octets == _BLANK).nonzero()[0]
     place = np.searchsorted(blanks, values.begin) if len(blanks) else blanks
     per_value = np.searchsorted(blanks, values.end) - place if len(blanks) else blanks
@@ -281,7 +281,7 @@ def _split(entries: Entries, values: _Words, limits: KeyLimits | None) -> _Words
 def _hashes(
     octets: NDArray[np.uint8], words: _Words, seeds: NDArray[np.uint32]
 ) -> NDArray[np.int32]:
-    """The index's hash of each word."""
+    """Returns the index's hash of each word."""
     seeds = seeds[words.record] if len(seeds) > 1 else seeds
     hashes = np.abs(java_hash_ranges(octets, words.begin, words.end, seeds))
     # The smallest number has no positive twin; it becomes 0.

@@ -1,6 +1,6 @@
 """Java's String.hashCode, of one string, of a whole column, of ranges of bytes. Holds no state.
 
-h = 31 h + u over UTF-16 code units, in 32 bits with wrap-around. Source: spec/storage.md 4.2.
+h = 31 h + u over UTF-16 code units, in 32 bits with wrap-around. Source: docs/design/storage.md 4.2.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FALLING_POWERS = _POWERS[-2::-1].copy()
 
 
 def java_hash(text: str, seed: int = 0) -> int:
-    """The hash as a signed 32-bit number, going on from `seed`, the hash of what stands before."""
+    """Returns the hash as a signed 32-bit number, going on from `seed`, the hash of what stands before."""
     units: bytes | list[int]
     if text.isascii():
         units = text.encode()
@@ -47,7 +47,7 @@ def java_hash(text: str, seed: int = 0) -> int:
 
 
 def java_hashes(texts: pa.StringArray) -> NDArray[np.int32]:
-    """The hash of each string; 0 for null and for the empty string."""
+    """Returns the hash of each string; 0 for null and for the empty string."""
     hashes = _hash_segments(_utf16_units(texts))
     if texts.null_count:
         hashes[texts.is_null().to_numpy(zero_copy_only=False)] = 0
@@ -60,7 +60,7 @@ def java_hash_ranges(
     ends: NDArray[np.int64],
     seeds: NDArray[np.uint32],
 ) -> NDArray[np.int32]:
-    """The hash of the UTF-8 text in each range; the ranges ascend and do not overlap.
+    """Returns the hash of the UTF-8 text in each range; the ranges ascend and do not overlap.
 
     Hashing goes on from `seeds`, one or n hashes of what stands before the texts. ASCII texts of
     up to 64 bytes, which keys and tags are, cost 20 to 30 ns each.
@@ -85,7 +85,7 @@ def java_hash_ranges(
 
 
 def _windows(octets: NDArray[np.uint8], ends: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
-    """The `width` bytes before each of `ends` as rows; zeros stand before the first byte."""
+    """Returns the `width` bytes before each of `ends` as rows; zeros stand before the first byte."""
     padded = np.concatenate((np.zeros(width, np.uint8), octets))
     items: NDArray[np.void] = np.ndarray((len(octets) + 1,), f"V{width}", padded, strides=(1,))
     return items[ends].view(np.uint8).reshape(len(ends), width)
@@ -99,7 +99,7 @@ def _tail_masks(width: int) -> NDArray[np.void]:
 
 
 def _hash_after(texts: pa.StringArray, seeds: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The hash of each text, going on from its seed. Equal texts, as tags are, are read once."""
+    """Returns the hash of each text, going on from its seed. Equal texts, as tags are, are read once."""
     distinct = texts.dictionary_encode()
     codes = distinct.indices.to_numpy(zero_copy_only=False)
     units = _utf16_units(distinct.dictionary)
@@ -118,7 +118,7 @@ class _Units:
 
 
 def _utf16_units(texts: pa.StringArray) -> _Units:
-    """The units; of ASCII, its very bytes."""
+    """Returns the units; of ASCII, its very bytes."""
     offsets = offsets_of(texts)
     octets = octets_of(texts)[offsets[0] : offsets[-1]]
     bounds = offsets.astype(np.int64) - offsets[0]

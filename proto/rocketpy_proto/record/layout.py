@@ -1,4 +1,4 @@
-"""The layout of a commit log record: constants only. Source: spec/storage.md section 2.
+"""The layout of a commit log record: constants only. Source: docs/design/storage.md section 2.
 
     +------------------ fixed part, 88 bytes with IPv4 hosts -------------------+
     | totalSize magic bodyCRC queueId flag queueOffset physicalOffset sysFlag   |
@@ -35,7 +35,7 @@ PROPERTY_SEPARATOR = 2
 
 
 def header_dtype(born_host_bytes: int, store_host_bytes: int) -> np.dtype[np.void]:
-    """The fixed part, for hosts of the given sizes."""
+    """Returns the fixed part, for hosts of the given sizes."""
     return np.dtype(
         [
             ("total_size", ">i4"),  # the whole record, this field included

@@ -2,7 +2,7 @@ r"""The properties string of one record, and the names that brokers use. Holds n
 
 name \x01 value \x02 name \x01 value \x02 ...
 
-Source: spec/storage.md sections 3.1 and 3.2, spec/grpc_v2_semantics.md section 7.1.
+Source: docs/design/storage.md sections 3.1 and 3.2, docs/design/grpc_v2_semantics.md section 7.1.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _asks_for_wait(name: str, value: str, now_ms: int) -> bool:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """The string, in the mapping's order, with the trailing separator that 5.2 and later keep.
+    """Returns the string, in the mapping's order, with the trailing separator that 5.2 and later keep.
 
     Entries without a value are left out, for no reader would see them. Raises
     UnencodableRecordError.
@@ -93,7 +93,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def encode_property_name(name: str) -> bytes:
-    """The name's bytes. Raises UnencodableRecordError."""
+    """Returns the name's bytes. Raises UnencodableRecordError."""
     if not name:
         raise UnencodableRecordError("property name", name, "is empty")
     return _checked("property name", name)
@@ -109,7 +109,7 @@ def _checked(field: str, text: str) -> bytes:
 
 
 def decode_properties(encoded: bytes) -> dict[str, str]:
-    """The properties; later duplicates win, entries without name or value are dropped.
+    """Returns the properties; later duplicates win, entries without name or value are dropped.
 
     Bytes that are no UTF-8 become U+FFFD, so that one bad message cannot stop a reader.
     """

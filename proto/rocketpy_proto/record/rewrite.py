@@ -2,7 +2,7 @@ r"""Records of a block with another topic and other properties; bodies and hosts
 
 The broker stores a message that has to wait under a topic of its own, and later as what it is.
 Works on whole blocks, without a loop over messages: properties are a binary column in which names
-are found by regular expression. Holds no state. Source: spec/storage.md sections 2.1, 3.1, 13, 14.
+are found by regular expression. Holds no state. Source: docs/design/storage.md sections 2.1, 3.1, 13, 14.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VALUE_END = bytes([PROPERTY_SEPARATOR])
 
 
 def properties_strings(block: RecordBlock) -> pa.BinaryArray:
-    """The properties string of each record; each entry ends with its separator."""
+    """Returns the properties string of each record; each entry ends with its separator."""
     starts = block.properties_start
     strings = binary_ranges(block.data, starts, starts + block.properties_length)
     filled = pc.greater(pc.binary_length(strings), 0)
@@ -68,7 +68,7 @@ def rewritten(
     properties: pa.BinaryArray,
     fields: Mapping[str, NDArray[np.integer] | int] | None = None,
 ) -> RecordBlock:
-    """The records with this topic, these properties and header fields, in a writable buffer.
+    """Returns the records with this topic, these properties and header fields, in a writable buffer.
 
     `properties` has n values, `fields` are of the header. Raises UnencodableRecordError.
     """

@@ -1,4 +1,4 @@
-"""The codec for one record at a time. Source: spec/storage.md section 2. Holds no state."""
+"""The codec for one record at a time. Source: docs/design/storage.md section 2. Holds no state."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DecodedRecord:
 
 
 def encode_record(record: Record) -> bytes:
-    """The record's bytes. The IPv6 bits of sysFlag follow the hosts.
+    """Returns the record's bytes. The IPv6 bits of sysFlag follow the hosts.
 
     Raises UnencodableRecordError.
     """
@@ -131,7 +131,7 @@ def encode_topic(topic: str) -> EncodedTopic:
 
 
 def encode_blank(left_bytes: int) -> bytes:
-    """The record that fills what is left of a segment (2.2); the rest of it stays as it is."""
+    """Returns the record that fills what is left of a segment (2.2); the rest of it stays as it is."""
     return _BLANK.pack(left_bytes, END_OF_SEGMENT_MAGIC)
 
 
@@ -162,7 +162,7 @@ class _Cursor:
 def decode_record(
     buffer: bytes | bytearray | memoryview, position: int = 0, *, check_crc: bool = True
 ) -> DecodedRecord:
-    """The record at `position`. Raises MalformedRecordError for anything that is not one."""
+    """Returns the record at `position`. Raises MalformedRecordError for anything that is not one."""
     view = memoryview(buffer).cast("B")
     head = _checked_head(view, position)
     size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms = head
@@ -201,7 +201,7 @@ def decode_record(
 
 
 def _checked_head(view: memoryview, position: int) -> tuple[int, ...]:
-    """The fields up to bornTimestamp, where size and magic can be those of a record."""
+    """Returns the fields up to bornTimestamp, where size and magic can be those of a record."""
     if position < 0 or len(view) - position < FIXED_BYTES:
         raise MalformedRecordError("fewer bytes than the smallest record", position)
     head: tuple[int, ...] = _TO_BORN_TIMESTAMP.unpack_from(view, position)

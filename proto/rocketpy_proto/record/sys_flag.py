@@ -1,4 +1,4 @@
-"""The bits of sysFlag. Source: spec/storage.md section 4.1. Holds no state."""
+"""The bits of sysFlag. Source: docs/design/storage.md section 4.1. Holds no state."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def has_queue_offset(sys_flag: int) -> bool: ...
 @overload
 def has_queue_offset(sys_flag: NDArray[np.integer]) -> NDArray[np.bool_]: ...
 def has_queue_offset(sys_flag: int | NDArray[np.integer]) -> bool | NDArray[np.bool_]:
-    """Whether a record has a place in its queue: prepared and rolled back ones have none (2.3)."""
+    """True if a record has a place in its queue: prepared and rolled back ones have none (2.3)."""
     kind = sys_flag & TRANSACTION_MASK
     return (kind != TRANSACTION_PREPARED) & (kind != TRANSACTION_ROLLBACK)
 
 
 def has_transactions(sys_flags: NDArray[np.integer]) -> bool:
-    """Whether any of these records has transaction bits; most blocks have none."""
+    """True if any of these records has transaction bits; most blocks have none."""
     return bool(np.count_nonzero(sys_flags & TRANSACTION_MASK))

@@ -1,4 +1,4 @@
-"""Tags codes of a whole block. Source: spec/storage.md section 4.2. Holds no state.
+"""Tags codes of a whole block. Source: docs/design/storage.md section 4.2. Holds no state.
 
 A broker needs the code of every message it takes, and nothing else of its properties but the keys
 (`index_keys`). So entries are found as in `properties_block`, but only those named TAGS are looked
@@ -18,7 +18,7 @@ _NO_SEED = np.zeros(1, np.uint32)
 
 
 def tags_codes(entries: Entries, count: int) -> NDArray[np.int64]:
-    """The code of the TAGS of each of `count` records; 0 where there is none."""
+    """Returns the code of the TAGS of each of `count` records; 0 where there is none."""
     codes = np.zeros(count, np.int64)
     named = entries.named(TAGS)
     begins, ends = entries.middle[named] + 1, entries.end[named]

@@ -4,7 +4,7 @@
     ext fields <-> headers        headers/, by the tables of fields.py
     body <-> values               bodies/; batches.py for what is sent in one; records stay bytes
 
-Whatever a peer sends, the one error is RemotingFormatError. Source: spec/remoting.md. No state but
+Whatever a peer sends, the one error is RemotingFormatError. Source: docs/design/remoting.md. No state but
 the frame that a FrameDecoder has in part.
 """
 

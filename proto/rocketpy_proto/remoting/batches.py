@@ -3,7 +3,7 @@
     size of all 4 | magic 4 | CRC 4 | flag 4 | body length 4 | body
     | properties length 2 | properties
 
-Magic and CRC are 0 and never looked at. Source: spec/remoting.md section 3.2.
+Magic and CRC are 0 and never looked at. Source: docs/design/remoting.md section 3.2.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BatchMessage:
 
 
 def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
-    """The body of SEND_BATCH_MESSAGE. Raises UnencodableRemotingError."""
+    """Returns the body of SEND_BATCH_MESSAGE. Raises UnencodableRemotingError."""
     pieces: list[bytes | memoryview] = []
     for message in messages:
         try:
@@ -50,7 +50,7 @@ def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
 
 
 def decode_batch(body: bytes | memoryview) -> list[BatchMessage]:
-    """The messages, their bodies views of `body`. Raises RemotingFormatError."""
+    """Returns the messages, their bodies views of `body`. Raises RemotingFormatError."""
     view = memoryview(body)
     messages = []
     position = 0

@@ -3,7 +3,7 @@
     code 2 | language 1 | version 2 | opaque 4 | flag 4 | remark length 4 | remark
     | length of all fields 4 | fields: name length 2, name, value length 4, value; ...
 
-A length of 0 stands for null. Source: spec/remoting.md section 1.3.
+A length of 0 stands for null. Source: docs/design/remoting.md section 1.3.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def encode_binary_header(command: RemotingCommand, opaque: int) -> bytes:
 
 
 def decode_binary_header(encoded: memoryview, body: memoryview) -> RemotingCommand:
-    """The command. Raises RemotingFormatError."""
+    """Returns the command. Raises RemotingFormatError."""
     try:
         code, language, version, opaque, flag = _HEAD.unpack_from(encoded)
         reader = _Reader(encoded, _HEAD.size)

@@ -1,4 +1,4 @@
-"""A request or an answer, as a value. Source: spec/remoting.md section 1. Holds no state."""
+"""A request or an answer, as a value. Source: docs/design/remoting.md section 1. Holds no state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rocketpy_proto.model.codes import Language
 RESPONSE_FLAG = 1
 ONE_WAY_FLAG = 2
 # The number of 5.3.0. From 401 on a name server answers routes in standard JSON; who says more than
-# 475 may be told to GO_AWAY (spec/remoting.md 6.4).
+# 475 may be told to GO_AWAY (docs/design/remoting.md 6.4).
 PROTOCOL_VERSION = 473
 
 
@@ -42,12 +42,12 @@ class RemotingCommand(msgspec.Struct, frozen=True):
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request; asked before `opaque` is looked up."""
+        """True if this answers a request; asked before `opaque` is looked up."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_one_way(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """True if nobody waits for an answer."""
         return bool(self.flag & ONE_WAY_FLAG)
 
     def answer(
@@ -58,7 +58,7 @@ class RemotingCommand(msgspec.Struct, frozen=True):
         ext_fields: Mapping[str, str] | None = None,
         body: bytes | memoryview = b"",
     ) -> RemotingCommand:
-        """The answer to this request, with a header of the same form."""
+        """Returns the answer to this request, with a header of the same form."""
         return RemotingCommand(
             code=code,
             opaque=self.opaque,

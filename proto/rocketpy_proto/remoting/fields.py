@@ -3,7 +3,7 @@
 A class of fields says each field's type; its name on the wire is the same in camel case, unless
 `field(name=...)` gives another. A header's values are texts on the wire; a body is JSON.
 Fields that we do not know are left out, since a peer may be newer; null is as good as absent.
-Source: spec/remoting.md sections 2.3 and 4.1.
+Source: docs/design/remoting.md sections 2.3 and 4.1.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class HeaderForm(Generic[H]):
     names: Mapping[str, str] = dataclass_field(default_factory=dict)
 
     def encode(self, header: H) -> dict[str, str]:
-        """The ext fields, without those that are None. Raises UnencodableRemotingError."""
+        """Returns the ext fields, without those that are None. Raises UnencodableRemotingError."""
         values = _encodable(header)
         return {
             self.names.get(name, name): _text(value)
@@ -79,7 +79,7 @@ class HeaderForm(Generic[H]):
         }
 
     def decode(self, ext_fields: Mapping[str, str]) -> H:
-        """The header. Raises RemotingFormatError, which names what is missing or wrong."""
+        """Returns the header. Raises RemotingFormatError, which names what is missing or wrong."""
         if self.names:
             usual = {short: name for name, short in self.names.items()}
             ext_fields = {usual.get(name, name): value for name, value in ext_fields.items()}
@@ -99,7 +99,7 @@ def encode_body(body: Body) -> bytes:
 
 
 def decode_body(kind: type[B], data: bytes | memoryview) -> B:
-    """The value of a body, which may be fastjson's. Raises RemotingFormatError."""
+    """Returns the value of a body, which may be fastjson's. Raises RemotingFormatError."""
     value = _without_nulls(read_json(data, kind.__name__))
     try:
         return msgspec.convert(value, kind, strict=False, dec_hook=_table_from_json)

@@ -1,4 +1,4 @@
-"""Frames: one after the other on a connection, each one command. Source: spec/remoting.md 1.1.
+"""Frames: one after the other on a connection, each one command. Source: docs/design/remoting.md 1.1.
 
     length 4 (of what follows) | form of the header 1 | header length 3 | header | body
 
@@ -35,7 +35,7 @@ _DECODERS: Mapping[int, Callable[[memoryview, memoryview], RemotingCommand]] = {
 
 
 def encode_frame(command: RemotingCommand, opaque: int | None = None) -> list[bytes | memoryview]:
-    """The frame's bytes, in pieces to be written together: the body is not copied.
+    """Returns the frame's bytes, in pieces to be written together: the body is not copied.
 
     An `opaque` that is given stands in place of the command's. Raises UnencodableRemotingError.
     """
@@ -52,7 +52,7 @@ def encode_frame(command: RemotingCommand, opaque: int | None = None) -> list[by
 
 
 def decode_frame(frame: memoryview, header_bytes_max: int = FRAME_BYTES_MAX) -> RemotingCommand:
-    """The command of one whole frame; its body is a view of it. Raises RemotingFormatError."""
+    """Returns the command of one whole frame; its body is a view of it. Raises RemotingFormatError."""
     if len(frame) < _PREFIX.size:
         raise RemotingFormatError(_WHAT, f"it has {len(frame)} bytes, at least {_PREFIX.size}")
     _, form = _PREFIX.unpack_from(frame)
@@ -88,7 +88,7 @@ class FrameDecoder:
         self._failure: RemotingFormatError | None = None
 
     def feed(self, data: bytes) -> Iterator[RemotingCommand]:
-        """The commands that `data` completes; the bodies stay views of `data`.
+        """Returns the commands that `data` completes; the bodies stay views of `data`.
 
         The iterator raises RemotingFormatError behind the commands that came before the bad bytes.
         Then the connection has to be closed: whatever is fed later raises the same.
@@ -99,7 +99,7 @@ class FrameDecoder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether bytes wait for the rest of their frame: here a connection must not end."""
+        """True if bytes wait for the rest of their frame: here a connection must not end."""
         return bool(self._begun or self._unread)
 
     def _commands(self) -> Iterator[RemotingCommand]:
@@ -114,7 +114,7 @@ class FrameDecoder:
             raise self._failure
 
     def _next_frame(self) -> memoryview | None:
-        """The next whole frame; None where it has not come yet."""
+        """Returns the next whole frame; None where it has not come yet."""
         if not self._begun:
             if len(self._unread) >= _LENGTH.size:
                 size = self._checked_size(self._unread)

@@ -1,4 +1,4 @@
-"""The JSON form of a command's header. Source: spec/remoting.md section 1.2. Holds no state."""
+"""The JSON form of a command's header. Source: docs/design/remoting.md section 1.2. Holds no state."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def encode_json_header(command: RemotingCommand, opaque: int) -> bytes:
 
 
 def decode_json_header(encoded: memoryview, body: memoryview) -> RemotingCommand:
-    """The command. Raises RemotingFormatError, also where `opaque` is missing.
+    """Returns the command. Raises RemotingFormatError, also where `opaque` is missing.
 
     Unknown fields are left out, and an unknown language is OTHER.
     """

@@ -6,7 +6,7 @@ leaves the rest to msgspec: nothing else is let through. What a string holds is 
 key: an outline of the text, of the same length, has every string blanked out.
 
 Time is linear in the text; depth is bounded before anything recurses.
-Source: spec/remoting.md section 4.1.
+Source: docs/design/remoting.md section 4.1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(_STEPS))
 
 
 def read_json(data: bytes | memoryview, what: str) -> object:
-    """The value in `data`, keys as strings. Raises RemotingFormatError, which names `what`.
+    """Returns the value in `data`, keys as strings. Raises RemotingFormatError, which names `what`.
 
     A reference (`{"$ref":...}`) is refused: no server was seen to send one.
     """

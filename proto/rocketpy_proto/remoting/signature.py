@@ -1,4 +1,4 @@
-"""How requests are signed for brokers with access control. Source: spec/remoting.md 5.1. No state.
+"""How requests are signed for brokers with access control. Source: docs/design/remoting.md 5.1. No state.
 
 The same for ACL 1.0 and 2.0. It has neither time nor number: who records a request can repeat it.
 """
@@ -23,7 +23,7 @@ SIGNATURE = "Signature"
 def signed(
     command: RemotingCommand, access_key: str, secret_key: str, security_token: str | None = None
 ) -> RemotingCommand:
-    """The command with its signature; no field may be changed after that.
+    """Returns the command with its signature; no field may be changed after that.
 
     Raises UnencodableRemotingError.
     """
@@ -35,7 +35,7 @@ def signed(
 
 
 def is_signed_by(command: RemotingCommand, secret_key: str) -> bool:
-    """Whether the command's signature is this key's. Raises UnencodableRemotingError."""
+    """True if the command's signature is this key's. Raises UnencodableRemotingError."""
     expected = signature(command.ext_fields, command.body, secret_key)
     given = command.ext_fields.get(SIGNATURE, "")
     return hmac.compare_digest(expected.encode(), given.encode(errors="surrogatepass"))

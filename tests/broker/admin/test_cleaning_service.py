@@ -52,7 +52,7 @@ class Desk:
         return sum(not path.exists() for path in self.segments)
 
     async def clean(self, in_pause: Callable[[int], None], callers: int = 1) -> list[int]:
-        """Clean; `in_pause` gets to know how many segments are gone, in each pause."""
+        """Cleans; `in_pause` gets to know how many segments are gone, in each pause."""
         passes = asyncio.gather(*(self.cleaning.clean(manual=True) for _ in range(callers)))
         while not passes.done():
             await take_slot()
@@ -63,7 +63,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """One that is closed at the end."""
+    """Yields one that is closed at the end."""
     made = Desk(tmp_path)
     yield made
     made.files.close()

@@ -38,7 +38,7 @@ class Gate:
             assert self._goes_on.wait(PATIENCE_SECONDS)
 
     async def reached(self) -> None:
-        """Wait until as many calls are held as may be."""
+        """Waits until as many calls are held as may be."""
         await until(lambda: self._held == self._count)
 
     def open(self) -> None:
@@ -54,7 +54,7 @@ class Gate:
 def holding(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str, count: int = 1
 ) -> Iterator[Gate]:
-    """A gate that is open at the end of the block, so that threads end."""
+    """Yields a gate that is open at the end of the block, so that threads end."""
     gate = Gate(monkeypatch, owner, name, count)
     try:
         yield gate

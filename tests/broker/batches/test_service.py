@@ -133,7 +133,7 @@ async def test_s08_a_batch_without_messages_counts_as_committed(start_broker: St
 
 
 def altered(column: str, change: int) -> Callable[[broker_pb2.CommitBatchRequest], None]:
-    """Change one number of the second task."""
+    """Changes one number of the second task."""
 
     def alter(request: broker_pb2.CommitBatchRequest) -> None:
         values = getattr(request.tasks, column)
@@ -304,7 +304,7 @@ async def test_s08_a_client_cannot_number_its_messages(start_broker: StartBroker
         job = Job(running)
         request = (await job.stage((0, [b"a"]))).block(0, b"forged")
         records = bytearray(request.records)
-        # preparedTransactionOffset (spec/storage.md section 2.1), as a first record's number.
+        # preparedTransactionOffset (docs/design/storage.md section 2.1), as a first record's number.
         records[76:84] = (1 << 40 | 1).to_bytes(8, "big")
         append = broker_pb2.AppendRequest(
             topic="T", records=bytes(records), record_sizes=request.record_sizes

@@ -34,7 +34,7 @@ class Job:
         )
 
     async def stage(self, *blocks: tuple[int, Sequence[bytes]], token: int | None = None) -> Task:
-        """A task with these blocks, by queue, up to its end."""
+        """Returns a task with these blocks, by queue, up to its end."""
         task = Task(self, len(self.staged), len(self.staged) + 1 if token is None else token)
         for queue_id, bodies in blocks:
             answer = await task.send(queue_id, *bodies)
@@ -56,20 +56,20 @@ class Job:
         return broker_pb2.CommitBatchRequest(job=self.name, tasks=tasks, wait_ms_max=wait_ms_max)
 
     async def commit(self, wait_ms_max: int = WAIT_MS_MAX) -> broker_pb2.BatchResponse:
-        """Ask for the batch."""
+        """Asks for the batch."""
         response: broker_pb2.BatchResponse = await self.running.data.CommitBatch(
             self.request(wait_ms_max)
         )
         return response
 
     async def query(self, wait_ms_max: int = WAIT_MS_MAX) -> broker_pb2.BatchResponse:
-        """Ask after the batch."""
+        """Asks after the batch."""
         request = broker_pb2.QueryBatchRequest(job=self.name, wait_ms_max=wait_ms_max)
         response: broker_pb2.BatchResponse = await self.running.data.QueryBatch(request)
         return response
 
     async def abort(self) -> int:
-        """Give the batch up; how many attempts that removed."""
+        """Gives the batch up; how many attempts that removed."""
         request = broker_pb2.AbortBatchRequest(job=self.name)
         response: broker_pb2.AbortBatchResponse = await self.running.data.AbortBatch(request)
         assert response.status.code == ResponseCode.SUCCESS, response.status.remark
@@ -90,7 +90,7 @@ class Task:
     def block(
         self, queue_id: int, *bodies: bytes, block_number: int | None = None
     ) -> broker_pb2.StageBlocksRequest:
-        """A request for the next block, or another one."""
+        """Returns a request for the next block, or another one."""
         keys = [body.decode() for body in bodies]
         properties = {name: [value] * len(bodies) for name, value in self.job.properties.items()}
         block = wire_block(self.job.topic, bodies, tags="tag", keys=keys, properties=properties)
@@ -106,11 +106,11 @@ class Task:
         )
 
     async def send(self, queue_id: int, *bodies: bytes) -> broker_pb2.StageBlocksResponse:
-        """The next block."""
+        """Returns the next block."""
         return await self._send(self.block(queue_id, *bodies))
 
     async def send_block(self, queue_id: int, block: WireBlock) -> broker_pb2.StageBlocksResponse:
-        """The next block, as it is."""
+        """Returns the next block, as it is."""
         request = self.block(queue_id, b"")
         request.records, request.record_sizes = block.records, block.record_sizes
         return await self._send(request)
@@ -124,7 +124,7 @@ class Task:
         return answer
 
     async def end(self) -> broker_pb2.StageBlocksResponse:
-        """The end of the attempt."""
+        """Returns the end of the attempt."""
         return await self.ask(
             broker_pb2.StageBlocksRequest(
                 job=self.job.name,
@@ -136,7 +136,7 @@ class Task:
         )
 
     async def ask(self, request: broker_pb2.StageBlocksRequest) -> broker_pb2.StageBlocksResponse:
-        """One request, on a stream of its own."""
+        """Returns one request, on a stream of its own."""
         answer: broker_pb2.StageBlocksResponse = await self.job.running.data.StageBlocks(
             iter([request])
         ).read()
@@ -144,7 +144,7 @@ class Task:
 
 
 async def hindered(job: Job) -> broker_pb2.BatchResponse:
-    """Commit, and wait until something holds the batch up."""
+    """Commits, and wait until something holds the batch up."""
     answer = await job.commit(wait_ms_max=0)
     while answer.outcome == broker_pb2.IN_PROGRESS and not answer.hindrance:
         answer = await job.query(wait_ms_max=0)
@@ -152,7 +152,7 @@ async def hindered(job: Job) -> broker_pb2.BatchResponse:
 
 
 async def bodies(running: RunningBroker, queue_id: int = 0, topic: str = "T") -> list[bytes]:
-    """Every message of a queue."""
+    """Returns every message of a queue."""
     found: list[bytes] = []
     for response in await running.pull(topic=topic, queue_id=queue_id):
         found += bodies_of(response.records, response.record_sizes)
@@ -160,7 +160,7 @@ async def bodies(running: RunningBroker, queue_id: int = 0, topic: str = "T") ->
 
 
 def staging_files(running: RunningBroker) -> list[str]:
-    """The names of the files in the staging area."""
+    """Returns the names of the files in the staging area."""
     return sorted(path.name for path in running.broker.store.staging.folder.iterdir())
 
 

@@ -17,7 +17,7 @@ ROCKETPY = [sys.executable, "-m", "rocketpy_broker"]
 
 
 def run(broker: LocalBroker, *words: str, stdin: str | bytes | None = None) -> Result:
-    """Run a command against a broker, in this process."""
+    """Runs a command against a broker, in this process."""
     return CliRunner().invoke(app, [*words, "--endpoint", broker.endpoint], input=stdin)
 
 
@@ -29,7 +29,7 @@ def environment(**names: str) -> Mapping[str, str]:
 
 
 def popen(broker: LocalBroker, *words: str) -> subprocess.Popen[str]:
-    """Start a command against a broker, with pipes to all its ends."""
+    """Starts a command against a broker, with pipes to all its ends."""
     return subprocess.Popen(
         [*ROCKETPY, *words, "--endpoint", broker.endpoint],
         stdin=subprocess.PIPE,
@@ -41,7 +41,7 @@ def popen(broker: LocalBroker, *words: str) -> subprocess.Popen[str]:
 
 
 def on_a_terminal(broker: LocalBroker, *words: str, answer: str = "") -> tuple[int, str]:
-    """Exit code of a command on a terminal of 80 columns, and what that shows, answers too."""
+    """Exits code of a command on a terminal of 80 columns, and what that shows, answers too."""
     master, terminal = pty.openpty()
     command = [*ROCKETPY, *words, "--endpoint", broker.endpoint]
     environ = environment(COLUMNS="80", TERM="xterm-256color")

@@ -35,7 +35,7 @@ _numbers = itertools.count()
 
 
 def sent(broker: LocalBroker, topic: str, records: Sequence[HostileRecord]) -> None:
-    """Send a block as it is."""
+    """Sends a block as it is."""
     block, sizes = block_bytes([record.sendable(topic) for record in records])
     append(broker, topic, block, sizes)
 
@@ -58,7 +58,7 @@ def count_of(broker: LocalBroker, topic: str, expression: str, end: int) -> int:
 
 
 def told(broker: LocalBroker, *words: str) -> list[str]:
-    """The lines that a command prints."""
+    """Returns the lines that a command prints."""
     done = run(broker, *words)
     assert done.exit_code == 0, done.output
     return done.output.splitlines()

@@ -1,4 +1,4 @@
-"""Configuration files as RocketMQ 5.3 writes them with fastjson (spec/storage.md section 11)."""
+"""Configuration files as RocketMQ 5.3 writes them with fastjson (docs/design/storage.md section 11)."""
 
 from __future__ import annotations
 

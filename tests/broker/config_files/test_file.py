@@ -42,7 +42,7 @@ def load(folder: Path) -> dict[str, Any] | None:
 
 
 def reaches(step: int, error: BaseException, act: Callable[[], object]) -> bool:
-    """Run `act` with a file system whose call number `step` fails; False if it made fewer."""
+    """Runs `act` with a file system whose call number `step` fails; False if it made fewer."""
     calls = 0
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:

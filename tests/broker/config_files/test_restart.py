@@ -41,7 +41,7 @@ def saved(path: Path) -> dict[str, Any]:
 
 
 async def commit(running: RunningBroker, group: str, topic: str, offset: int) -> int:
-    """Commit for queue 0; return the response code."""
+    """Commits for queue 0; return the response code."""
     entry = broker_pb2.CommittedOffset(topic=topic, queue_id=0, offset=offset)
     request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=[entry])
     response: broker_pb2.CommitOffsetsResponse = await running.data.CommitOffsets(request)

@@ -24,7 +24,7 @@ both = pytest.mark.parametrize("flush", list(FlushDiskType))
 async def send(
     running: RunningBroker, level: int, *bodies: bytes, topic: str = "T", queue_id: int = 1
 ) -> broker_pb2.AppendResponse:
-    """Send one block of messages with this delay level."""
+    """Sends one block of messages with this delay level."""
     block = wire_block(topic, bodies, tags="A", properties={"DELAY": [str(level)] * len(bodies)})
     return await running.append_block(topic, queue_id, block)
 
@@ -34,7 +34,7 @@ def visible(running: RunningBroker, topic: str = "T", queue_id: int = 1) -> int:
 
 
 async def advance(running: RunningBroker, ms: int) -> None:
-    """Move time in steps that let the broker's tasks have their turns."""
+    """Moves time in steps that let the broker's tasks have their turns."""
     for _ in range(0, ms, 100):
         running.clock.advance(100)
         await turns()
@@ -190,7 +190,7 @@ async def test_d01_a_clock_that_was_ahead_holds_no_message_longer_than_its_level
 async def test_d03_behind_a_clock_that_was_set_back_nothing_comes_early(
     start_broker: StartBroker,
 ) -> None:
-    """Store times never fall, so messages are stored in the future for a while."""
+    """Stores times never fall, so messages are stored in the future for a while."""
     async with start_broker() as running:
         await running.create_topic("T")
         await running.append("T", 0, b"now")

@@ -25,7 +25,7 @@ async def send_at(
     queue_id: int = 1,
     **properties: str,
 ) -> broker_pb2.AppendResponse:
-    """Send one block of messages with these delivery times."""
+    """Sends one block of messages with these delivery times."""
     given = {name: [value] * len(bodies) for name, value in properties.items()}
     given["TIMER_DELIVER_MS"] = [str(time_ms) for time_ms in times_ms]
     return await running.append_block(topic, queue_id, wire_block(topic, bodies, properties=given))

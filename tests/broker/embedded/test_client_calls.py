@@ -19,13 +19,13 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    """A broker of this module's own, since `reset` takes everything."""
+    """Yields a broker of this module's own, since `reset` takes everything."""
     with LocalBroker(flush="SYNC_FLUSH") as broker:
         yield broker
 
 
 def commit(broker: LocalBroker, topic: str, group: str, offset: int) -> None:
-    """Commit an offset of queue 0."""
+    """Commits an offset of queue 0."""
     with grpc.insecure_channel(broker.endpoint) as channel:
         offsets = [broker_pb2.CommittedOffset(topic=topic, queue_id=0, offset=offset)]
         request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=offsets)

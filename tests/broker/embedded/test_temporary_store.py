@@ -57,7 +57,7 @@ class Running:
         self.pid, self.data = int(pid), Path(data)
 
     def end(self, number: signal.Signals) -> None:
-        """Send the program a signal, and wait until its broker has ended, too."""
+        """Sends the program a signal, and wait until its broker has ended, too."""
         handle = os.pidfd_open(self.pid) if self.pid else None
         self.process.send_signal(number)
         self.process.communicate(timeout=PATIENCE_SECONDS)

@@ -163,7 +163,7 @@ async def test_g03_a_request_that_is_too_large_is_not_even_decoded(
 
 
 async def advance(running: RunningBroker, delta_ms: int) -> None:
-    """Move the clock by whole intervals of the housekeeping, which gets its turn each time."""
+    """Moves the clock by whole intervals of the housekeeping, which gets its turn each time."""
     for _ in range(delta_ms // 10_000):
         running.clock.advance(10_000)
         for _ in range(5):

@@ -33,7 +33,7 @@ def door(running: RunningBroker) -> HttpServer:
 async def connected(
     running: RunningBroker, receive_buffer_bytes: int = 4_096
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client that takes little ahead of what it reads."""
+    """Returns a client that takes little ahead of what it reads."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     client.setblocking(False)
@@ -58,7 +58,7 @@ async def is_dropped_after(running: RunningBroker, seconds: int) -> None:
 
 
 async def is_cut(reader: asyncio.StreamReader) -> None:
-    """Read on until the connection is closed."""
+    """Reads on until the connection is closed."""
     try:
         while await reader.read(65_536):
             pass

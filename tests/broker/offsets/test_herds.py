@@ -19,7 +19,7 @@ from tests.broker.conftest import RunningBroker, StartBroker, until
 
 
 async def ask(running: RunningBroker, queues: int, grown: int = 0) -> asyncio.Task[int]:
-    """A held query that knows so many queues, and what it finds of the first one."""
+    """Returns a held query that knows so many queues, and what it finds of the first one."""
     known = [
         broker_pb2.KnownOffset(topic="T", queue_id=each, max_offset=0 if each else grown)
         for each in range(queues)
@@ -88,7 +88,7 @@ class HeldQuery:
         self._service = running.broker.services.offsets.queries
 
     async def hold(self, *topics: str, pattern: str = "", with_epochs: bool = False) -> None:
-        """Hold it until it has looked at each queue."""
+        """Holds it until it has looked at each queue."""
         configs = self._running.broker.services.topics.list(include_system=False)
         queues = [QueueKey(each.topic, i) for each in configs for i in range(each.read_queue_nums)]
         epochs = {each.topic: each.epoch for each in configs} if with_epochs else {}
@@ -111,7 +111,7 @@ class HeldQuery:
             await asyncio.sleep(0)
 
     async def looked_at(self) -> list[QueueKey]:
-        """The queues since this was asked last, without order."""
+        """Returns the queues since this was asked last, without order."""
         await self.settle()
         seen, self._store.seen = sorted(self._store.seen), []
         return seen

@@ -210,7 +210,7 @@ async def advance(running: RunningBroker, delta_ms: int) -> None:
 
 
 async def queue_without_its_beginning(running: RunningBroker) -> int:
-    """Fill more than a segment and remove it; return the queue's minimum."""
+    """Fills more than a segment and remove it; return the queue's minimum."""
     await running.create_topic("T", queues=1)
     for _ in range(12):
         await running.append("T", 0, b"x" * 100_000)

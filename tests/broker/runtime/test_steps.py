@@ -31,7 +31,7 @@ class Steps:
         self._calls: list[tuple[str, int]] = []
 
     def note(self, owner: Any, name: str) -> None:
-        """Note calls of a function from now on."""
+        """Notes calls of a function from now on."""
         real: Callable[..., Any] = getattr(owner, name)
 
         def noting(*given: Any, **more: Any) -> Any:

@@ -60,7 +60,7 @@ def message(body: bytes, topic: str = "T", **properties: str) -> WireBlock:
 async def send_all(
     running: RunningBroker, *messages: tuple[int, WireBlock], topic: str = "T"
 ) -> list[Answer]:
-    """Send each by itself, all in one pass of the loop."""
+    """Sends each by itself, all in one pass of the loop."""
     sends = (
         sends_of(running).append(topic, queue_id, one.records, one.record_sizes)
         for queue_id, one in messages
@@ -77,7 +77,7 @@ async def bodies(running: RunningBroker, queue_id: int, topic: str = "T") -> lis
 
 
 def places(answers: Sequence[Answer]) -> list[tuple[int, int]]:
-    """The queue and offset of each stored message."""
+    """Returns the queue and offset of each stored message."""
     stored = [answer for answer in answers if isinstance(answer, Stored)]
     assert [one.result.queue.queue_id for one in stored] == [one.queue_id for one in stored]
     return [(one.queue_id, one.result.queue_offset) for one in stored]

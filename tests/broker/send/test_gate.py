@@ -20,7 +20,7 @@ from tests.broker.conftest import RunningBroker, StartBroker
 async def send_creating(
     running: RunningBroker, topic: str, queues: int = 4, default_topic: str = "TBW102"
 ) -> broker_pb2.AppendResponse:
-    """Send one message as RocketMQ's producers do, to a topic that may not be there."""
+    """Sends one message as RocketMQ's producers do, to a topic that may not be there."""
     block = wire_block(topic, [b"x"])
     request = broker_pb2.AppendRequest(
         topic=topic,

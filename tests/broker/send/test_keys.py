@@ -23,7 +23,7 @@ async def send(running: RunningBroker, block: WireBlock) -> tuple[int, str]:
 async def test_n12_a_message_with_too_many_keys_is_refused(
     start_broker: StartBroker, count: int
 ) -> None:
-    """Whether it is gathered, small, or checked in a thread."""
+    """True if it is gathered, small, or checked in a thread."""
     async with start_broker() as running:
         await running.create_topic("T")
         keys = [MOST] * (count - 1) + [ONE_TOO_MANY]

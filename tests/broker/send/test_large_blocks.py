@@ -51,7 +51,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldWrites:
 
 
 def append(running: RunningBroker, *bodies: bytes) -> asyncio.Task[broker_pb2.AppendResponse]:
-    """One block, sent on a stream of its own."""
+    """Returns one block, sent on a stream of its own."""
     return asyncio.ensure_future(running.append("T", 0, *bodies))
 
 
@@ -97,7 +97,7 @@ async def test_b09_small_blocks_go_before_the_large_ones_that_wait(
 
 
 def large_waits(running: RunningBroker, count: int) -> bool:
-    """Whether fewer than `count` large blocks are checked and wait for the one that is written."""
+    """True if fewer than `count` large blocks are checked and wait for the one that is written."""
     waiters = running.broker.services.appends._one_at_a_time._waiters
     return len(waiters or ()) < count
 

@@ -17,7 +17,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from tests.broker.config_files import rocketmq_files
 
 NOW_MS = 1_700_000_000_000
-# Topic -> queues and permission, as spec/storage.md section 12.1 lists them.
+# Topic -> queues and permission, as docs/design/storage.md section 12.1 lists them.
 ALWAYS = {
     "SELF_TEST_TOPIC": (1, 6),
     "BenchmarkTest": (1024, 6),

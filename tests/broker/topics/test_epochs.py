@@ -40,7 +40,7 @@ async def delete(running: RunningBroker) -> None:
 
 
 async def make_again(running: RunningBroker, *bodies: bytes) -> None:
-    """Delete topic T and make it again, with these messages."""
+    """Deletes topic T and make it again, with these messages."""
     await delete(running)
     await running.create_topic("T", 1)
     if bodies:

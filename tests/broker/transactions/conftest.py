@@ -32,7 +32,7 @@ class Half:
 async def prepare(
     running: RunningBroker, transaction_id: str, *, topic: str = "T", **properties: str
 ) -> Half:
-    """Send the half message of a transaction; its body is the transaction's id."""
+    """Sends the half message of a transaction; its body is the transaction's id."""
     given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": transaction_id} | properties
     named = {name: [value] for name, value in given.items()}
     block = wire_block(topic, [transaction_id.encode()], properties=named)
@@ -49,7 +49,7 @@ async def end(
     group: str = GROUP,
     from_check: bool = False,
 ) -> int:
-    """The answer's code."""
+    """Returns the answer's code."""
     return (await ended(running, half, resolution, group=group, from_check=from_check)).code
 
 
@@ -61,7 +61,7 @@ async def ended(
     group: str = GROUP,
     from_check: bool = False,
 ) -> common_pb2.Status:
-    """The answer's status."""
+    """Returns the answer's status."""
     stub = transactions_pb2_grpc.TransactionsStub(running.channel)
     request = transactions_pb2.EndTransactionRequest(
         producer_group=group,
@@ -96,7 +96,7 @@ class Producer:
 
 @pytest.fixture
 def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
-    """Every broker of the test asks this one."""
+    """Returns every broker of the test asks this one."""
     producer = Producer()
     init = CheckService.__init__
 

@@ -288,7 +288,7 @@ async def test_t02_what_was_prepared_before_the_clock_was_set_back_can_be_commit
 async def test_t01_the_longest_half_message_that_is_taken_can_be_committed(
     start_broker: StartBroker, producer: Producer, waits: dict[str, str], *, is_asked: bool
 ) -> None:
-    """Whether asked after or not: a commit adds to its properties what lets it wait."""
+    """True if asked after or not: a commit adds to its properties what lets it wait."""
     async with start_broker() as running:
         await running.create_topic("T")
         given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a"} | waits

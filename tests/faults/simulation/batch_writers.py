@@ -52,7 +52,7 @@ class BatchWriter:
         self._is_busy = False
 
     async def write(self, services: BrokerServices, *, may_stop: bool = True) -> None:
-        """Stage the batch anew, and mostly commit it."""
+        """Stages the batch anew, and mostly commit it."""
         if self._is_busy:
             return
         self._is_busy = True

@@ -69,7 +69,7 @@ class Consumers:
     # --- Reading ---
 
     async def drain(self, services: BrokerServices, reader: str = "consumer") -> None:
-        """Read all that is there and was not read before."""
+        """Reads all that is there and was not read before."""
         for queue in READ:
             await self._drain(services, queue, reader)
 
@@ -147,7 +147,7 @@ class Consumers:
         self._taken = [taken for taken in self._taken if taken.physical_offset >= begin]
 
     async def hold(self, services: BrokerServices) -> None:
-        """Pull at the end of a queue, and wait."""
+        """Pulls at the end of a queue, and wait."""
         machine = self._machine
         queue = machine.chance.choice(READ[:QUEUES])
         offset = services.offsets.offsets._store.range_of(queue).max_offset

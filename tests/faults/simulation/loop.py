@@ -26,7 +26,7 @@ class Timer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Forget the callback."""
+        """Forgets the callback."""
         self.callback = None
 
 
@@ -48,18 +48,18 @@ class VirtualClock:
         return float(self._monotonic_ms)
 
     def jump(self, delta_ms: int) -> None:
-        """Set the wall clock."""
+        """Sets the wall clock."""
         self._set_ms += delta_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` when everybody waits, and this is the next timer."""
+        """Calls `callback` when everybody waits, and this is the next timer."""
         timer = Timer(callback)
         due_ms = self._monotonic_ms + max(0, -int(-delay_ms // 1))
         heapq.heappush(self._timers, (due_ms, next(self._numbers), timer))
         return timer
 
     def fire_next(self) -> None:
-        """Go to the next timer that was not cancelled."""
+        """Goes to the next timer that was not cancelled."""
         while self._timers:
             due_ms, _, timer = heapq.heappop(self._timers)
             if timer.callback is not None:
@@ -74,7 +74,7 @@ class VirtualClock:
 
 
 def _number_of(self: Any) -> int:
-    """The hash of futures and tasks, so that sets of them have an order that a run repeats."""
+    """Returns the hash of futures and tasks, so that sets of them have an order that a run repeats."""
     # Drawn late: asyncio puts a task into its own set before anybody could give it a number.
     if not self.number:
         self.number = self.get_loop().next_number()
@@ -126,13 +126,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return next(self._numbers_given)
 
     def create_future(self) -> asyncio.Future[Any]:
-        """One whose place in sets is known."""
+        """Returns one whose place in sets is known."""
         return _Future(loop=self)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run `func` in one go, some time after what its executor was given before."""
+        """Runs `func` in one go, some time after what its executor was given before."""
         future: asyncio.Future[T] = self.create_future()
         self._in_threads[future] = None
         begin_ms = max(self._virtual.monotonic_ms(), self._free_ms.get(executor, 0))
@@ -170,7 +170,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- A life, and its end ---
 
     def live(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run `main` to its end, or until `halt`. Raises what it raises."""
+        """Runs `main` to its end, or until `halt`. Raises what it raises."""
         asyncio.set_event_loop(self)
         task = self.create_task(main)
         task.add_done_callback(lambda _: self.stop())

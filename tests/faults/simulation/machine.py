@@ -236,7 +236,7 @@ class Machine:
         return self.broker.store.positions().log_end
 
     def jump(self, delta_ms: int) -> None:
-        """Set the wall clock."""
+        """Sets the wall clock."""
         self.trouble()
         self._wall_max_ms = max(self._wall_max_ms, self.now_ms)
         self.clock.jump(delta_ms)
@@ -244,7 +244,7 @@ class Machine:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether no message can have been stored by a clock that was ahead of this one."""
+        """True if no message can have been stored by a clock that was ahead of this one."""
         return self.now_ms > self._wall_max_ms
 
     def calm(self) -> None:
@@ -259,7 +259,7 @@ class Machine:
             self.history.events.append(Calm(since_ms, self.now_ms))
 
     def say(self, *words: object) -> None:
-        """Write down what happens."""
+        """Writes down what happens."""
         head = f"{self._number}@{self.clock.monotonic_ms():.0f}"
         self.trace.append(" ".join([head, *map(str, words)]))
 
@@ -273,7 +273,7 @@ class Machine:
                 self._crash(crash)
 
     def _crash(self, crash: Crash) -> None:
-        """Keep what the disk has now; this machine goes on for the rest of the turn, unheard."""
+        """Keeps what the disk has now; this machine goes on for the rest of the turn, unheard."""
         self.say("crash", crash)
         self.trouble()
         self.is_gone, self.crash_plan = True, None
@@ -291,7 +291,7 @@ class Machine:
     # --- Lives ---
 
     def live(self, use: Callable[[BrokerServices], Awaitable[None]]) -> None:
-        """Start a broker, let clients use it, and end it. Raises what is wrong."""
+        """Starts a broker, let clients use it, and end it. Raises what is wrong."""
         self.loop = SimulatedLoop(self.clock, self.chance, is_slow=self.is_slow)
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.is_gone, self.disk_used = False, DISK_USED
@@ -363,7 +363,7 @@ class Machine:
         self.say("stopped")
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A client's call beside others."""
+        """Returns a client's call beside others."""
         task = self.loop.create_task(work)
         self.tasks[task] = None
         task.add_done_callback(self._spawned_ended)

@@ -76,7 +76,7 @@ class Producers:
         return [body_of(f"m{number}", self._machine.chance.randint(*sizes)) for number in numbers]
 
     def any_wait(self) -> Wait:
-        """A level, a delay or a time."""
+        """Returns a level, a delay or a time."""
         chance, now_ms = self._machine.chance, self._machine.now_ms
         kind = chance.choice(["level", "level", "time", "time", "delay"])
         if kind == "level":
@@ -134,7 +134,7 @@ class Producers:
             self._recallable.update(dict.fromkeys(ids, wait.deliver_ms))
 
     async def recall(self, services: BrokerServices) -> None:
-        """Take back a message, if any waits."""
+        """Takes back a message, if any waits."""
         machine, history = self._machine, self._history
         waiting = [one for one, due in self._recallable.items() if due > machine.now_ms]
         if not waiting:
@@ -159,7 +159,7 @@ class Producers:
             history.outcome(message_id, Outcome.HIDDEN, end)
 
     def clock_was_set(self, delta_ms: int) -> None:
-        """Set back: whoever waits, and was stored by a clock ahead of this one, may come at once.
+        """Sets back: whoever waits, and was stored by a clock ahead of this one, may come at once.
 
         One that had come before may come up as waiting to who takes it back.
         """

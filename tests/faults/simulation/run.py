@@ -161,7 +161,7 @@ class Simulation:
 
 
 def simulate(seed: int) -> Simulation:
-    """Run a seed. Raises what went wrong in it; its history is not judged yet."""
+    """Runs a seed. Raises what went wrong in it; its history is not judged yet."""
     in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(prefix="rocketpy-", dir=in_memory) as folder:
         simulation = Simulation(seed, Path(folder))

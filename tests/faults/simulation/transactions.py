@@ -59,7 +59,7 @@ class Transactions:
                 one.ended_end = 0
 
     async def prepare(self, services: BrokerServices) -> None:
-        """Send a half message."""
+        """Sends a half message."""
         machine, history = self._machine, self._history
         (body,) = self._producers.new_bodies(1)
         message_id = id_of(body)
@@ -93,7 +93,7 @@ class Transactions:
         return self._machine.chance.choice(chosen) if chosen else None
 
     async def decide(self, services: BrokerServices) -> None:
-        """Commit or roll back; perhaps not for the first time."""
+        """Commits or roll back; perhaps not for the first time."""
         one = self._choose()
         if one is not None:
             await self._end(services, one, one.physical_offset, one.queue_offset)

@@ -1,7 +1,7 @@
 """Brokers that ask who speaks, one of each version, and certificates. They belong to no cluster.
 
 5.x knows users and policies, which are made by requests; 4.9 reads accounts from a file.
-Source: spec/cluster.md section 1.4, spec/remoting.md section 5.
+Source: docs/design/cluster.md section 1.4, docs/design/remoting.md section 5.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Certificates:
 
     @classmethod
     def create(cls, folder: Path) -> Certificates:
-        """Make a key and a certificate that is its own authority."""
+        """Makes a key and a certificate that is its own authority."""
         folder.mkdir(parents=True, exist_ok=True)
         made = cls(folder)
         subject = ("-subj", "/CN=rocketpy-tests", "-addext", f"subjectAltName=IP:{LOOPBACK}")
@@ -81,7 +81,7 @@ def unverified() -> ssl.SSLContext:
 
 
 def guarded_broker(system_properties: Mapping[str, str]) -> BrokerSpec:
-    """A broker of 5.x where only ADMIN may do anything, until users are created."""
+    """Returns a broker of 5.x where only ADMIN may do anything, until users are created."""
     admin = {"username": ADMIN.access_key, "password": ADMIN.secret_key}
     inner = {"accessKey": ADMIN.access_key, "secretKey": ADMIN.secret_key}
     providers = {
@@ -119,7 +119,7 @@ def create_user(admin: Connection, keys: Keys, rights: Mapping[str, Sequence[str
 
 
 def guarded_broker_of_4_9() -> BrokerSpec:
-    """A broker of 4.9 with the accounts ADMIN, WRITER, READER and STRANGER."""
+    """Returns a broker of 4.9 with the accounts ADMIN, WRITER, READER and STRANGER."""
     rights = {WRITER: f"{GUARDED_TOPIC}=PUB", READER: f"{GUARDED_TOPIC}=SUB", STRANGER: ""}
     lines = [*_account(ADMIN, is_admin=True)]
     for keys, right in rights.items():

@@ -55,30 +55,30 @@ class Cluster:
         return [broker for broker in self.brokers.values() if broker.spec.broker_id == MASTER_ID]
 
     def broker(self, name: str, broker_id: int = MASTER_ID) -> Broker:
-        """One broker, by name and id."""
+        """Returns one broker, by name and id."""
         return self.brokers[name, broker_id]
 
     def start(self) -> None:
-        """Start all that do not run, and wait until all are registered."""
+        """Starts all that do not run, and wait until all are registered."""
         for server in self._servers:
             if not server.is_running:
                 server.start()
         self.until_registered()
 
     def add(self, spec: BrokerSpec) -> Broker:
-        """A broker more, registered at every name server."""
+        """Returns a broker more, registered at every name server."""
         broker = self._place(spec)
         self.start()
         return broker
 
     def remove(self, broker: Broker) -> None:
-        """Kill a broker and forget it; the name servers notice its closed connection."""
+        """Kills a broker and forget it; the name servers notice its closed connection."""
         broker.kill()
         del self.brokers[broker.spec.name, broker.spec.broker_id]
         self.until_registered()
 
     def move(self, broker: Broker) -> Broker:
-        """Kill a broker, and start it with its store at other ports."""
+        """Kills a broker, and start it with its store at other ports."""
         broker.kill()
         moved = self._place(broker.spec)
         self.start()
@@ -94,14 +94,14 @@ class Cluster:
         return moved
 
     def heal(self) -> None:
-        """Thaw what is frozen, start what has ended, wait until all are registered."""
+        """Thaws what is frozen, start what has ended, wait until all are registered."""
         for server in self._servers:
             if server.is_running:
                 server.thaw()
         self.start()
 
     def until_registered(self) -> None:
-        """Wait until every name server knows just the brokers that run."""
+        """Waits until every name server knows just the brokers that run."""
         expected = {key for key, broker in self.brokers.items() if broker.is_running}
         running = [server for server in self.name_servers if server.is_running]
         until(
@@ -113,7 +113,7 @@ class Cluster:
     def create_topic(
         self, topic: str, queues: int = 2, brokers: Sequence[Broker] | None = None
     ) -> None:
-        """Create it at these brokers or every master; wait until name servers route to them."""
+        """Creates it at these brokers or every master; wait until name servers route to them."""
         header = CreateTopicRequest(topic=topic, read_queue_nums=queues, write_queue_nums=queues)
         places = self.masters if brokers is None else brokers
         for broker in places:
@@ -127,7 +127,7 @@ class Cluster:
         )
 
     def kill(self) -> None:
-        """End everything at once; the folder stays."""
+        """Ends everything at once; the folder stays."""
         for server in self._servers:
             server.kill()
 

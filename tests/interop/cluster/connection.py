@@ -105,39 +105,39 @@ class Connection:
     def ask(
         self, code: RequestCode, header: Header | None = None, body: Body | bytes = b""
     ) -> Answer:
-        """Send a request and wait for its answer, whatever it says."""
+        """Sends a request and wait for its answer, whatever it says."""
         return Answer(code, self._answer_to(self._send(*self._encoded(code, header, body))))
 
     def ask_plainly(
         self, code: int, ext_fields: Mapping[str, str], body: bytes = b""
     ) -> RemotingCommand:
-        """The same for requests that the codec has no classes for."""
+        """Returns the same for requests that the codec has no classes for."""
         return self._answer_to(self._send(code, ext_fields, body))
 
     def tell(
         self, code: RequestCode, header: Header | None = None, body: Body | bytes = b""
     ) -> None:
-        """Send a request that nobody answers."""
+        """Sends a request that nobody answers."""
         self._send(*self._encoded(code, header, body), flag=ONE_WAY_FLAG)
 
     def expect(self, code: RequestCode) -> Answer:
-        """Wait for the answer to a request that was sent by `begin`."""
+        """Waits for the answer to a request that was sent by `begin`."""
         return Answer(code, self._answer_to(self._begun))
 
     def begin(
         self, code: RequestCode, header: Header | None = None, body: Body | bytes = b""
     ) -> None:
-        """Send a request whose answer is waited for later."""
+        """Sends a request whose answer is waited for later."""
         self._begun = self._send(*self._encoded(code, header, body))
 
     def next_asked_of_us(self) -> RemotingCommand:
-        """Wait for the server's next request, or take the oldest that came."""
+        """Waits for the server's next request, or take the oldest that came."""
         while not self.asked_of_us:
             self.asked_of_us += self._decoder.feed(self._received())
         return self.asked_of_us.pop(0)
 
     def wait_at_most(self, seconds: float) -> None:
-        """Wait that long for anything to come. Raises TimeoutError when nothing does."""
+        """Waits that long for anything to come. Raises TimeoutError when nothing does."""
         self._socket.settimeout(seconds)
         try:
             self.asked_of_us += self._decoder.feed(self._received())
@@ -145,7 +145,7 @@ class Connection:
             self._socket.settimeout(ANSWER_SECONDS_MAX)
 
     def close(self) -> None:
-        """Close the socket."""
+        """Closes the socket."""
         self._socket.close()
 
     def __enter__(self) -> Connection:
@@ -193,6 +193,6 @@ class Connection:
 
 
 def ask(address: str, code: RequestCode, header: Header | None = None) -> Answer:
-    """One question over a connection of its own."""
+    """Returns one question over a connection of its own."""
     with Connection(address) as connection:
         return connection.ask(code, header)

@@ -42,22 +42,22 @@ class JavaClient:
         process.ask("connect", nameServers=name_servers, group=group, topic=topic)
 
     def send(self, queue: JavaQueue, messages: Sequence[JavaMessage]) -> list[dict[str, Any]]:
-        """Send one by one; those with a property `first` in transactions, to any queue."""
+        """Sends one by one; those with a property `first` in transactions, to any queue."""
         results: list[dict[str, Any]] = self._ask("clientSend", queue, messages)["results"]
         return results
 
     def send_batch(self, queue: JavaQueue, messages: Sequence[JavaMessage]) -> dict[str, Any]:
-        """Send as one batch."""
+        """Sends as one batch."""
         result: dict[str, Any] = self._ask("clientSendBatch", queue, messages)["results"][0]
         return result
 
     def pull(self, queue: JavaQueue, expression: str = "*") -> list[dict[str, Any]]:
-        """All that a queue holds, bodies inflated."""
+        """Returns all that a queue holds, bodies inflated."""
         answer = self._process.ask("clientPull", expression=expression, **_queue(queue))
         return [{**one, "body": base64.b64decode(one["body"])} for one in answer["records"]]
 
     def commit(self, queue: JavaQueue, offset: int) -> None:
-        """Commit for the client's group."""
+        """Commits for the client's group."""
         self._process.ask("clientCommit", offset=offset, **_queue(queue))
 
     def committed(self, queue: JavaQueue) -> int:

@@ -48,11 +48,11 @@ class Outgoing:
 
     @classmethod
     def compressed(cls, body: bytes) -> Outgoing:
-        """One whose body is compressed as the Java client does it."""
+        """Returns one whose body is compressed as the Java client does it."""
         return cls(zlib.compress(body, _ZLIB_LEVEL), sys_flag=COMPRESSED | COMPRESSION_ZLIB)
 
     def header(self, queue: Queue, *, is_batch: bool = False) -> SendMessageRequest:
-        """The header it is sent with."""
+        """Returns the header it is sent with."""
         return SendMessageRequest(
             producer_group=GROUP,
             topic=queue.topic,
@@ -66,18 +66,18 @@ class Outgoing:
 
 
 def send(connection: Connection, queue: Queue, message: Outgoing) -> Answer:
-    """Send one message, whatever is answered."""
+    """Sends one message, whatever is answered."""
     return connection.ask(RequestCode.SEND_MESSAGE_V2, message.header(queue), message.body)
 
 
 def send_batch(connection: Connection, queue: Queue, messages: Sequence[BatchMessage]) -> Answer:
-    """Send messages as one batch, whatever is answered."""
+    """Sends messages as one batch, whatever is answered."""
     header = Outgoing(b"").header(queue, is_batch=True)
     return connection.ask(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(messages))
 
 
 def put(connection: Connection, queue: Queue, message: Outgoing) -> SendMessageResponse:
-    """Send one message, which must be stored, and wait until it can be pulled.
+    """Sends one message, which must be stored, and wait until it can be pulled.
 
     A broker answers a send before its queue has the message.
     """
@@ -89,19 +89,19 @@ def put(connection: Connection, queue: Queue, message: Outgoing) -> SendMessageR
 def put_batch(
     connection: Connection, queue: Queue, messages: Sequence[BatchMessage]
 ) -> SendMessageResponse:
-    """The same for messages as one batch."""
+    """Returns the same for messages as one batch."""
     header: SendMessageResponse = send_batch(connection, queue, messages).ok().header
     until_pullable(connection, queue, header.queue_offset + len(messages) - 1)
     return header
 
 
 def until_pullable(connection: Connection, queue: Queue, offset: int) -> None:
-    """Wait until a queue has come past an offset."""
+    """Waits until a queue has come past an offset."""
     until(lambda: max_offset(connection, queue) > offset, f"offset {offset} of {queue}", [])
 
 
 def pull(connection: Connection, queue: Queue, offset: int = 0, subscription: str = "*") -> Answer:
-    """One pull of what is there, whatever is answered."""
+    """Returns one pull of what is there, whatever is answered."""
     header = PullMessageRequest(
         consumer_group=GROUP,
         topic=queue.topic,
@@ -115,7 +115,7 @@ def pull(connection: Connection, queue: Queue, offset: int = 0, subscription: st
 
 
 def records_of(answer: Answer) -> list[Record]:
-    """The records of a pull that found some, bodies as stored; their CRCs are right."""
+    """Returns the records of a pull that found some, bodies as stored; their CRCs are right."""
     block = RecordBlock.parse(bytes(answer.ok().command.body))
     block.verify_body_crc()
     data = bytes(answer.command.body)
@@ -123,13 +123,13 @@ def records_of(answer: Answer) -> list[Record]:
 
 
 def body_of(record: Record) -> bytes:
-    """The body as its producer gave it."""
+    """Returns the body as its producer gave it."""
     is_compressed = record.sys_flag & COMPRESSED
     return inflate(record.body, record.sys_flag) if is_compressed else record.body
 
 
 def read_all(connection: Connection, queue: Queue) -> list[Record]:
-    """Every record of a queue."""
+    """Returns every record of a queue."""
     offset, end = min_offset(connection, queue), max_offset(connection, queue)
     records: list[Record] = []
     while offset < end:
@@ -140,7 +140,7 @@ def read_all(connection: Connection, queue: Queue) -> list[Record]:
 
 
 def bodies(connection: Connection, queue: Queue) -> list[bytes]:
-    """Every body of a queue, inflated."""
+    """Returns every body of a queue, inflated."""
     return [body_of(record) for record in read_all(connection, queue)]
 
 
@@ -170,7 +170,7 @@ def offset_by_time(
 
 
 def commit(connection: Connection, group: str, queue: Queue, offset: int) -> Answer:
-    """Commit an offset, whatever is answered."""
+    """Commits an offset, whatever is answered."""
     header = UpdateConsumerOffsetRequest(
         consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )

@@ -72,7 +72,7 @@ class Program:
     jvm_options: Sequence[str] = JVM_OPTIONS
 
     def command(self, folder: Path) -> list[str]:
-        """The whole command line; the folder is the JVM's home, where logs go."""
+        """Returns the whole command line; the folder is the JVM's home, where logs go."""
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         properties = {"user.home": str(folder), **self.system_properties}
         options = [f"-D{name}={value}" for name, value in properties.items()]
@@ -81,7 +81,7 @@ class Program:
         return [*jvm, self.main_class, *self.arguments]
 
     def run(self, folder: Path) -> subprocess.CompletedProcess[str]:
-        """Run it to its end, which has to be a good one."""
+        """Runs it to its end, which has to be a good one."""
         done = subprocess.run(
             self.command(folder),
             env=environment(folder),
@@ -106,11 +106,11 @@ class ServerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there; a frozen one is."""
+        """True if the process is there; a frozen one is."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, for the first time or again; it serves some seconds later."""
+        """Starts it, for the first time or again; it serves some seconds later."""
         assert not self.is_running, self.name
         with (self.folder / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
@@ -155,7 +155,7 @@ class ServerProcess:
 
 
 def until(is_so: Callable[[], bool], what: str, servers: Sequence[ServerProcess]) -> None:
-    """Wait until something is so.
+    """Waits until something is so.
 
     Fails with the ends of the servers' logs when one has ended, or after PATIENCE_SECONDS. A server
     that is not up yet refuses connections: that is no answer, not an error.

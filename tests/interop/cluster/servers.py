@@ -1,7 +1,7 @@
 """Name servers and brokers, each with a folder, ports and properties of its own.
 
 A server keeps its ports for life, so that it comes back at the same address; they lie below those
-that the system gives to outgoing connections. Source: spec/cluster.md section 1.
+that the system gives to outgoing connections. Source: docs/design/cluster.md section 1.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class NameServer(ServerProcess):
         super().__init__(name, folder, Program(V5, main_class, arguments, {}, jvm_options))
 
     def routes(self, topic: str) -> dict[str, dict[int, str]]:
-        """The addresses of each broker name that has the topic, by broker id."""
+        """Returns the addresses of each broker name that has the topic, by broker id."""
         with Connection(self.address) as connection:
             answer = connection.ask(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic=topic)
@@ -92,13 +92,13 @@ class NameServer(ServerProcess):
         return {data.broker_name: data.broker_addrs for data in answer.content.broker_datas}
 
     def addresses(self, name: str) -> set[str]:
-        """The addresses of a broker's master and slaves."""
+        """Returns the addresses of a broker's master and slaves."""
         info = ask(self.address, RequestCode.GET_BROKER_CLUSTER_INFO).ok().content
         broker = info.broker_addr_table.get(name)
         return set() if broker is None else set(broker.broker_addrs.values())
 
     def members(self) -> set[tuple[str, int]]:
-        """Name and id of each broker that is registered."""
+        """Names and id of each broker that is registered."""
         info = ask(self.address, RequestCode.GET_BROKER_CLUSTER_INFO).ok().content
         table = info.broker_addr_table
         return {(name, number) for name in table for number in table[name].broker_addrs}
@@ -137,7 +137,7 @@ class Broker(ServerProcess):
             (folder / path).write_text(text)
 
     def until_it_answers(self, tls: ssl.SSLContext | None = None) -> None:
-        """Wait until it answers at its port, be it that it refuses us."""
+        """Waits until it answers at its port, be it that it refuses us."""
 
         def answers() -> bool:
             with Connection(self.address, tls=tls) as connection:
@@ -148,7 +148,7 @@ class Broker(ServerProcess):
 
     @contextlib.contextmanager
     def switched(self, name: str, *, to: bool) -> Iterator[None]:
-        """A setting that brokers may change while they run; afterwards it is as before."""
+        """Yields a setting that brokers may change while they run; afterwards it is as before."""
         self._configure(name, to)
         try:
             yield
@@ -172,7 +172,7 @@ _taken: set[int] = set()
 
 
 def free_port(steps: Sequence[int]) -> int:
-    """A port that is free, as are those at these steps from it; none is given twice."""
+    """Returns a port that is free, as are those at these steps from it; none is given twice."""
     while True:
         port = random.choice(_PORTS)
         ports = {port + step for step in steps}

@@ -35,13 +35,13 @@ UNIQUE_KEY = "0C" * 16
 
 @pytest.fixture(params=ENDS)
 def java(request: pytest.FixtureRequest, connect_java: ConnectJava, topic: str) -> JavaClient:
-    """A client of the newest and of the oldest version, for a topic that one master has."""
+    """Returns a client of the newest and of the oldest version, for a topic that one master has."""
     return connect_java(request.param, topic)
 
 
 @pytest.fixture
 def java_queue(master: Broker) -> JavaQueue:
-    """The queue of these tests, in the Java client's words."""
+    """Returns the queue of these tests, in the Java client's words."""
     return JavaQueue(master.spec.name, 0)
 
 

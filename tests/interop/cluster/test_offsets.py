@@ -35,7 +35,7 @@ GAP_MS = 40
 
 
 def store_times(connection: Connection, queue: Queue, count: int) -> list[int]:
-    """Send messages that are stored GAP_MS apart and more; their times."""
+    """Sends messages that are stored GAP_MS apart and more; their times."""
     for _ in range(count):
         put(connection, queue, Outgoing(b"timed"))
         sent_ms = CLOCK.now_ms()

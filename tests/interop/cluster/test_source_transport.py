@@ -83,7 +83,7 @@ def whole(name: str) -> QueueRange:
 def pulled(
     source: RemotingSource, part: QueueRange, options: PullOptions = OPTIONS
 ) -> Iterator[int]:
-    """The bodies of a range, piece by piece."""
+    """Yields the bodies of a range, piece by piece."""
     reached = part.begin
     for piece in source.pull(part, options):
         assert reached <= piece.begin
@@ -92,7 +92,7 @@ def pulled(
 
 
 def is_whole(bounds: Bounds) -> bool:
-    """Whether each broker's master has answered, also one that another test had killed."""
+    """True if each broker's master has answered, also one that another test had killed."""
     queues = bounds[TOPIC]
     return {queue.broker_name for queue in queues} == {*NAMES} and not any(
         each.is_behind for each in queues.values()
@@ -100,7 +100,7 @@ def is_whole(bounds: Bounds) -> bool:
 
 
 def until_seen(source: RemotingSource, names: tuple[str, ...]) -> Bounds:
-    """The bounds, once they have everything of these brokers."""
+    """Returns the bounds, once they have everything of these brokers."""
     queries = source.offset_queries()
     found: list[Bounds] = []
 

@@ -46,7 +46,7 @@ def _topic(cluster: Cluster) -> None:
 
 @pytest.fixture
 def connect(cluster: Cluster) -> Iterator[Connect]:
-    """The connector's view of the cluster, with connections of the test's own."""
+    """Yields the connector's view of the cluster, with connections of the test's own."""
     connections = Connections()
 
     def make(
@@ -63,13 +63,13 @@ def connect(cluster: Cluster) -> Iterator[Connect]:
 
 
 def stored(cluster: Cluster, queue: MessageQueue, offset: int) -> None:
-    """Wait until a queue has come past an offset."""
+    """Waits until a queue has come past an offset."""
     with Connection(cluster.broker(queue.broker_name).address) as connection:
         until_pullable(connection, Queue(queue.topic, queue.queue_id), offset)
 
 
 def bodies(seen: remoting.Cluster, queue: MessageQueue, begin: int, end: int) -> list[bytes]:
-    """A range of a queue, by pulls that are under way together."""
+    """Returns a range of a queue, by pulls that are under way together."""
     found: list[bytes] = []
     begins = range(begin, end, PULLED_MESSAGES_MAX)
     for call in [pull(seen, Pull(GROUP, queue, offset), PATIENT) for offset in begins]:

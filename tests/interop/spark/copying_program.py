@@ -13,7 +13,7 @@ BATCH_ROWS = 60
 
 
 def main() -> None:
-    """Copy what is there."""
+    """Copys what is there."""
     name_servers, source, target, checkpoint, *delivery = sys.argv[1:]
     options = {"nameServer": name_servers}
     stream = session(1).readStream.format("rocketpy").options(**options, topic=source)

@@ -49,7 +49,7 @@ class OfCluster:
         return {name: str(value) for name, value in merged.items() if value is not None}
 
     def beside(self, name: str, *broker_names: str) -> OfCluster:
-        """A topic more, at these brokers alone, whose streams have a folder of their own."""
+        """Returns a topic more, at these brokers alone, whose streams have a folder of their own."""
         topic = f"{self.topic[:80]}-{name}"
         brokers = [self.cluster.broker(broker_name) for broker_name in broker_names]
         self.cluster.create_topic(topic, brokers=brokers)
@@ -62,7 +62,7 @@ class OfCluster:
         queue_id: int = 0,
         properties: Mapping[str, str] | None = None,
     ) -> list[Place]:
-        """Store messages as one batch, and wait until they can be pulled."""
+        """Stores messages as one batch, and wait until they can be pulled."""
         encoded = encode_properties(properties or {})
         messages = [BatchMessage(body.encode(), encoded) for body in bodies]
         queue = Queue(self.topic, queue_id)
@@ -84,11 +84,11 @@ class OfCluster:
                 self.send(broker.spec.name, *bodies, queue_id=queue_id)
 
     def read(self, **options: object) -> DataFrame:
-        """Read as a batch."""
+        """Reads as a batch."""
         return self.spark.read.format("rocketpy").options(**self.options(**options)).load()
 
     def start(self, *, runs_on: bool = True, **options: object) -> StreamingQuery:
-        """A stream into files, which Spark writes once each; it goes on from its checkpoint."""
+        """Returns a stream into files, which Spark writes once each; it goes on from its checkpoint."""
         asked = {"startingOffsets": "earliest", **options}
         frame = self.spark.readStream.format("rocketpy").options(**self.options(**asked)).load()
         writer = frame.writeStream.format("parquet").option("path", str(self.folder / "rows"))
@@ -107,7 +107,7 @@ class OfCluster:
         return places(self.spark.read.schema(COLUMNS).parquet(str(self.folder / "rows")))
 
     def until_streamed(self, query: StreamingQuery) -> None:
-        """Wait until everything that was sent has come, once each."""
+        """Waits until everything that was sent has come, once each."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not (self.folder / "rows").exists() or self.missing():
             assert query.isActive, query.exception()
@@ -127,6 +127,6 @@ class OfCluster:
 
 
 def places(frame: DataFrame) -> list[Place]:
-    """The messages of a frame, by their place."""
+    """Returns the messages of a frame, by their place."""
     rows = frame.select("brokerName", "queueId", "queueOffset", "body").collect()
     return sorted(Place(row[0], row[1], row[2], bytes(row[3])) for row in rows)

@@ -38,7 +38,7 @@ def test_s01_a_driver_that_is_killed_loses_nothing_and_its_copies_have_their_key
 
 
 def _until_more(target: OfCluster, driver: subprocess.Popen[bytes]) -> None:
-    """Wait until the driver has stored something."""
+    """Waits until the driver has stored something."""
     before, end = len(places(target.read())), time.monotonic() + PATIENCE_SECONDS
     while len(places(target.read())) == before:
         assert driver.poll() is None, "the driver has ended"

@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_SECONDS
 
 
 def make_again(of_cluster: OfCluster, cluster: Cluster) -> None:
-    """Delete the topic at one broker and make it again there: its queues begin at 0."""
+    """Deletes the topic at one broker and make it again there: its queues begin at 0."""
     broker = cluster.broker(A)
     with Connection(broker.address) as connection:
         header = TopicRequest(of_cluster.topic)

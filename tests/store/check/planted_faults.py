@@ -25,12 +25,12 @@ def write_at(path: Path, position: int, data: bytes) -> None:
 
 
 def flip(path: Path, position: int) -> None:
-    """Flip the lowest bit of a byte."""
+    """Flips the lowest bit of a byte."""
     write_at(path, position, bytes([path.read_bytes()[position] ^ 1]))
 
 
 def unit_of(folder: Path, number: int) -> tuple[int, int]:
-    """Log offset and size that the unit of the first queue file names."""
+    """Logs offset and size that the unit of the first queue file names."""
     data = (folder / f"consumequeue/TopicA/2/{FIRST}").read_bytes()
     offset, size = struct.unpack_from(">qi", data, number * UNIT_BYTES)
     return offset, size

@@ -44,7 +44,7 @@ def new_store(folder: Path, entry_count_max: int) -> MessageStore:
 
 
 def write(folder: Path, entry_count_max: int) -> None:
-    """Make a store of ours: each message has a tag, two of three have two keys."""
+    """Makes a store of ours: each message has a tag, two of three have two keys."""
     store = new_store(folder, entry_count_max)
     store.open()
     keys = [f"k{number} all" if number % 3 else "" for number in range(COUNT)]
@@ -54,7 +54,7 @@ def write(folder: Path, entry_count_max: int) -> None:
 
 
 def rewrite_index(folder: Path, entry_count_max: int, *, tags_from: int, tags_to: int) -> None:
-    """Enter the tags of some records only, as RocketMQ does from record by record."""
+    """Enters the tags of some records only, as RocketMQ does from record by record."""
     shutil.rmtree(folder / "rocketpy")
     shutil.rmtree(folder / "index")
     service = IndexService(folder / "index", ManualClock(), index_format(entry_count_max))

@@ -35,7 +35,7 @@ def index_of(folder: Path, clock: ManualClock | None = None) -> IndexDispatch:
 
 
 def put(index: IndexDispatch, blocks: list[list[int]]) -> int:
-    """Enter the blocks one after the other; return how many keys they have."""
+    """Enters the blocks one after the other; return how many keys they have."""
     record = key = 0
     for counts in blocks:
         rows = np.repeat(np.arange(len(counts)), counts)

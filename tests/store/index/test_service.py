@@ -55,7 +55,7 @@ class Log:
         return IndexKeys(np.array(hashes, np.int32), np.array(rows, np.int64))
 
     def put(self, service: IndexService, begin: int = 0, end: int | None = None) -> None:
-        """Dispatch the records from `begin` to `end`."""
+        """Dispatches the records from `begin` to `end`."""
         keys = self.keys(begin, len(self.hashes) if end is None else end)
         service.put(keys, self.offsets[begin:end], self.times[begin:end])
 
@@ -295,7 +295,7 @@ def test_s05_reset_removes_all_files(new_service: NewService, folder: Path) -> N
 
 
 def delete_expired(service: IndexService, min_physical_offset: int) -> int:
-    """Remove what has expired; return how many files."""
+    """Removes what has expired; return how many files."""
     paths = service.expired(min_physical_offset)
     for path in paths:
         path.unlink()

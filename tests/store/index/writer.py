@@ -24,17 +24,17 @@ BEGIN_MS = 1_700_000_000_000
 
 
 def time_of(physical_offset: int) -> int:
-    """Store time of the record there."""
+    """Stores time of the record there."""
     return BEGIN_MS + physical_offset * 7
 
 
 def hash_of(number: int) -> int:
-    """Hash of the key of this number, from 0 on; slots are shared."""
+    """Hashes of the key of this number, from 0 on; slots are shared."""
     return number * 7_919 % 3_000
 
 
 def main(folder: Path) -> None:
-    """Enter block after block."""
+    """Enters block after block."""
     service = IndexService(folder, SystemClock(), FORMAT)
     service.load()
     rows = np.repeat(np.arange(RECORDS_PER_BLOCK), KEYS_PER_RECORD)

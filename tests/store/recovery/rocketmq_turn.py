@@ -1,7 +1,7 @@
 """What a RocketMQ broker does to a directory during its turn, with files alone.
 
 It ends its log where it met a bad record, goes on there, and leaves what lies behind as it is:
-neither zeroed nor named by any unit. Its start writes `lock`. Facts: spec/storage.md sections 6.5,
+neither zeroed nor named by any unit. Its start writes `lock`. Facts: docs/design/storage.md sections 6.5,
 8 and 10; the same is done with RocketMQ's own code in tests/interop.
 """
 
@@ -34,7 +34,7 @@ class RocketMQTurn:
     units: dict[QueueKey, int] = field(default_factory=dict)
 
     def start(self, cut: int) -> None:
-        """Recover: the log ends at byte `cut`, and so do the queues."""
+        """Recovers: the log ends at byte `cut`, and so do the queues."""
         write_at(self.folder / "lock", 0, b"lock")
         self.end = cut
         for path in self.folder.glob(f"consumequeue/*/*/{FIRST}"):
@@ -56,7 +56,7 @@ class RocketMQTurn:
         stored_ms: int,
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Store a message, and its unit."""
+        """Stores a message, and its unit."""
         number = self.units.get(key, 0)
         record = encode_record(
             Record(
@@ -78,7 +78,7 @@ class RocketMQTurn:
         self.last_ms = stored_ms
 
     def leave(self, *, abort: str | None) -> None:
-        """Stop cleanly, or be killed and leave `abort` with that text."""
+        """Stops cleanly, or be killed and leave `abort` with that text."""
         packed = _CHECKPOINT.pack(self.last_ms, self.last_ms, 0, 0, self.end)
         (self.folder / "checkpoint").write_bytes(packed.ljust(FILE_BYTES, b"\0"))
         (self.folder / "abort").unlink(missing_ok=True)

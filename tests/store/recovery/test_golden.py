@@ -52,7 +52,7 @@ def unpack(tmp_path: Path) -> Unpack:
 
 
 def read(store: MessageStore, queue: QueueKey) -> list[Record]:
-    """Every record of a queue, by both forms of the codec."""
+    """Returns every record of a queue, by both forms of the codec."""
     offset = store.range_of(queue).min_offset
     records: list[Record] = []
     while True:
@@ -117,7 +117,7 @@ def test_f14_a_crashed_store_is_recovered_and_goes_on(unpack: Unpack) -> None:
 
 
 def entries_of(index: Path) -> list[tuple[int, int]]:
-    """Hash and log offset of each entry of an index file, in order."""
+    """Hashes and log offset of each entry of an index file, in order."""
     data = index.read_bytes()
     count = int(np.frombuffer(data, HEADER, 1)[0]["count"])
     entries = np.frombuffer(data, ENTRY, count, IndexFormat().entries_begin)[1:]

@@ -24,14 +24,14 @@ COLUMNS = SinkColumns.check(StructType([StructField("body", BinaryType())]))
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    """A broker with topic T."""
+    """Returns a broker with topic T."""
     broker = MemoryBroker()
     broker.create_topic("T", 3)
     return broker
 
 
 def save(broker: MemoryBroker, *bodies: bytes, **more: str) -> None:
-    """Write with one task, as Spark does."""
+    """Writes with one task, as Spark does."""
     options = SinkOptions.parse({"endpoints": "nowhere:1", "topic": "T", **more})
     writer = RocketpyWriter(SinkPlan(options, COLUMNS, ScriptedTransport(broker)))
     batch = pa.record_batch({"body": pa.array(bodies, pa.binary())})

@@ -21,7 +21,7 @@ FORMS = "milliseconds since 1970, such as .* ISO time"
 
 @pytest.fixture
 def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The machine's own zone."""
+    """Yields the machine's own zone."""
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "America/New_York")
         time.tzset()

@@ -1,4 +1,4 @@
-"""The layout, pinned by bytes written by hand from the specification (spec/storage.md 2 to 5)."""
+"""The layout, pinned by bytes written by hand from the specification (docs/design/storage.md 2 to 5)."""
 
 from __future__ import annotations
 

@@ -54,12 +54,12 @@ def edited(encoded: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def with_length(frame: bytes) -> bytes:
-    """The frame, with a length that is right, so that what is in it is looked at."""
+    """Returns the frame, with a length that is right, so that what is in it is looked at."""
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:] if len(frame) >= 8 else frame
 
 
 def look_at_all_of(command: RemotingCommand) -> None:
-    """Read the command as anything that its code can mean."""
+    """Reads the command as anything that its code can mean."""
     code = RequestCode(command.code if command.code in EXCHANGES else RequestCode.PULL_MESSAGE)
     for form in (EXCHANGES[code].request, EXCHANGES[code].response):
         with suppress(RemotingFormatError):

@@ -61,7 +61,7 @@ def backup(
     ] = True,
     as_json: output.AsJson = False,
 ) -> None:
-    """Copy the store of a running broker, or of none, while messages come and go."""
+    """Copys the store of a running broker, or of none, while messages come and go."""
     if len(paths) > PATHS_MAX:
         raise typer.BadParameter("is [SOURCE] DEST", param_hint="paths")
     process_tuning.raise_descriptor_limit()
@@ -87,7 +87,7 @@ class Finish:
     check: bool
 
     def run(self, target: BackupTarget) -> list[Finding]:
-        """Do it; return the faults that a check has found. Raises what the target does."""
+        """Does it; return the faults that a check has found. Raises what the target does."""
         if self.new_store_id:
             target.draw_store_id()
         findings = _checked(target) if self.check else []

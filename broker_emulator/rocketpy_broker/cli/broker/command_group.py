@@ -39,7 +39,7 @@ broker_app.command(START)(broker)
 
 @broker_app.command("status")
 def status(as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
-    """Show how a running broker does: store, disk, speeds, what waits, who is connected."""
+    """Shows how a running broker does: store, disk, speeds, what waits, who is connected."""
     with asking(endpoint) as connection:
         fields: dict[str, Any] = status_fields(
             broker_info(connection),

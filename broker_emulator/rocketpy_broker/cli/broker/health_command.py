@@ -35,7 +35,7 @@ def health(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Say whether a broker serves: exit code 0 if it does, else 1 and a line that says why."""
+    """Says whether a broker serves: exit code 0 if it does, else 1 and a line that says why."""
     with asking(endpoint) as connection:
         status = connection.health(timeout)
     name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)

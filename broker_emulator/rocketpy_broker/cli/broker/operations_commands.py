@@ -31,7 +31,7 @@ def clean(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Remove expired log segments now, whatever the hour."""
+    """Removes expired log segments now, whatever the hour."""
     with asking(endpoint) as connection:
         if unused_topics:
             _clean_unused_topics(connection, as_json=as_json)

@@ -232,7 +232,7 @@ def broker(
     clock_ahead_ms: ClockAheadMs = None,
     new_segment_bytes: NewSegmentBytes = DEFAULT_SEGMENT_BYTES,
 ) -> None:
-    """Run a broker until SIGTERM or SIGINT."""
+    """Runs a broker until SIGTERM or SIGINT."""
     logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
     _check_queue_file_bytes(consume_queue_file_bytes)
     delay_levels = _delay_levels(message_delay_level)
@@ -317,7 +317,7 @@ def _delay_levels(text: str) -> DelayLevels:
 
 @contextmanager
 def _store_directory(data: Path | None, token: str | None) -> Iterator[Path]:
-    """The directory; a temporary one is removed, a LocalBroker's only if that has died."""
+    """Yields the directory; a temporary one is removed, a LocalBroker's only if that has died."""
     if data is None:
         with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
             yield Path(folder)
@@ -385,7 +385,7 @@ def _http_text(ready: Ready) -> str:
 
 
 def _say(line: str) -> None:
-    """Print a line. A broker serves on where nobody reads it."""
+    """Prints a line. A broker serves on where nobody reads it."""
     try:
         typer.echo(line)
     except BrokenPipeError:

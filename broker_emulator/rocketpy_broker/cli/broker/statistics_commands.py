@@ -51,7 +51,7 @@ System = Annotated[
 def stats(
     system: System = False, as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
 ) -> None:
-    """Show what the broker's store has counted since its start."""
+    """Shows what the broker's store has counted since its start."""
     with asking(endpoint) as connection:
         response = store_statistics(connection, include_system=system)
         if as_json:
@@ -111,7 +111,7 @@ def topic_stats(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show what topics and groups put, got and sent back in the last minute, hour and day.
+    """Shows what topics and groups put, got and sent back in the last minute, hour and day.
 
     Each window has a sum; TPS and the average at a time are the last minute's. --json has all.
     """

@@ -33,7 +33,7 @@ DAY_MS = 24 * 3_600_000
 def status_fields(
     info: Info, status: Status, counters: Counters, counted: Mapping[str, Statistic]
 ) -> dict[str, object]:
-    """All fields; sizes in bytes, speeds a second over the last 10, 60 and 600 s."""
+    """Returns all fields; sizes in bytes, speeds a second over the last 10, 60 and 600 s."""
     return {
         **_of_broker(info),
         **_of_disk(status),
@@ -112,7 +112,7 @@ def _of_work(status: Status) -> dict[str, object]:
 
 
 def waiting_fields(waiting: Waiting) -> dict[str, object]:
-    """The fields of log segments that stay; `until` is null where that is not known."""
+    """Returns the fields of log segments that stay; `until` is null where that is not known."""
     until_ms = waiting.until_timestamp_ms
     return {
         "reason": waiting.reason,
@@ -122,7 +122,7 @@ def waiting_fields(waiting: Waiting) -> dict[str, object]:
 
 
 def waiting_line(waiting: Waiting) -> str:
-    """The line about log segments that stay."""
+    """Returns the line about log segments that stay."""
     cause, until = WAITS.get(waiting.reason, (waiting.reason, "until"))
     when = waiting.until_timestamp_ms
     time = f"; {until} {time_of_ms(when)}" if until and when else ""

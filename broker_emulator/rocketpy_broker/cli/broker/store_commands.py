@@ -65,7 +65,7 @@ def check(
     consume_queue_file_bytes: QueueFileBytes = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Compare every file of a store with its log, and change nothing."""
+    """Compares every file of a store with its log, and change nothing."""
     process_tuning.raise_descriptor_limit()
     with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
@@ -97,7 +97,7 @@ def export_messages(
     consume_queue_file_bytes: QueueFileBytes = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Write messages of topics to files of Arrow or Parquet."""
+    """Writes messages of topics to files of Arrow or Parquet."""
     process_tuning.raise_descriptor_limit()
     if not out.is_dir() and not out.parent.is_dir():
         raise typer.BadParameter(f"the folder {out.parent} does not exist", param_hint="--out")
@@ -140,7 +140,7 @@ def import_messages(
     consume_queue_file_bytes: QueueFileBytes = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Append the messages of files to a store, which is made if it is not there."""
+    """Appends the messages of files to a store, which is made if it is not there."""
     process_tuning.raise_descriptor_limit()
     with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
@@ -216,7 +216,7 @@ def directory_errors() -> Iterator[None]:
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Advance]:
-    """A bar on standard error, where that is a terminal."""
+    """Yields a bar on standard error, where that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     remaining = TimeRemainingColumn()

@@ -20,7 +20,7 @@ client_app = typer.Typer(help="Show clients.", no_args_is_help=True, rich_markup
 
 @client_app.callback()
 def client() -> None:
-    """Show clients."""
+    """Shows clients."""
 
 
 @client_app.command("list")
@@ -31,7 +31,7 @@ def list_of_groups(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """List the clients that consume or produce, by group, and their last heartbeats."""
+    """Lists the clients that consume or produce, by group, and their last heartbeats."""
     with asking(endpoint) as connection:
         found = list_memberships(connection) if group is None else _of_group(connection, group)
         if as_json:

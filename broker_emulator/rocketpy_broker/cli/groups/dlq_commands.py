@@ -70,7 +70,7 @@ def list_of_group(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show a group's dead letters, oldest first, or how many each group has.
+    """Shows a group's dead letters, oldest first, or how many each group has.
 
     A line has the topic that the message was first sent to, store time, queue, offset, tags, keys
     and body.
@@ -129,7 +129,7 @@ def resend_of_group(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Send dead letters again, each to the topic that it was first sent to.
+    """Sends dead letters again, each to the topic that it was first sent to.
 
     Every group of that topic reads them. They are sent as the topic's message type asks; a topic
     of delayed messages has them at once. They stay among the dead letters, so that a second
@@ -158,7 +158,7 @@ def resend_of_group(
 
 @contextmanager
 def _counting() -> Iterator[Callable[[int], None]]:
-    """A count on standard error, where that is a terminal and the lines go elsewhere."""
+    """Yields a count on standard error, where that is a terminal and the lines go elsewhere."""
     console = Console(stderr=True)
     is_shown = console.is_terminal and not sys.stdout.isatty()
     column = TextColumn("{task.completed} dead letters sent")

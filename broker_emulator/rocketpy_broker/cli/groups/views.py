@@ -15,7 +15,7 @@ GroupTopics = Sequence[GroupTopic]
 
 
 def summary_json(summary: GroupSummary) -> dict[str, object]:
-    """A group of a list."""
+    """Returns a group of a list."""
     return {
         "consumerGroup": summary.group,
         "isConfigured": summary.is_configured,
@@ -31,7 +31,7 @@ def summary_json(summary: GroupSummary) -> dict[str, object]:
 def details_json(
     details: GroupDetails, members: Connections, topics: GroupTopics
 ) -> dict[str, object]:
-    """All of a group."""
+    """Returns all of a group."""
     return {
         "consumerGroup": details.group,
         "settings": None if details.settings is None else dict(details.settings),

@@ -103,7 +103,7 @@ def send(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Send one message, or those of a file or a pipe. All are checked before the first is sent."""
+    """Sends one message, or those of a file or a pipe. All are checked before the first is sent."""
     sources = [body, file, lines]
     is_piped = sources == [None] * 3 and not sys.stdin.isatty()
     if sources.count(None) != 2 and not is_piped:
@@ -156,7 +156,7 @@ def _sent_properties(texts: list[str] | None) -> dict[str, str]:
 
 
 def delivery_time(text: str | None) -> datetime | None:
-    """The value of --deliver-at. Raises typer.BadParameter."""
+    """Returns the value of --deliver-at. Raises typer.BadParameter."""
     return None if text is None else time_option(text, "--deliver-at")
 
 
@@ -225,7 +225,7 @@ def tail(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show messages of a topic, in the order in which they were stored.
+    """Shows messages of a topic, in the order in which they were stored.
 
     A line has store time, queue, offset, tags, keys and body. A body that is no printable text is
     shown in base64. What is longer than 200 characters is cut, unless --whole or --json is given.
@@ -264,7 +264,7 @@ def pull(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show what a consumer group has not consumed yet, and commit its progress.
+    """Shows what a consumer group has not consumed yet, and commit its progress.
 
     Queue by queue, lines as of `message tail`, cut as there. What was shown when the command is
     interrupted may be shown again.

@@ -82,7 +82,7 @@ def _with_body(template: OutgoingMessage, line: bytes) -> OutgoingMessage:
 
 
 def _copied(file: IO[bytes], copy: IO[bytes]) -> IO[bytes]:
-    """The copy. Raises MessageLineError for more than COPIED_BYTES_MAX."""
+    """Returns the copy. Raises MessageLineError for more than COPIED_BYTES_MAX."""
     while piece := file.read(COPY_BYTES):
         copy.write(piece)
         if copy.tell() > COPIED_BYTES_MAX:
@@ -102,7 +102,7 @@ class MessageLines:
         self._parse = parse
 
     def check(self, fault: Fault) -> int:
-        """Look at every line; return how many messages there are. Raises MessageLineError."""
+        """Looks at every line; return how many messages there are. Raises MessageLineError."""
         count = 0
         faults: list[str] = []
         for number, line in self._lines():
@@ -122,7 +122,7 @@ class MessageLines:
         return count
 
     def messages(self) -> Iterator[OutgoingMessage]:
-        """The messages in order. Raises MessageLineError if the file has changed since `check`."""
+        """Yields the messages in order. Raises MessageLineError if the file has changed since `check`."""
         for number, line in self._lines():
             try:
                 yield self._message(line)
@@ -237,6 +237,6 @@ def _wrong(name: str, value: object, wanted: str) -> ValueError:
 
 
 def _shown(value: object) -> str:
-    """A value in a few characters."""
+    """Returns a value in a few characters."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -74,7 +74,7 @@ class Chosen:
         return cls(ids or (), topic, queue_id, offsets or ())
 
     def find(self, connection: BrokerConnection) -> list[Message]:
-        """All of them, or the end with what was not found."""
+        """Returns all of them, or the end with what was not found."""
         found = [self._by_id(connection, each) for each in self.ids]
         return found + [self._at(connection, each) for each in self.offsets]
 
@@ -106,7 +106,7 @@ def query(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show the newest messages of a topic that have a key, or a tag."""
+    """Shows the newest messages of a topic that have a key, or a tag."""
     if (key is None) == (tag is None):
         raise typer.BadParameter("give either a key or --tag")
     with asking(endpoint) as connection:
@@ -124,7 +124,7 @@ def view(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show messages by their ids, or by their offsets in a queue."""
+    """Shows messages by their ids, or by their offsets in a queue."""
     chosen = Chosen.of(ids, topic, queue, offset)
     with asking(endpoint) as connection:
         _show(chosen.find(connection), as_json=as_json)
@@ -141,7 +141,7 @@ def resend(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Send messages again, as new ones with the same body, tags, keys and properties.
+    """Sends messages again, as new ones with the same body, tags, keys and properties.
 
     All of them are found before the first is sent. They get unique ids of their own. They are sent
     as the topic's message type asks; a topic of delayed messages has them at once.
@@ -170,7 +170,7 @@ def recall(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Take back a message that waits for its delivery time.
+    """Takes back a message that waits for its delivery time.
 
     The broker does not say whether the message still waited.
     """

@@ -35,7 +35,7 @@ def send(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Send a half message, which nobody reads before its transaction is committed."""
+    """Sends a half message, which nobody reads before its transaction is committed."""
     message = OutgoingMessage(os.fsencode(body), tag, tuple(key or ()))
     with asking(endpoint) as connection:
         try:
@@ -54,7 +54,7 @@ def list_open(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show transactions that are open, the oldest first, 1,000 at most."""
+    """Shows transactions that are open, the oldest first, 1,000 at most."""
     with asking(endpoint) as connection:
         found = transactions.list_open(connection, group)
     if as_json:
@@ -106,7 +106,7 @@ def rollback(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Drop the message."""
+    """Drops the message."""
     _end(transaction_id, endpoint, commit=False)
     _tell(transaction_id, "rolled back", as_json=as_json)
 

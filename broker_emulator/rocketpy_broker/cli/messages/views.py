@@ -52,7 +52,7 @@ def json_of(message: Message) -> dict[str, object]:
 
 
 def line_of(message: Message, *, is_whole: bool = False) -> list[Cell]:
-    """Store time, queue, offset, tags, keys and body; texts are cut unless `is_whole`.
+    """Stores time, queue, offset, tags, keys and body; texts are cut unless `is_whole`.
 
     A body that could not be inflated is told as such behind its bytes.
     """
@@ -68,7 +68,7 @@ def line_of(message: Message, *, is_whole: bool = False) -> list[Cell]:
 
 
 def fields_of(message: Message) -> list[list[Cell]]:
-    """All that is known, by name."""
+    """Returns all that is known, by name."""
     fields: list[list[Cell]] = [
         ["topic", message.topic],
         ["queue", f"{message.queue_id}, offset {message.queue_offset}"],
@@ -116,7 +116,7 @@ def json_of_sent(sent: SentMessage) -> dict[str, object]:
 
 
 def _text(body: bytes) -> str | None:
-    """The body as text, if it is one."""
+    """Returns the body as text, if it is one."""
     try:
         text = body.decode()
     except UnicodeDecodeError:

@@ -3,7 +3,7 @@
 `rocketpy topicStatus -t T -n HOST:PORT` is `rocketpy topic describe T --endpoint HOST:PORT`. A name
 is not in the help, and prints what our command prints. An option that means nothing to a single
 broker, and one that has no counterpart, is refused by name, with our command. Holds no state.
-Source: spec/broker_behaviour.md section 9.7.
+Source: docs/design/broker_behaviour.md section 9.7.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NoTranslationError(Exception):
 
 
 def option(name: str) -> Translation:
-    """The value belongs to an option of ours."""
+    """Returns the value belongs to an option of ours."""
     return lambda value: [name, value]
 
 
@@ -92,12 +92,12 @@ class Verb:
     negative: frozenset[str] = _NO
 
     def chosen(self, given: Mapping[str, str]) -> Verb:
-        """The command that these options ask for."""
+        """Returns the command that these options ask for."""
         is_decided = given.get(self.decisive or "", "false").lower() not in self.negative
         return self if is_decided or self.otherwise is None else self.otherwise
 
     def knows(self, name: str) -> bool:
-        """Whether it, or what it stands for otherwise, takes an option."""
+        """True if it, or what it stands for otherwise, takes an option."""
         is_own = name in self.options or name in self.arguments or name == self.decisive
         return is_own or (self.otherwise is not None and self.otherwise.knows(name))
 
@@ -124,7 +124,7 @@ def _dropped(_value: str) -> Words:
 
 
 def _only(accepted: str) -> Translation:
-    """The value has been looked at, and is nothing else."""
+    """Returns the value has been looked at, and is nothing else."""
 
     def translate(value: str) -> Words:
         if value.lower() != accepted:
@@ -280,7 +280,7 @@ class WithMqadminNames(TyperGroup):
 
     # Typer has brought click's classes along since 0.20, and is click's before.
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """One of mqadmin's names is ours then; mqadmin ignores their case."""
+        """Returns one of mqadmin's names is ours then; mqadmin ignores their case."""
         name = _NAMES.get(args[0].lower(), "")
         if name in VERBS:
             try:

@@ -57,7 +57,7 @@ def create(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Create a topic; refuses one that exists."""
+    """Creates a topic; refuses one that exists."""
     settings = topics.TopicSettings(
         perm=perm, order=order, attributes=named_values(attributes, "--attribute")
     )
@@ -95,7 +95,7 @@ def update(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Change a topic; what no option names stays as it is.
+    """Changes a topic; what no option names stays as it is.
 
     With fewer queues to read, the messages of the queues above stay in the store and no client
     reads them; the command says how many they are.
@@ -157,7 +157,7 @@ def _hidden_by(
 def describe(
     topic: Topic, as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
 ) -> None:
-    """Show a topic: settings, queues with their messages, and the groups with progress in it."""
+    """Shows a topic: settings, queues with their messages, and the groups with progress in it."""
     with asking(endpoint) as connection:
         put = list_statistics(connection, [PUT_NUMS], topic=topic)
         found = Description(
@@ -182,7 +182,7 @@ def delete(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Delete a topic with all its messages, and all progress in it."""
+    """Deletes a topic with all its messages, and all progress in it."""
     with asking(endpoint) as connection:
         topics.get_topic(connection, topic)
         confirm(f"Delete topic {topic} with all its messages?", yes=yes)
@@ -201,7 +201,7 @@ def list_topics(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """List the topics."""
+    """Lists the topics."""
     with asking(endpoint) as connection:
         found = topics.each_topic(connection, include_system=system)
         if as_json:

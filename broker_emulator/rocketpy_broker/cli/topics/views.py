@@ -28,7 +28,7 @@ class Description:
 
 
 def description_json(found: Description) -> dict[str, object]:
-    """All of a topic."""
+    """Returns all of a topic."""
     return {
         **topic_json(found.topic),
         "messages": found.message_count,

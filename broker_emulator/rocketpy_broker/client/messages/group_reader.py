@@ -52,7 +52,7 @@ class GroupReader:
                 left = None if left is None else left - 1
 
     def _begins(self) -> list[tuple[QueueBounds, int]]:
-        """Each queue, and where the group is in it."""
+        """Returns each queue, and where the group is in it."""
         bounds = query_bounds(self._connection, self.topic)
         offsets: list[int] = []
         for first in range(0, len(bounds), QUEUES_PER_CALL):

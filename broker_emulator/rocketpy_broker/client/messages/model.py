@@ -143,7 +143,7 @@ class Message:
 
 
 def delivery_ms(time: datetime | None) -> int | None:
-    """A delivery time in ms since 1970; rounded up, so that nothing is early."""
+    """Returns a delivery time in ms since 1970; rounded up, so that nothing is early."""
     if time is None:
         return None
     return ms_of_time(time)
@@ -178,7 +178,7 @@ def joined_keys(keys: Sequence[str]) -> str:
 
 
 def decode_messages(records: bytes | memoryview, record_sizes: bytes) -> Iterator[Message]:
-    """The messages of a block. Raises UnreadableError."""
+    """Yields the messages of a block. Raises UnreadableError."""
     try:
         block = RecordBlock.parse(records, decode_sizes(record_sizes))
     except MalformedRecordError as error:
@@ -200,7 +200,7 @@ def _damaged(error: MalformedRecordError) -> UnreadableError:
 
 
 def _time(timestamp_ms: int) -> datetime:
-    """A record may say any time; what no calendar holds is the nearest that it does."""
+    """Returns a record may say any time; what no calendar holds is the nearest that it does."""
     try:
         return EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

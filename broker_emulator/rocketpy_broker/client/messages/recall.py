@@ -10,7 +10,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 def recall_handle(
     connection: BrokerConnection, topic: str, deliver_ms: int, unique_key: str
 ) -> str:
-    """The handle of a message that was sent with TIMER_DELIVER_MS; it may be kept.
+    """Returns the handle of a message that was sent with TIMER_DELIVER_MS; it may be kept.
 
     Raises UnreachableError, RefusedError.
     """
@@ -22,7 +22,7 @@ def recall_handle(
 
 
 def recall_message(connection: BrokerConnection, topic: str, handle: str) -> str:
-    """Take the message back, if it still waits; return its unique key.
+    """Takes the message back, if it still waits; return its unique key.
 
     Raises UnreachableError, RefusedError.
     """

@@ -68,7 +68,7 @@ def dead_letters(
     queue_ids: Collection[int] = (),
     since: datetime | None = None,
 ) -> Iterator[Message]:
-    """The group's dead letters, oldest first: all, or those with a key or at a queue offset.
+    """Yields the group's dead letters, oldest first: all, or those with a key or at a queue offset.
 
     `queue_ids` names the queues, and `since` the first store time. A group that gave nothing up has
     no dead letters, and no topic for them. Raises UnreachableError, RefusedError, UnreadableError,
@@ -103,5 +103,5 @@ def dead_letter_counts(connection: BrokerConnection) -> dict[str, int]:
 
 
 def origin_topic(letter: Message) -> str | None:
-    """The topic that a dead letter was first sent to; None where it does not say."""
+    """Returns the topic that a dead letter was first sent to; None where it does not say."""
     return letter.properties.get(RETRY_TOPIC)

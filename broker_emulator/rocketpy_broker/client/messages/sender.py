@@ -143,7 +143,7 @@ class MessageSender:
         self.sent_count = 0
 
     def send(self, messages: Iterable[OutgoingMessage]) -> Iterator[SentMessage]:
-        """Send in order, yield what is acknowledged in the same order.
+        """Sends in order, yield what is acknowledged in the same order.
 
         Raises MessageIllegalError, SendError; what was yielded before stays sent.
         """
@@ -181,7 +181,7 @@ class MessageSender:
     def _append(
         self, blocks: Iterator[_QueueBlock], sent: dict[int, SentMessage]
     ) -> list[common_pb2.Status]:
-        """Send the blocks, and add what is acknowledged to `sent`; the other answers come back.
+        """Sends the blocks, and add what is acknowledged to `sent`; the other answers come back.
 
         A block is encoded when the one before it is on its way: none waits for all to be encoded.
         """
@@ -212,7 +212,7 @@ class MessageSender:
         return refusals
 
     def _blocks(self, batch: list[OutgoingMessage]) -> Iterator[_QueueBlock]:
-        """One for each queue and delay; its messages keep their order."""
+        """Yields one for each queue and delay; its messages keep their order."""
         numbers_by_place: dict[tuple[int, int, bool], list[int]] = {}
         queues = self._next_queues(sum(message.queue_id is None for message in batch))
         for number, message in enumerate(batch):
@@ -250,7 +250,7 @@ class MessageSender:
 def block_columns(
     topic: str, messages: Sequence[OutgoingMessage], now_ms: int, queue_id: int = 0
 ) -> tuple[BlockColumns, list[str]]:
-    """The messages of one block, and their unique ids."""
+    """Returns the messages of one block, and their unique ids."""
     # A sender that names its own ids keeps them.
     given = pa.array([message.properties.get(UNIQ_KEY) for message in messages], pa.string())
     msg_ids = pc.coalesce(given, unique_keys().take(len(messages), now_ms))
@@ -283,7 +283,7 @@ def _fault_of_waiting(message: OutgoingMessage) -> str | None:
 
 
 def _waiting_properties(messages: Sequence[OutgoingMessage]) -> dict[str, pa.StringArray]:
-    """The properties by which the broker lets messages wait."""
+    """Returns the properties by which the broker lets messages wait."""
     levels = [str(message.delay_level or "") for message in messages]
     times = [message.deliver_ms for message in messages]
     return {

@@ -54,7 +54,7 @@ class TopicReader:
     def first(
         self, count: int | None = None, *, since: datetime | None = None
     ) -> Iterator[Message]:
-        """The first messages that are there now, or all; with `since` those stored then or later.
+        """Returns the first messages that are there now, or all; with `since` those stored then or later.
 
         Raises ClientError, ParameterIllegalError for a queue that does not exist.
         """
@@ -68,7 +68,7 @@ class TopicReader:
         return islice(self._read(ranges), count)
 
     def last(self, count: int) -> Iterator[Message]:
-        """The last `count` messages that are there now, queue by queue. Raises ClientError."""
+        """Returns the last `count` messages that are there now, queue by queue. Raises ClientError."""
         newest: list[tuple[int, int, int, Message]] = []
         for queue in self._bounds_now() if count else ():
             begin = max(queue.min_offset, queue.max_offset - count)
@@ -110,7 +110,7 @@ class TopicReader:
         return [queue for queue in bounds if queue.queue_id in self._queue_ids]
 
     def _read(self, ranges: Sequence[QueueRange]) -> Iterator[Message]:
-        """The messages of all ranges, in the order in which the broker stored them."""
+        """Returns the messages of all ranges, in the order in which the broker stored them."""
         filled = [part for part in ranges if part.begin < part.end]
         share = READER_BYTES_MAX // max(len(filled), 1)
         bytes_max = min(RESPONSE_BYTES_MAX, max(RESPONSE_BYTES_MIN, share))
@@ -135,7 +135,7 @@ class TopicReader:
                 return
 
     def _responses(self, request: broker_pb2.PullRequest) -> Iterator[PullResponseParts]:
-        """One call's responses. A reader that is slow outlives its call; that is no fault."""
+        """Yields one call's responses. A reader that is slow outlives its call; that is no fault."""
         count = 0
         with self._connection.faults():
             try:

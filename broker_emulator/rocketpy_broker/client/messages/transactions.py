@@ -51,7 +51,7 @@ def prepare(
     message: OutgoingMessage,
     born_ms: int | None = None,
 ) -> Transaction:
-    """Send a half message; nobody reads it before it is committed.
+    """Sends a half message; nobody reads it before it is committed.
 
     Its age counts from `born_ms`, ms since 1970; without that from now.
     Raises MessageIllegalError, UnreachableError, RefusedError.
@@ -86,7 +86,7 @@ def end(
     commit: bool,
     from_check: bool = False,
 ) -> None:
-    """Commit or roll back; may be called again when the answer got lost.
+    """Commits or roll back; may be called again when the answer got lost.
 
     Raises UnreachableError, and RefusedError where it has ended otherwise, or is not the group's.
     """
@@ -106,7 +106,7 @@ def end(
 def list_open(
     connection: BrokerConnection, producer_group: str = "", transaction_id: str = ""
 ) -> list[OpenTransaction]:
-    """The oldest transactions that are open, 1,000 at most.
+    """Returns the oldest transactions that are open, 1,000 at most.
 
     Raises UnreachableError, RefusedError.
     """

@@ -67,11 +67,11 @@ class ConnectionTraffic:
         return await asyncio.get_running_loop().run_in_executor(self._thread, _closed_of, port)
 
     def close(self) -> None:
-        """Wait for what is under way, and end the thread."""
+        """Waits for what is under way, and end the thread."""
         self._thread.shutdown(wait=True)
 
     def look(self, peers: Iterable[str]) -> dict[str, Traffic]:
-        """The same in this thread."""
+        """Returns the same in this thread."""
         found: dict[str, Traffic] = {}
         missing = self._look(peers, found)
         began_ms = self._clock.monotonic_ms()
@@ -83,7 +83,7 @@ class ConnectionTraffic:
         return found
 
     def _look(self, peers: Iterable[str], found: dict[str, Traffic]) -> list[str]:
-        """Add what is known; return the others."""
+        """Adds what is known; return the others."""
         missing = []
         for peer in peers:
             traffic = self._known(peer)
@@ -151,7 +151,7 @@ def _closed_of(port: int) -> set[str]:
 
 
 def _peer_of_table(text: bytes) -> str:
-    """The other end as the table has it: words of four bytes in the machine's order."""
+    """Returns the other end as the table has it: words of four bytes in the machine's order."""
     address, _, port = text.decode().partition(":")
     words = struct.iter_unpack("=I", bytes.fromhex(address))
     packed = b"".join(struct.pack("!I", word) for (word,) in words)
@@ -160,7 +160,7 @@ def _peer_of_table(text: bytes) -> str:
 
 
 def _peer(connection: socket.socket) -> str:
-    """The other end as gRPC writes it; empty where it has no address. Raises OSError."""
+    """Returns the other end as gRPC writes it; empty where it has no address. Raises OSError."""
     address = connection.getpeername()
     if not isinstance(address, tuple):
         return ""
@@ -179,7 +179,7 @@ async def untold(_peers: Iterable[str]) -> dict[str, Traffic]:
 
 
 def is_told(clock: Clock) -> bool:
-    """Whether this system tells, tried on a connection of our own."""
+    """True if this system tells, tried on a connection of our own."""
     with contextlib.suppress(OSError, AttributeError), contextlib.ExitStack() as closing:
         server = closing.enter_context(socket.create_server(("127.0.0.1", 0)))
         client = closing.enter_context(socket.create_connection(server.getsockname()))

@@ -51,7 +51,7 @@ class PeerLines:
 
 
 def host_of(peer: str) -> str:
-    """A peer without its port: each connection has another."""
+    """Returns a peer without its port: each connection has another."""
     return peer.rpartition(":")[0] or peer
 
 
@@ -63,7 +63,7 @@ class FailureLog:
         self._places: set[str] = set()
 
     def tell(self, peer: str, method: str, error: Exception) -> None:
-        """Log that a call of `peer` met `error`, or count it."""
+        """Logs that a call of `peer` met `error`, or count it."""
         withheld = self._peers.due(peer)
         if withheld is None:
             return

@@ -133,7 +133,7 @@ class GuardedHandlers(grpc.GenericRpcHandler):
         self._guarded: dict[str, Handler] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> Handler | None:
-        """The handler of a method; None for one of another service."""
+        """Returns the handler of a method; None for one of another service."""
         method = str(details.method)
         guarded = self._guarded.get(method)
         if guarded is None:

@@ -3,7 +3,7 @@
 gRPC gathers a request in memory from when it is asked for it, up to the largest that it takes.
 While there are such requests, it is looked what their connections hold; when that is too much, some
 end with UNAVAILABLE: nothing of the request was done, and it may be repeated. No call waits before
-its request is asked for. Lives in memory. Row N14.
+its request is asked for. Lives in memory.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ class IncompleteRequests:
         self.ended = 0
 
     def start(self, scope: TaskScope) -> None:
-        """End what has its time behind it or holds too much, from now on."""
+        """Ends what has its time behind it or holds too much, from now on."""
         self._scope = scope
         scope.start(self._look_for_ever())
 
     def stop(self) -> None:
-        """End nothing any more."""
+        """Ends nothing any more."""
         self._scope = None
 
     def __len__(self) -> int:
@@ -116,11 +116,11 @@ class IncompleteRequests:
         return sum(each.held for each in self._counts)
 
     async def first(self, context: Any) -> Any:
-        """The first request of a call, or EOF. Raises grpc.aio's own errors."""
+        """Returns the first request of a call, or EOF. Raises grpc.aio's own errors."""
         return await self._read(context, self._clock.monotonic_ms() + UNFINISHED_MS_MAX)
 
     async def next(self, context: Any) -> Any:
-        """A later one. It may take for ever: a stream may idle."""
+        """Returns a later one. It may take for ever: a stream may idle."""
         return await self._read(context, math.inf)
 
     async def _read(self, context: Any, until_ms: float) -> Any:
@@ -147,7 +147,7 @@ class IncompleteRequests:
         return request
 
     def _leave(self, context: Any) -> Sender:
-        """A request is no longer waited for."""
+        """Returns a request is no longer waited for."""
         sender, _ = self._reads.pop(context)
         self._counts[sender] -= 1
         if not self._counts[sender]:
@@ -168,7 +168,7 @@ class IncompleteRequests:
                 await self._look()
 
     async def _rest(self, delay_ms: float, count: int) -> None:
-        """Wait for so long, or until so many requests are unfinished.
+        """Waits for so long, or until so many requests are unfinished.
 
         Time in which the loop stood still is nobody's: none could go on.
         """
@@ -189,7 +189,7 @@ class IncompleteRequests:
 
     @property
     def _forgets(self) -> bool:
-        """Whether so many connections are known that it is time to forget those that are gone."""
+        """True if so many connections are known that it is time to forget those that are gone."""
         return len(self._senders) > self._senders_max
 
     async def _look(self) -> None:

@@ -1,7 +1,7 @@
 """What clients that send requests are believed to have in the broker's memory, by connection.
 
 gRPC tells nothing of a request before it has come as a whole. But what a connection has received
-and no method was given lies in memory. Lives in memory. Row N14.
+and no method was given lies in memory. Lives in memory.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Sender:
 
     @property
     def is_stranger(self) -> bool:
-        """Whether methods have been given less of it in all than it holds."""
+        """True if methods have been given less of it in all than it holds."""
         return self._given < self.held
 
     def deliver(self, size: int) -> None:
@@ -67,7 +67,7 @@ class Sender:
         self.delivered += HEAD_BYTES + size + size // FRAMES_SHARE
 
     def look(self, traffic: Traffic, delivered: int, held_max: int, now_ms: float) -> None:
-        """Count what it has sent and received; methods had been given so much of that before.
+        """Counts what it has sent and received; methods had been given so much of that before.
 
         What it has not finished takes `held_max` bytes at most.
         """

@@ -43,7 +43,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """A client that leaves in the middle of a pull is no error, but gRPC tells it with a trace."""
+    """Returns a client that leaves in the middle of a pull is no error, but gRPC tells it with a trace."""
     return "ExecuteBatchError" not in record.getMessage()
 
 
@@ -58,10 +58,10 @@ class ProtocolServices(Protocol):
         """Its gRPC services, by full name."""
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        """Its services."""
+        """Returns its services."""
 
     def failure(self, error: BrokerError) -> bytes:
-        """The response of any of its methods that tells of `error`."""
+        """Returns the response of any of its methods that tells of `error`."""
 
 
 class _Collected:
@@ -71,7 +71,7 @@ class _Collected:
         self.handlers: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Keep them."""
+        """Keeps them."""
         self.handlers += handlers
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
@@ -135,7 +135,7 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers(guarded)
 
     async def start(self, scope: TaskScope) -> int:
-        """Listen; return the port. Raises PortInUseError."""
+        """Listens; return the port. Raises PortInUseError."""
         host, port = self._config.host, self._config.port
         address = f"[{host}]" if ":" in host else host
         try:
@@ -154,7 +154,7 @@ class GrpcServer:
         return await self._traffic.count(self._port)
 
     async def stop(self) -> None:
-        """Take no more requests; let running ones end within the grace time, then cut them."""
+        """Takes no more requests; let running ones end within the grace time, then cut them."""
         await self._set_health(NOT_SERVING)
         await self._server.stop(self._config.stop_grace_ms / 1000)
         self.unfinished.stop()

@@ -49,14 +49,14 @@ class HttpConnections:
         return HttpConnection(self)
 
     def abort_old(self) -> None:
-        """Close those whose time is over. What they have not read is dropped."""
+        """Closes those whose time is over. What they have not read is dropped."""
         now_ms = self._clock.monotonic_ms()
         for each in self:
             if each.end_ms <= now_ms:
                 each.abort()
 
     def abort_all(self) -> None:
-        """Close them, and take no more."""
+        """Closes them, and take no more."""
         self._is_closed = True
         for each in self:
             each.abort()
@@ -87,7 +87,7 @@ class HttpConnections:
     # --- Told by connections ---
 
     def enter(self, connection: HttpConnection) -> web.RequestHandler | None:
-        """The protocol of a new connection; None where it is one too many."""
+        """Returns the protocol of a new connection; None where it is one too many."""
         if self._is_closed or len(self._of) >= CONNECTIONS_MAX:
             return None
         protocol = self._make()
@@ -96,7 +96,7 @@ class HttpConnections:
         return protocol
 
     def leave_if_over(self, connection: HttpConnection) -> None:
-        """Forget one that is lost, and has no request that goes on."""
+        """Forgets one that is lost, and has no request that goes on."""
         if connection.protocol is not None and connection.is_lost and not connection.is_busy:
             self._of.pop(connection.protocol, None)
 
@@ -123,12 +123,12 @@ class HttpConnection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def abort(self) -> None:
-        """Close it at once: a mere close would wait for a client that does not read."""
+        """Closes it at once: a mere close would wait for a client that does not read."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, or close what is one too many."""
+        """Begins, or close what is one too many."""
         self._transport = cast("asyncio.Transport", transport)
         self.protocol = self._connections.enter(self)
         if self.protocol is None:

@@ -78,7 +78,7 @@ class HttpServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, scope: TaskScope) -> int:
-        """Listen; return the port. Raises PortInUseError."""
+        """Listens; return the port. Raises PortInUseError."""
         await self._runner.setup()
         try:
             self._server = await asyncio.get_running_loop().create_server(
@@ -96,7 +96,7 @@ class HttpServer:
         self._is_stopping = True
 
     async def stop(self) -> None:
-        """Take no more requests, and close all connections: at once, or when their time is over."""
+        """Takes no more requests, and close all connections: at once, or when their time is over."""
         self._is_stopping = True
         if self._server is not None:
             self._server.close()

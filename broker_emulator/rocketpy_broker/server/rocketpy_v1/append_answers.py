@@ -41,7 +41,7 @@ class AppendAnswers:
         self._success = broker_pb2.AppendResponse(status=status.success())
 
     async def add(self, outcome: Stored | BrokerError, begin_ms: float) -> None:
-        """Answer at once, or in turn, a block that came at `begin_ms`."""
+        """Answers at once, or in turn, a block that came at `begin_ms`."""
         if not self._waiting_count and self._is_final(outcome):
             self._on_answered(_code(outcome), begin_ms)
             await self._context.write(self._encoded(outcome))
@@ -53,7 +53,7 @@ class AppendAnswers:
         return isinstance(outcome, BrokerError) or self._sends.acknowledges(outcome)
 
     async def run(self) -> None:
-        """Write answers as flushes complete, for ever."""
+        """Writes answers as flushes complete, for ever."""
         while True:
             outcome, begin_ms = await self._waiting.get()
             answer, code = await self._acknowledged(outcome)
@@ -63,11 +63,11 @@ class AppendAnswers:
             self._waiting.task_done()
 
     async def written(self) -> None:
-        """Return when all answers are written."""
+        """Returns when all answers are written."""
         await self._waiting.join()
 
     async def _acknowledged(self, outcome: Stored | BrokerError) -> tuple[bytes, int]:
-        """The answer, when it may be given, and its code."""
+        """Returns the answer, when it may be given, and its code."""
         if isinstance(outcome, Stored):
             try:
                 await self._sends.acknowledged(outcome)

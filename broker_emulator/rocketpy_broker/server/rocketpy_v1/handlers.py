@@ -67,7 +67,7 @@ def bounded(
     bytes_max: int,
     decoder_of: DecoderOf = decoder,
 ) -> grpc.RpcMethodHandler[Any, Any]:
-    """The handler of `method`; what is too large is answered by a failing `response`."""
+    """Returns the handler of `method`; what is too large is answered by a failing `response`."""
 
     async def checked(message: Decoded, context: status.Context) -> Message:
         if isinstance(message, BrokerError):
@@ -89,7 +89,7 @@ def bounded(
 def all_bounded(
     messages: ModuleType, methods: Mapping[str, Callable[..., Any]], bytes_max: int
 ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-    """The handlers of methods by name; `messages` has each name's Request and Response."""
+    """Returns the handlers of methods by name; `messages` has each name's Request and Response."""
     return {
         name: bounded(
             method,

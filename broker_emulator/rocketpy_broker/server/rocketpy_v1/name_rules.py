@@ -4,7 +4,7 @@ Nothing looks a name up, holds, stores or logs it before its length and its char
 here; a service may ask for more. Every text field of a request has its line in `RULES`, and so has
 every list of them, or of parts with names: a request with a field that has none cannot be served.
 Each name is looked at once, however often a list repeats it. Holds no state.
-Source: TopicValidator, spec/broker_behaviour.md section 1.2, spec/storage.md section 12.2. Row N12.
+Source: TopicValidator, docs/design/broker_behaviour.md section 1.2, docs/design/storage.md section 12.2.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NameRule:
         raise ParameterIllegalError(field, shown, self.accepted)
 
     def or_empty(self) -> NameRule:
-        """The rule of a field that may be left out."""
+        """Returns the rule of a field that may be left out."""
         return replace(self, may_be_empty=True)
 
 
@@ -284,7 +284,7 @@ class Names:
 
 
 def check_each(rule: NameRule, field: str, texts: Iterable[str]) -> None:
-    """Check names, each once. Raises ParameterIllegalError."""
+    """Checks names, each once. Raises ParameterIllegalError."""
     for text in dict.fromkeys(texts):
         rule.check(field, text)
 
@@ -294,7 +294,7 @@ def _is_part(field: FieldDescriptor) -> bool:
 
 
 def needs_rule(field: FieldDescriptor) -> bool:
-    """Whether the field has text: its own, of a table, or in a list of parts."""
+    """True if the field has text: its own, of a table, or in a list of parts."""
     if field.message_type is None or not _is_part(field):
         return field.type == FieldDescriptor.TYPE_STRING or field.message_type is not None
     return field.is_repeated and any(map(needs_rule, field.message_type.fields))

@@ -18,7 +18,7 @@ _VARINT_BYTES_MAX = 10
 
 
 def has_more_parts(data: bytes, message: type[Message], count_max: int) -> bool:
-    """Whether a message has more than `count_max` fields, with those of messages within."""
+    """True if a message has more than `count_max` fields, with those of messages within."""
     return _parts_left(data, 0, len(data), message.DESCRIPTOR, count_max) < 0
 
 
@@ -49,7 +49,7 @@ def _parts_left(data: bytes, begin: int, end: int, descriptor: Any, left: int) -
 
 
 def _varint(data: bytes, begin: int, end: int) -> tuple[int, int]:
-    """A number, and where the next thing begins; at the end for one that does not end."""
+    """Returns a number, and where the next thing begins; at the end for one that does not end."""
     value = 0
     for index in range(begin, min(begin + _VARINT_BYTES_MAX, end)):
         value |= (data[index] & 0x7F) << 7 * (index - begin)

@@ -59,7 +59,7 @@ class RocketpyV1Services:
         return names if self.testing is None else (*names, testing_servicer.SERVICE_NAME)
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
-        """The services, with their methods."""
+        """Returns the services, with their methods."""
         service, listing = self.transactions.service, self.transactions.listing
         transactions = TransactionsServicer(service, listing, self.admin.request_bytes_max)
         services = {
@@ -77,6 +77,6 @@ class RocketpyV1Services:
         ]
 
     def failure(self, error: BrokerError) -> bytes:
-        """A response of any method: its status is the first field of each."""
+        """Returns a response of any method: its status is the first field of each."""
         response = admin_pb2.CleanExpiredFilesResponse(status=status.failure(error))
         return response.SerializeToString()

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def success() -> common_pb2.Status:
-    """The status of a request that was carried out."""
+    """Returns the status of a request that was carried out."""
     return common_pb2.Status(code=ResponseCode.SUCCESS)
 
 
 def failure(error: BrokerError) -> common_pb2.Status:
-    """The status that tells a client of `error`."""
+    """Returns the status that tells a client of `error`."""
     return common_pb2.Status(code=error.code, remark=error.remark)

@@ -84,7 +84,7 @@ class BackupService:
         return self._log_begin if self._running and not self._is_stalled else NOTHING_NEEDED
 
     async def run(self) -> AsyncGenerator[BackupStep, None]:
-        """The copy, in steps of some 1 MiB. Raises BackupError, StoreClosedError."""
+        """Yields the copy, in steps of some 1 MiB. Raises BackupError, StoreClosedError."""
         with self._only_one() as number:
             try:
                 for _ in range(STARTS_MAX):
@@ -158,7 +158,7 @@ class BackupService:
             raise _TopicDeletedError
 
     async def _planned(self, state: StateFiles) -> LiveBackup:
-        """The copy, behind all that the state files know. Raises BackupError, StoreClosedError."""
+        """Returns the copy, behind all that the state files know. Raises BackupError, StoreClosedError."""
         store = self._store
         end_min = store.positions().log_end
         deadline_ms = self._clock.monotonic_ms() + END_MS_MAX
@@ -192,16 +192,16 @@ class BackupService:
             await self._in_thread(getattr(pieces, "close", lambda: None))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run `work`. Nobody is let go before its end, also when cancelled."""
+        """Runs `work`. Nobody is let go before its end, also when cancelled."""
         return await run_shielded(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
     def close(self) -> None:
-        """End the thread."""
+        """Ends the thread."""
         self._thread.shutdown(wait=True)
 
 
 def _some(pieces: Iterator[Piece]) -> list[Piece]:
-    """The next pieces, up to a step's worth; none at the end."""
+    """Returns the next pieces, up to a step's worth; none at the end."""
     step: list[Piece] = []
     size = 0
     for piece in pieces:

@@ -1,7 +1,7 @@
 """How one broker does: its directory, what waits, who is connected, and what its start found.
 
-Holds no state but when it began and what recovery told. Row N03 (brokerStatus).
-Source: AdminBrokerProcessor#prepareRuntimeInfo, spec/broker_behaviour.md section 9.7.
+Holds no state but when it began and what recovery told.
+Source: AdminBrokerProcessor#prepareRuntimeInfo, docs/design/broker_behaviour.md section 9.7.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Holds no state; what a crash interrupts goes on after the restart. Files are removed by a thread,
 and a segment at a time.
-Rows S10, F11; spec/storage.md section 10.5.
+Source: docs/design/storage.md section 10.5.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CleaningService:
         self._interval_ms = config.clean_interval_ms
 
     async def run(self) -> None:
-        """Clean by time and by space, for ever."""
+        """Cleans by time and by space, for ever."""
         await sleep(self._clock, self._delay_ms)
         while True:
             try:
@@ -44,7 +44,7 @@ class CleaningService:
             await sleep(self._clock, self._interval_ms)
 
     async def clean(self, *, manual: bool) -> int:
-        """Remove what should go now; return how many log segments. Raises OSError."""
+        """Removes what should go now; return how many log segments. Raises OSError."""
         left, removed = self._store.expired_segment_count(manual=manual), 0
         while left > 0:
             async with self._removing:

@@ -2,8 +2,8 @@
 
 A group is deleted in steps, its topics first and its configuration last, so what a crash leaves of
 it can be deleted again. A member of a group that was deleted all the same makes it again by its
-next heartbeat. Rows C01, G01. Source: AdminBrokerProcessor#deleteSubscriptionGroup,
-spec/broker_behaviour.md section 9.2.
+next heartbeat. Source: AdminBrokerProcessor#deleteSubscriptionGroup,
+docs/design/broker_behaviour.md section 9.2.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GroupAdminService:
         self.group_changed = Listeners[[float, bool]]()
 
     async def update(self, change: GroupChange, *, create_only: bool) -> SubscriptionGroupConfig:
-        """Create or change a group; durable on return. What it is then.
+        """Creates or change a group; durable on return. What it is then.
 
         Raises ParameterIllegalError, GroupExistsError, BrokerError; then nothing has changed.
         """
@@ -62,7 +62,7 @@ class GroupAdminService:
         return self._groups.configs.get(change.group)
 
     async def delete(self, group: str, *, keep_topics: bool, force: bool) -> list[str]:
-        """Remove a group, its progress and its topics; the topics that are gone.
+        """Removes a group, its progress and its topics; the topics that are gone.
 
         It goes on when the caller is cancelled. Raises ParameterIllegalError,
         SubscriptionGroupNotExistError, PermissionDeniedError, MembersOnlineError: nothing was done

@@ -4,7 +4,7 @@ A group is one that is configured, or one that has progress all the same, as in 
 from elsewhere. It is about the topics in which it has progress or to which it subscribes; a queue
 without progress is all ahead of it. Lags take time that grows with queues, so a call works for
 about half a second and answers for the first groups or topics, one at least. Holds no state.
-Source: AdminBrokerProcessor#getConsumeStats, spec/broker_behaviour.md section 9.7.
+Source: AdminBrokerProcessor#getConsumeStats, docs/design/broker_behaviour.md section 9.7.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class GroupListing:
         self._left = QUEUES_A_TURN
 
     async def groups(self, after: str, count_max: int, *, include_system: bool) -> GroupPage:
-        """A page of the groups. Raises ParameterIllegalError."""
+        """Returns a page of the groups. Raises ParameterIllegalError."""
         count = page_count(count_max)
         work = WorkTime(self._clock)
         names = set(self._groups.configs.names())
@@ -137,7 +137,7 @@ class GroupListing:
         return GroupPage(found, page.has_more or len(found) < len(page.names))
 
     async def get(self, group: str) -> GroupDetails:
-        """One group. Raises ParameterIllegalError, SubscriptionGroupNotExistError."""
+        """Returns one group. Raises ParameterIllegalError, SubscriptionGroupNotExistError."""
         check_group(group)
         config = self._groups.configs.find(group)
         if config is None and not await self._topics_by_group({group}):
@@ -151,7 +151,7 @@ class GroupListing:
         )
 
     async def topics(self, group: str, after: str, count_max: int) -> GroupTopicPage:
-        """A page of a group's topics. Raises as `get`."""
+        """Returns a page of a group's topics. Raises as `get`."""
         check_group(group)
         count = page_count(count_max)
         work = WorkTime(self._clock)
@@ -170,7 +170,7 @@ class GroupListing:
         return GroupTopicPage(found, page.has_more)
 
     async def clients(self, after: str, count_max: int) -> ClientPage:
-        """A page of all clients, with their groups. Raises ParameterIllegalError."""
+        """Returns a page of all clients, with their groups. Raises ParameterIllegalError."""
         clients = self._groups.clients
         page = await page_after(clients.registered_ids(), after, page_count(count_max))
         found: list[RegisteredClient] = []
@@ -185,7 +185,7 @@ class GroupListing:
         return ClientPage(found, page.has_more)
 
     async def _topics_by_group(self, groups: Collection[str]) -> dict[str, list[str]]:
-        """The topics in which these groups have progress."""
+        """Returns the topics in which these groups have progress."""
         found: dict[str, list[str]] = {}
         async for topic, group in self._committed.entries():
             if group in groups:
@@ -247,7 +247,7 @@ class GroupListing:
 
 
 def is_own(group: str) -> bool:
-    """Whether a group is the broker's, and is listed only if asked for."""
+    """True if a group is the broker's, and is listed only if asked for."""
     return group in PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
 
 

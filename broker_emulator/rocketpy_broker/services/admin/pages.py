@@ -31,13 +31,13 @@ def page_count(count_max: int) -> int:
 
 
 def first_page(names: Iterable[str], count: int = PAGE_COUNT_MAX) -> Page:
-    """The first `count` of these names."""
+    """Returns the first `count` of these names."""
     found = heapq.nsmallest(count + 1, names)
     return Page(found[:count], has_more=len(found) > count)
 
 
 async def page_after(names: Iterable[str], after: str, count: int) -> Page:
-    """The first `count` of these names behind `after`; others have turns in between.
+    """Returns the first `count` of these names behind `after`; others have turns in between.
 
     Names may repeat. What is iterated over may not change meanwhile.
     """

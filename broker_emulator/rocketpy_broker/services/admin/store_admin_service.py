@@ -2,7 +2,6 @@
 
 Nothing is cleaned here that a restart would not clean, too; topics that nobody configured go only
 on request, for a lost `topics.json` must not take the messages with it.
-Rows S05, S10, S13, B07.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class StoreAdminService:
     def query_message(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int, tag: str
     ) -> list[memoryview]:
-        """The newest records of `topic` with `key`, or with `tag` in its place, oldest first.
+        """Returns the newest records of `topic` with `key`, or with `tag` in its place, oldest first.
 
         0 stands for the defaults.
 
@@ -110,7 +109,7 @@ class StoreAdminService:
         return found
 
     def view_message(self, offset_msg_id: str) -> memoryview:
-        """The record with that id; RocketMQ looks at its offset alone, for the caller has come by
+        """Returns the record with that id; RocketMQ looks at its offset alone, for the caller has come by
         its address.
 
         Raises ParameterIllegalError, MessageNotExistError.
@@ -144,7 +143,7 @@ class StoreAdminService:
         return PutTotals([(topic, puts[topic]) for topic in page.names], page.has_more)
 
     async def clean_expired_files(self) -> Cleaned:
-        """Remove what has expired, whatever the hour. Raises BrokerError."""
+        """Removes what has expired, whatever the hour. Raises BrokerError."""
         try:
             removed_count = await self._tasks.finish(self._cleaning.clean(manual=True))
             return Cleaned(removed_count, self._store.segment_waits(manual=True))
@@ -156,7 +155,7 @@ class StoreAdminService:
         return sorted(topic for topic in stored if not self._topics.exists(topic))
 
     def name_unused_topics(self) -> None:
-        """Say in the program's log whose messages nobody can read, as topics.json lacks them."""
+        """Says in the program's log whose messages nobody can read, as topics.json lacks them."""
         unused = self._unused_topics()
         if unused:
             names = ", ".join(repr(topic) for topic in unused[:UNUSED_NAMED_MAX])
@@ -170,7 +169,7 @@ class StoreAdminService:
             )
 
     async def clean_unused_topics(self) -> list[str]:
-        """Remove the queues of topics that are not configured; return their names.
+        """Removes the queues of topics that are not configured; return their names.
 
         Raises BrokerError; what was removed until then stays removed.
         """

@@ -1,4 +1,4 @@
-"""Administration: topics, and what broker this is. Holds no state of its own. Row N03 (part).
+"""Administration: topics, and what broker this is. Holds no state of its own.
 
 What a crash leaves of a deleted topic is an empty one, to be deleted again.
 """
@@ -109,7 +109,7 @@ class TopicAdminService:
         self.topic_changed = Listeners[[str, float, bool]]()
 
     async def update_topic(self, change: TopicChange, *, create_only: bool) -> None:
-        """Create or change a topic; durable on return.
+        """Creates or change a topic; durable on return.
 
         Raises TopicIllegalError, TopicAttributeError, BrokerError.
         """
@@ -118,7 +118,7 @@ class TopicAdminService:
             await self._topics.alter(change, create_only=create_only)
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove a topic, its queues, and every group's progress in it.
+        """Removes a topic, its queues, and every group's progress in it.
 
         Nothing is sent to it meanwhile. It goes on when the caller is cancelled.
         Raises TopicNotExistError, TopicIllegalError, StoreClosedError, BrokerError.
@@ -135,7 +135,7 @@ class TopicAdminService:
         await self._statistics.forget_topic(topic)
 
     async def remove_given_up(self) -> None:
-        """Remove the messages of transactions that were given up. Raises BrokerError."""
+        """Removes the messages of transactions that were given up. Raises BrokerError."""
         await self._tasks.finish(self._remove_given_up())
 
     async def _remove_given_up(self) -> None:
@@ -147,7 +147,7 @@ class TopicAdminService:
     def list_topics(
         self, names: list[str], after: str = "", count_max: int = 0, *, include_system: bool
     ) -> TopicPage:
-        """The named topics, each once, or those behind `after`: all, or so many.
+        """Returns the named topics, each once, or those behind `after`: all, or so many.
 
         Raises TopicNotExistError for a name that is not there, ParameterIllegalError for too many.
         """

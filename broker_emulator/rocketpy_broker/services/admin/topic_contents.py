@@ -2,7 +2,7 @@
 
 The messages go first, and nothing of both is left on disk when another topic of this name may be
 made: groups would begin in the middle of it. A crash in between leaves a topic that can be removed
-again. Row C10.
+again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TopicContents:
         self._saver = saver
 
     async def remove(self, topic: str) -> None:
-        """Remove messages and progress for ever; durable on return.
+        """Removes messages and progress for ever; durable on return.
 
         To be called in a block of `refusing`: nobody sends or commits then. Raises OSError.
         """

@@ -33,7 +33,7 @@ class CommitCheck:
         self._staging = staging
 
     async def attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:
-        """The attempts that a commit names, in its order: ended, whole, and as large as it says.
+        """Returns the attempts that a commit names, in its order: ended, whole, and as large as it says.
 
         Raises StagedIllegalError, TopicNotExistError, QueueIdIllegalError, StoreClosedError.
         """

@@ -73,7 +73,7 @@ class JobTable:
         return iter(list(self._jobs))
 
     def find(self, name: BatchJob) -> Job | None:
-        """The job, if something of it is here."""
+        """Returns the job, if something of it is here."""
         return self._jobs.get(name)
 
     def check_wanted(self, name: BatchJob) -> None:
@@ -86,7 +86,7 @@ class JobTable:
             )
 
     def use(self, name: BatchJob) -> Job:
-        """The job, which is heard of now.
+        """Returns the job, which is heard of now.
 
         Raises StagedIllegalError for one that was put away, TooManyJobsError for a new one.
         """
@@ -107,7 +107,7 @@ class JobTable:
         return job
 
     def superseded_jobs(self, name: BatchJob) -> list[BatchJob]:
-        """The writer's other jobs for this batch and older ones that a new job puts away."""
+        """Returns the writer's other jobs for this batch and older ones that a new job puts away."""
         names = self._by_writer.get(name.writer_id, ())
         return [
             other
@@ -118,7 +118,7 @@ class JobTable:
         ]
 
     def up_to(self, writer_id: str, batch_id: int) -> list[BatchJob]:
-        """The writer's jobs for this batch and older ones."""
+        """Returns the writer's jobs for this batch and older ones."""
         names = self._by_writer.get(writer_id, ())
         return [name for name in names if name.batch_id <= batch_id]
 
@@ -133,7 +133,7 @@ class JobTable:
                 yield name
 
     def is_idle(self, name: BatchJob) -> bool:
-        """Whether nothing was heard of a job for too long."""
+        """True if nothing was heard of a job for too long."""
         job = self._jobs.get(name)
         return job is not None and not job.holds and self._idle_ms(job) >= self._idle_ms_max
 
@@ -141,7 +141,7 @@ class JobTable:
         return self._clock.monotonic_ms() - job.used_ms
 
     def discard(self, name: BatchJob, reason: str) -> list[Attempt]:
-        """Forget a job; return its attempts, whose files may go."""
+        """Forgets a job; return its attempts, whose files may go."""
         self._put_away[name] = reason
         while len(self._put_away) > PUT_AWAY_MAX:
             self._put_away.popitem(last=False)
@@ -206,7 +206,7 @@ class JobHold:
 
 
 def retire(attempts: Iterable[Attempt]) -> Iterator[Attempt]:
-    """The attempts, on which nobody begins to work any more."""
+    """Yields the attempts, on which nobody begins to work any more."""
     for attempt in attempts:
         attempt.is_gone = True
         yield attempt

@@ -86,7 +86,7 @@ class BatchLedger:
         self._has_forgotten_all = False
 
     def load(self) -> None:
-        """Read the file, if there is one. Blocks. Raises ConfigFileError, OSError."""
+        """Reads the file, if there is one. Blocks. Raises ConfigFileError, OSError."""
         self._file.load()
         self.next_offset = self._file.next_offset
         now_ms = self._clock.monotonic_ms()
@@ -103,14 +103,14 @@ class BatchLedger:
             self._writers[writer_id] = entry
 
     def last(self, writer_id: str) -> LedgerEntry | None:
-        """The writer's last decided batch; None where none is known."""
+        """Returns the writer's last decided batch; None where none is known."""
         found = self._writers.get(writer_id)
         if found is None and writer_id in self._singles:
             return self._singles[writer_id].entry
         return found
 
     def last_batch(self, writer_id: str) -> int:
-        """The number of the writer's last decided batch, or NO_BATCH."""
+        """Returns the number of the writer's last decided batch, or NO_BATCH."""
         entry = self.last(writer_id)
         return NO_BATCH if entry is None else entry.batch_id
 
@@ -130,7 +130,7 @@ class BatchLedger:
         self._changed = {}
 
     def forget_all(self, kept: Collection[str]) -> None:
-        """Forget all writers but these, and at the next save for good."""
+        """Forgets all writers but these, and at the next save for good."""
         gone = [each for each in (*self._writers, *self._singles) if each not in kept]
         left: dict[str, LedgerEntry] = {}
         for step in self._steps:
@@ -144,7 +144,7 @@ class BatchLedger:
         self._has_forgotten_all = True
 
     def plan_save(self) -> SavePlan | None:
-        """Save what has changed and is flushed."""
+        """Saves what has changed and is flushed."""
         self._forget_idle()
         flushed = self._flushed_end()
         count = 0
@@ -173,7 +173,7 @@ class BatchLedger:
         return SavePlan(lambda: self._file.save(entries, next_offset, forgotten), saved)
 
     def _forget_idle(self) -> None:
-        """Forget who stands in front and is idle; not all at once, should there be many."""
+        """Forgets who stands in front and is idle; not all at once, should there be many."""
         monotonic_ms = self._clock.monotonic_ms()
         before_ms = monotonic_ms - self._single_idle_ms_max
         gone = []
@@ -192,7 +192,7 @@ class BatchLedger:
         self._forgotten += gone
 
     def _read_clock(self, monotonic_ms: float) -> None:
-        """Find from when on back writers are idle, as all readings of an hour say."""
+        """Finds from when on back writers are idle, as all readings of an hour say."""
         before_ms = self._clock.now_ms() - self._idle_ms_max
         reading = self._reading
         if reading is None:

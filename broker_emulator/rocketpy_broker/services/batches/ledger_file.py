@@ -49,7 +49,7 @@ class LedgerEntry:
     job_token: int = 0
 
     def to_json(self, writer_id: str) -> dict[str, object]:
-        """The line of a writer."""
+        """Returns the line of a writer."""
         line: dict[str, object] = {
             WRITER_ID: writer_id,
             BATCH_ID: self.batch_id,
@@ -85,7 +85,7 @@ class LedgerFile:
         self.must_replace = True
 
     def load(self) -> None:
-        """Read the file, or that of an earlier version. Raises ConfigFileError, OSError."""
+        """Reads the file, or that of an earlier version. Raises ConfigFileError, OSError."""
         content = self._journal.load()
         if content is not None:
             self._take(content)
@@ -108,14 +108,14 @@ class LedgerFile:
         self.must_replace = content.is_damaged
 
     def is_too_long(self, forgotten_count: int) -> bool:
-        """Whether it is to be replaced, once so many of its writers are forgotten."""
+        """True if it is to be replaced, once so many of its writers are forgotten."""
         alive = len(self.entries) - forgotten_count
         return self._line_count - alive > max(alive, DEAD_LINES)
 
     def save(
         self, entries: Mapping[str, LedgerEntry], next_offset: int, forgotten: Iterable[str]
     ) -> None:
-        """Forget writers, take in entries and the offset, and save that. Blocks.
+        """Forgets writers, take in entries and the offset, and save that. Blocks.
 
         Raises OSError; what it was called with is then saved by the next call.
         """

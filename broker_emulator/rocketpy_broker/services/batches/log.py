@@ -67,7 +67,7 @@ class Batch:
         return staged + sum(wanted.record_count for wanted in self.ranges)
 
     def to_json(self) -> bytes:
-        """The body of its decision. In pieces, so that others have their turns meanwhile."""
+        """Returns the body of its decision. In pieces, so that others have their turns meanwhile."""
         tasks = ",".join(
             f"[{task.task},{task.token},{task.counts.block_count},{task.counts.record_count},"
             f"{task.counts.bytes}]"
@@ -114,7 +114,7 @@ class BatchLog:
         self._clock = clock
 
     def append_decision(self, batch: Batch, body: bytes) -> Decision:
-        """Decide; `body` is the batch as JSON.
+        """Decides; `body` is the batch as JSON.
 
         Raises what `MessageStore.append` does; then nothing is decided.
         """
@@ -124,7 +124,7 @@ class BatchLog:
         )
 
     def append_completion(self, batch: Batch, stored_count: int) -> AppendResult:
-        """Spare the next start this batch. Raises what `MessageStore.append` does."""
+        """Spares the next start this batch. Raises what `MessageStore.append` does."""
         content = {
             "writerId": batch.job.writer_id,
             "batchId": batch.job.batch_id,

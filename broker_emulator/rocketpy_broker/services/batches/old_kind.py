@@ -35,7 +35,7 @@ class OldKind:
         self._appends = appends
 
     async def run(self, decision: Decision) -> Progress:
-        """Append what is not appended yet. Raises StoreError; calling again goes on from there."""
+        """Appends what is not appended yet. Raises StoreError; calling again goes on from there."""
         progress = await self._progress(decision)
         ranges = decision.batch.ranges
         while progress.index < len(ranges):

@@ -6,7 +6,7 @@ check the next one meanwhile: the loop waits for no file system, and others have
 between. Each record carries its number within the decision, so after a crash a start finds the last
 one that is in the log, and goes on behind it. A frame that cannot be had is named in the log of the
 broker and passed over; the batch is then incomplete, which its completion tells.
-Source: spec/storage.md section 2.3 for the field; row S10.
+Source: docs/design/storage.md section 2.3 for the field.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class DecidedBatch:
         self.stored_count += len(numbers)
 
     async def wait(self, clock: Clock, wait_ms_max: int) -> None:
-        """Return when it is done, or when the time is up."""
+        """Returns when it is done, or when the time is up."""
         if self.is_done or wait_ms_max <= 0:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -127,7 +127,7 @@ class RollForward:
         self._clock = clock
 
     async def run(self, pending: DecidedBatch) -> None:
-        """Append what is not appended yet. Raises StoreError; calling again goes on from there."""
+        """Appends what is not appended yet. Raises StoreError; calling again goes on from there."""
         if pending.decision.batch.ranges:
             progress = await self._old_kind.run(pending.decision)
             pending.stored_count, pending.log_end = progress.stored_count, progress.log_end
@@ -178,7 +178,7 @@ class RollForward:
         pending.hindrance = ""
 
     def _is_deleted(self, decision: Decision, records: StagedRecords) -> bool:
-        """Whether the topic has been deleted since the decision."""
+        """True if the topic has been deleted since the decision."""
         return decision.physical_offset < self._store.deleted_below(records.queue.topic)
 
     def _deleted_count(self, pending: DecidedBatch) -> int:
@@ -221,7 +221,7 @@ def _give_up(pending: DecidedBatch, before: int, lost: Unreadable) -> None:
 
 
 def _some(parts: Iterator[_Part], bytes_max: int) -> list[_Part]:
-    """The next parts, each of `bytes_max` at most, or a frame. Blocks.
+    """Returns the next parts, each of `bytes_max` at most, or a frame. Blocks.
 
     Several, since handing work to a thread and back costs much beside a small one.
     """
@@ -299,7 +299,7 @@ class _Found:
 
 
 def _found(task: StagedTask, staged: StagedAttempt | None, begin: int) -> Generator[_Found]:
-    """The records of one file from record `begin` on; all that are named, or why they are not."""
+    """Yields the records of one file from record `begin` on; all that are named, or why they are not."""
     place, count = begin, task.counts.record_count
     reason = "their staging file is missing"
     try:

@@ -14,7 +14,6 @@ those before it are not decided again.
 What hinders the rolling forward (a full or slow disk) leaves the batch pending: it is tried again
 until it is stored, and who asks is told the reason. No client carries it: it goes on when all of
 them have gone.
-Rows S7, S8, S10 of the fault tests.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class BatchService:
     # --- Requests ---
 
     async def commit(self, batch: Batch, wait_ms_max: int) -> BatchState:
-        """Decide on a batch, unless it or a later one of its writer has been before.
+        """Decides on a batch, unless it or a later one of its writer has been before.
 
         What is decided is rolled forward by a task of its own. Answers when that has ended, or when
         the wait is over; if the writer's batch before this one is not stored by then, nothing is
@@ -157,13 +156,13 @@ class BatchService:
         return self._state(job)
 
     async def abort(self, job: BatchJob) -> int:
-        """Remove what a job has staged; return how many attempts. Raises ParameterIllegalError."""
+        """Removes what a job has staged; return how many attempts. Raises ParameterIllegalError."""
         check_job(job)
         async with self._lock(job.writer_id):
             return await self._staging.abort(job)
 
     async def forget_writers(self) -> None:
-        """Forget every writer, and what is staged, but for batches that are being stored."""
+        """Forgets every writer, and what is staged, but for batches that are being stored."""
         for name in self._staging.names():
             await self.abort(name)
         # Past the completions too, which a start would take for batches of their writers.
@@ -171,7 +170,7 @@ class BatchService:
         self._ledger.forget_all(kept=self._pending)
 
     def _lock(self, writer_id: str) -> asyncio.Lock:
-        """One request of a writer at a time. The lock lives as long as somebody has it."""
+        """Returns one request of a writer at a time. The lock lives as long as somebody has it."""
         return self._locks.setdefault(writer_id, asyncio.Lock())
 
     def _needed(self, writer_id: str) -> Iterable[StagedAttempt]:
@@ -202,7 +201,7 @@ class BatchService:
     # --- Deciding ---
 
     async def _body(self, batch: Batch) -> bytes:
-        """The decision's body. Raises RecordIllegalError where it is too large."""
+        """Returns the decision's body. Raises RecordIllegalError where it is too large."""
         body = await self._staging.in_thread(batch.to_json)
         if len(body) > self._body_bytes_max:
             raise RecordIllegalError(
@@ -237,7 +236,7 @@ class BatchService:
     # --- Rolling forward ---
 
     async def _carry_out(self, pending: DecidedBatch) -> None:
-        """Store a decided batch, however often that takes."""
+        """Stores a decided batch, however often that takes."""
         job = pending.decision.batch.job
         while not pending.is_done:
             try:
@@ -288,14 +287,14 @@ class BatchService:
         self._group_commit.flush_soon()
 
     async def run(self) -> None:
-        """Remove what is not needed any more, for ever."""
+        """Removes what is not needed any more, for ever."""
         while True:
             await sleep(self._clock, SWEEP_MS)
             await self.remove_spent()
             await self._staging.sweep()
 
     async def remove_spent(self) -> None:
-        """Remove the files of batches whose messages are on disk."""
+        """Removes the files of batches whose messages are on disk."""
         flushed = self._store.flushed_end
         spent = [one for one in self._spent if one.log_end <= flushed]
         self._spent = [one for one in self._spent if one.log_end > flushed]
@@ -305,7 +304,7 @@ class BatchService:
     # --- Start ---
 
     async def recover(self, start: StartTask) -> None:
-        """Learn from the log what was decided, and go on with what a crash has interrupted.
+        """Learns from the log what was decided, and go on with what a crash has interrupted.
 
         `start` starts tasks that end with the broker. Raises OSError where the staging files cannot
         be listed.
@@ -329,7 +328,7 @@ class BatchService:
             start(self._carry_out(pending))
 
     def _undone(self) -> list[Decision]:
-        """The decisions without completion; the ledger learns of the others."""
+        """Returns the decisions without completion; the ledger learns of the others."""
         undone: dict[str, Decision] = {}
         for entry in self._log.read(self._ledger.next_offset):
             if isinstance(entry, Decision):

@@ -8,7 +8,6 @@ leaves is in the files: an attempt goes on behind the last whole block of its fi
 
 Files go when their batch is stored or aborted, when a newer job of the writer begins the same or a
 later batch, and when nothing is heard of the job for `staging_idle_ms_max`.
-Rows S2, S7, S8, S10.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class StagingService:
         self._long_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging-long")
 
     async def in_thread(self, work: Callable[[], T], *, long: bool = False) -> T:
-        """Run what blocks; `long` is what flushes, or reads a whole file.
+        """Runs what blocks; `long` is what flushes, or reads a whole file.
 
         No thread can be cancelled, so who is cancelled waits for its end.
         """
@@ -106,11 +105,11 @@ class StagingService:
         return await run_shielded(asyncio.get_running_loop().run_in_executor(threads, work))
 
     def begin_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Begin with what blocks; the caller waits for its end."""
+        """Begins with what blocks; the caller waits for its end."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
-        """End the threads."""
+        """Ends the threads."""
         self._threads.shutdown(wait=True)
         self._long_threads.shutdown(wait=True)
 
@@ -121,7 +120,7 @@ class StagingService:
         return self._jobs.hold()
 
     async def stage(self, command: StageCommand, stream: JobHold | None = None) -> Staged:
-        """Stage a block, or end the attempt. A job without files stays as long as `stream`.
+        """Stages a block, or end the attempt. A job without files stays as long as `stream`.
 
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
         QueueIdIllegalError, RecordIllegalError, StagedIllegalError, StagingFullError,
@@ -160,7 +159,7 @@ class StagingService:
     @staticmethod
     @contextmanager
     def _put_away_if_empty(job: Job, attempt: Attempt) -> Iterator[None]:
-        """Forget an attempt that has no file: nothing would count it, or is lost with it."""
+        """Forgets an attempt that has no file: nothing would count it, or is lost with it."""
         try:
             yield
         finally:
@@ -256,7 +255,7 @@ class StagingService:
     async def file_call(
         self, staged: StagedAttempt, work: Callable[[], None], *, long: bool = False
     ) -> None:
-        """Run what works on an attempt's file.
+        """Runs what works on an attempt's file.
 
         Raises StoreClosedError where the file cannot be used, and what else `work` does.
         """
@@ -294,7 +293,7 @@ class StagingService:
     # --- Removing ---
 
     async def abort(self, name: BatchJob) -> int:
-        """Remove what a job has staged; return how many attempts. Raises ParameterIllegalError."""
+        """Removes what a job has staged; return how many attempts. Raises ParameterIllegalError."""
         check_job(name)
         job = self._jobs.find(name)
         if job is not None and job.is_committing:
@@ -304,11 +303,11 @@ class StagingService:
         return len(attempts)
 
     def names(self) -> list[BatchJob]:
-        """The jobs that have staged something."""
+        """Returns the jobs that have staged something."""
         return list(self._jobs)
 
     async def sweep(self) -> None:
-        """Remove what nothing was heard of for too long."""
+        """Removes what nothing was heard of for too long."""
         for number, name in enumerate(list(self._jobs.idle()), 1):
             # Others had their turns, and it may be used again.
             if self._jobs.is_idle(name):
@@ -326,7 +325,7 @@ class StagingService:
         await self._remove_leaving(attempts)
 
     def _put_away(self, name: BatchJob, reason: str) -> list[Attempt]:
-        """Forget a job at once, so that it cannot begin to commit meanwhile."""
+        """Forgets a job at once, so that it cannot begin to commit meanwhile."""
         attempts = self._jobs.discard(name, reason)
         if attempts:
             logger.info(
@@ -340,13 +339,13 @@ class StagingService:
         return attempts
 
     async def remove_files(self, attempts: Sequence[StagedAttempt]) -> None:
-        """Remove files that nobody needs any more."""
+        """Removes files that nobody needs any more."""
         leaving = [Attempt(staged) for staged in attempts]
         self._leaving.update(dict.fromkeys(leaving))
         await self._remove_leaving(leaving)
 
     async def _remove_leaving(self, attempts: Sequence[Attempt]) -> None:
-        """Remove their files; what cannot go now, or by this caller, goes with a later `sweep`."""
+        """Removes their files; what cannot go now, or by this caller, goes with a later `sweep`."""
         for attempt in attempts:
             # Whoever works on it ends first.
             async with attempt.lock:

@@ -1,7 +1,7 @@
 """DataVersion: how often, and when last, a table of the configuration was changed.
 
 It lies in the table's own file, so a crash leaves it as old or as new as the table.
-Source: DataVersion, spec/storage.md section 11.1.
+Source: DataVersion, docs/design/storage.md section 11.1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DataVersion:
     extra: Mapping[str, object] = field(default_factory=dict)
 
     def next(self, now_ms: int) -> DataVersion:
-        """The version after one more change."""
+        """Returns the version after one more change."""
         return replace(self, counter=self.counter + 1, timestamp_ms=now_ms)
 
     def to_json(self) -> dict[str, object]:

@@ -4,7 +4,7 @@ A crash while saving leaves the old or the new content. A file that cannot be re
 its backup: the broken one is kept as `<name>.broken`, and the backup is put in its place. Where
 there is no readable backup the broker does not start, since starting with defaults would wipe the
 table at the next save.
-Source: ConfigManager, spec/storage.md section 1 (`.bak`) and section 11.1.
+Source: ConfigManager, docs/design/storage.md section 1 (`.bak`) and section 11.1.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ConfigFile:
         return None
 
     def _restore(self, text: str, problem: str | None) -> None:
-        """Put the backup in the file's place, which would else be pushed over it when saving."""
+        """Puts the backup in the file's place, which would else be pushed over it when saving."""
         try:
             if problem is not None:
                 durable.move(self.path, self._broken)
@@ -80,7 +80,7 @@ class ConfigFile:
         logger.warning("%s: read from its backup", self.path)
 
     def save(self, content: Mapping[str, object]) -> None:
-        """Replace the content; a table may be given as its text. Blocks, one call at a time.
+        """Replaces the content; a table may be given as its text. Blocks, one call at a time.
 
         Raises OSError; the old content is then still there.
         """
@@ -97,7 +97,7 @@ def _parse(text: str) -> Mapping[str, Any]:
 
 
 def _parts(content: Mapping[str, object]) -> Iterator[bytes]:
-    """The text of a file: a field a line, by name, without nulls."""
+    """Yields the text of a file: a field a line, by name, without nulls."""
     fields = {name: content[name] for name in sorted(content) if content[name] is not None}
     if not fields:
         yield b"{}"

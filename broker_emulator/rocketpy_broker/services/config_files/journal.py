@@ -33,7 +33,7 @@ class JournalContent:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether lines are missing."""
+        """True if lines are missing."""
         return self.sound_count < len(self.lines)
 
 
@@ -85,7 +85,7 @@ class Journal:
         return JournalContent(lines, len(lines) if sound_count is None else sound_count)
 
     def append(self, values: Iterable[object]) -> None:
-        """Add lines to the file, durably. Blocks. Raises OSError; then call it again with them."""
+        """Adds lines to the file, durably. Blocks. Raises OSError; then call it again with them."""
         data = b"".join(map(_encode, values))
         durable.append_bytes(self.path, data, self._end)
         self._end += len(data)
@@ -106,7 +106,7 @@ def _encode(value: object) -> bytes:
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:
-    """The object of a line; None where it is not whole."""
+    """Returns the object of a line; None where it is not whole."""
     digits, text = line[:_CRC_DIGITS], line[_CRC_DIGITS + 1 : -1]
     if not line.endswith(b"\n") or digits != b"%08x" % body_crc(text):
         return None

@@ -2,7 +2,7 @@
 
 Fields that this broker does not know are kept and written back, since another version of RocketMQ
 may need them; what is missing or null gets the dataclass's default. Holds no state.
-Source: reader tolerance of fastjson, spec/storage.md section 11.1.
+Source: reader tolerance of fastjson, docs/design/storage.md section 11.1.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def decode_fields(
 
 
 def encode_fields(fields: Sequence[JsonField], value: object) -> dict[str, object]:
-    """The entry of the file, without the unknown fields."""
+    """Returns the entry of the file, without the unknown fields."""
     entry: dict[str, object] = {}
     for field in fields:
         held = getattr(value, field.attribute)
@@ -51,7 +51,7 @@ def encode_fields(fields: Sequence[JsonField], value: object) -> dict[str, objec
 
 
 def as_object(value: object) -> Mapping[str, Any]:
-    """A JSON object; null is an empty one. Raises ValueError."""
+    """Returns a JSON object; null is an empty one. Raises ValueError."""
     if value is None:
         return {}
     if isinstance(value, dict):
@@ -60,12 +60,12 @@ def as_object(value: object) -> Mapping[str, Any]:
 
 
 def as_texts(value: object) -> Mapping[str, str]:
-    """A JSON object of strings. Raises ValueError."""
+    """Returns a JSON object of strings. Raises ValueError."""
     return {key: as_text(item) for key, item in as_object(value).items()}
 
 
 def as_text(value: object) -> str:
-    """A string, or a number or boolean written as one. Raises ValueError."""
+    """Returns a string, or a number or boolean written as one. Raises ValueError."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
@@ -74,12 +74,12 @@ def as_text(value: object) -> str:
 
 
 def as_long(value: object) -> int:
-    """An integer of 64 bits, or a string that holds one. Raises ValueError."""
+    """Returns an integer of 64 bits, or a string that holds one. Raises ValueError."""
     return _as_int(value, 64)
 
 
 def as_int(value: object) -> int:
-    """An integer of 32 bits, or a string that holds one. Raises ValueError."""
+    """Returns an integer of 32 bits, or a string that holds one. Raises ValueError."""
     return _as_int(value, 32)
 
 
@@ -92,7 +92,7 @@ def _as_int(value: object, bits: int) -> int:
 
 
 def as_bool(value: object) -> bool:
-    """A boolean, or 0, 1, or a string that holds one. Raises ValueError."""
+    """Returns a boolean, or 0, 1, or a string that holds one. Raises ValueError."""
     found = _BOOLEANS.get(as_text(value).lower())
     if found is None:
         raise ValueError(f"{_short(value)} stands where true or false should")

@@ -1,7 +1,7 @@
 """JSON in fastjson's shape, as RocketMQ writes its configuration. Holds no state.
 
 A field a line, by name, without nulls; arrays, and maps from queue ids or levels, on one line.
-Source: RemotingSerializable.toJson(true), spec/storage.md section 11.1.
+Source: RemotingSerializable.toJson(true), docs/design/storage.md section 11.1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def name_text(name: str) -> str:
 
 
 def field_text(name: str, value: object, line: str) -> str:
-    """A field; `line` begins a line at its indentation."""
+    """Returns a field; `line` begins a line at its indentation."""
     return name_text(name) + _value_text(value, line)
 
 

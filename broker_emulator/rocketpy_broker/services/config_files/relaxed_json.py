@@ -6,7 +6,7 @@ exactly what fastjson 1.2.83 was seen to allow more: unquoted integer keys, sing
 comma before a closing bracket. A text that is cut, or followed by anything but white space, is
 an error and never a shorter value. (JavaScript and JSON5 readers were tried: they either refuse
 keys that are numbers, or skip what they do not understand.)
-Source: spec/storage.md section 11.1.
+Source: docs/design/storage.md section 11.1.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _parser() -> Lark:
 
 
 def loads(text: str) -> object:
-    """The value that `text` holds, keys always as strings. Raises ValueError."""
+    """Returns the value that `text` holds, keys always as strings. Raises ValueError."""
     try:
         value: object = json.loads(text, parse_constant=_refuse_constant)
     except ValueError:

@@ -39,7 +39,7 @@ class Table(Protocol):
     """What lives in memory and has a file."""
 
     def plan_save(self) -> SavePlan | None:
-        """A save of what is there now; None where the file is up to date.
+        """Returns a save of what is there now; None where the file is up to date.
 
         Another is planned only when the one before has ended.
         """
@@ -60,7 +60,7 @@ class Saver:
         return type(self._table).__name__
 
     async def save(self) -> None:
-        """Return when all that had changed before this call is on disk. Raises OSError."""
+        """Returns when all that had changed before this call is on disk. Raises OSError."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         if not self._is_saving:
@@ -88,7 +88,7 @@ class Saver:
             self._start()
 
     def close(self) -> None:
-        """Wait for a save that is under way, and end the thread."""
+        """Waits for a save that is under way, and end the thread."""
         self._thread.shutdown(wait=True)
 
 
@@ -103,7 +103,7 @@ def _answer(waiters: list[asyncio.Future[None]], error: BaseException | None) ->
 
 
 def save_now(table: Table) -> None:
-    """Save in this thread, as before there is a loop. Raises OSError."""
+    """Saves in this thread, as before there is a loop. Raises OSError."""
     plan = table.plan_save()
     if plan is not None:
         plan.run()
@@ -111,7 +111,7 @@ def save_now(table: Table) -> None:
 
 
 async def save_all(tables: Iterable[SavedTable]) -> None:
-    """Save each of them. Raises the first OSError, when all have been tried."""
+    """Saves each of them. Raises the first OSError, when all have been tried."""
     errors: list[OSError] = []
     for table in tables:
         try:

@@ -65,7 +65,7 @@ class ConfigTable(Generic[Entry]):
         return self._entries
 
     def take_in(self, entries: Mapping[str, Entry]) -> None:
-        """Take in entries that need not be saved: the file has them, or every start makes them."""
+        """Takes in entries that need not be saved: the file has them, or every start makes them."""
         self._entries.update(entries)
         self._keeper.loaded(entries)
         self.change_count += 1
@@ -80,7 +80,7 @@ class ConfigTable(Generic[Entry]):
         await self.change_all({name: make})
 
     async def change_all(self, makes: Mapping[str, Callable[[Entry | None], Entry | None]]) -> None:
-        """Change several entries in one save, as `change` does.
+        """Changes several entries in one save, as `change` does.
 
         Raises the first refusal, by name in the order of `makes`; the others have changed.
         """
@@ -92,7 +92,7 @@ class ConfigTable(Generic[Entry]):
                 raise change.refusal
 
     def note(self, entries: Mapping[str, Entry]) -> None:
-        """Take in entries that may be saved later."""
+        """Takes in entries that may be saved later."""
         self._entries.update(entries)
         self._keeper.changed(entries)
         self.change_count += 1
@@ -100,7 +100,7 @@ class ConfigTable(Generic[Entry]):
         self._noted_count += 1
 
     def plan_save(self) -> SavePlan | None:
-        """All changes that wait, and what was noted."""
+        """Returns all changes that wait, and what was noted."""
         changes, self._changes = self._changes, []
         changed: dict[str, Entry | None] = {}
         version = self.version

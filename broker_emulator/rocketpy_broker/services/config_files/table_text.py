@@ -44,7 +44,7 @@ class TableText(Generic[Entry]):
         self._first_names = [block.names[0] for block in blocks]
 
     def with_changes(self, changes: Mapping[str, Entry | None]) -> TableText[Entry]:
-        """The table with these entries, and without those that are None. Encodes no others."""
+        """Returns the table with these entries, and without those that are None. Encodes no others."""
         by_block: dict[int, dict[str, Entry | None]] = {}
         for name, entry in changes.items():
             number = max(bisect_right(self._first_names, name) - 1, 0)
@@ -77,7 +77,7 @@ class TableText(Generic[Entry]):
             yield _Block(own, _BETWEEN.join([texts[name] for name in own]))
 
     def parts(self) -> Iterator[bytes]:
-        """The JSON of the table, to be joined."""
+        """Yields the JSON of the table, to be joined."""
         if not self._blocks:
             yield b"{}"
             return
@@ -103,7 +103,7 @@ class TextKeeper(Generic[Entry]):
         self._telling: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
-        """Whether the entry has changed since `telling` was called."""
+        """True if the entry has changed since `telling` was called."""
         return name in self._changed
 
     def loaded(self, entries: Mapping[str, Entry]) -> None:

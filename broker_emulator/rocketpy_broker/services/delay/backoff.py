@@ -2,7 +2,6 @@
 
 A store that failed refuses until a restart: pauses double, so that trying costs little. One that is
 busy takes more in a moment. The same words are logged once a minute. Lives in memory.
-Rows D03, D04, F7, F8.
 """
 
 from __future__ import annotations

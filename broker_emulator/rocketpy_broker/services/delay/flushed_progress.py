@@ -37,7 +37,7 @@ class FlushedProgress(Generic[Value]):
 
     @property
     def is_begun(self) -> bool:
-        """Whether there may be deliveries that no mark tells of."""
+        """True if there may be deliveries that no mark tells of."""
         return self._begin is not None
 
     def mark(self, log_end: int, value: Value) -> None:
@@ -47,7 +47,7 @@ class FlushedProgress(Generic[Value]):
         self._begin = None
 
     def flushed(self, end: int) -> Value | None:
-        """The last mark that is on disk, once; None where there is no new one."""
+        """Returns the last mark that is on disk, once; None where there is no new one."""
         value = None
         while self._marks and self._marks[0].end <= end:
             value = self._marks.popleft().value

@@ -3,7 +3,7 @@
 All messages of a level wait equally long, so the first one in the queue is due first. The task
 sleeps until then, and on an empty queue until a message arrives. What cannot be appended now is
 tried again; nothing behind it goes first. Holds no state on disk but its progress.
-Source: spec/storage.md section 13.3; row D03.
+Source: docs/design/storage.md section 13.3.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LevelDelivery:
         self._seen: deque[tuple[int, float]] = deque()
 
     async def run(self) -> None:
-        """Deliver what is due, when it is due, until the broker stops."""
+        """Delivers what is due, when it is due, until the broker stops."""
         is_stopping = False
         while not is_stopping:
             try:
@@ -79,7 +79,7 @@ class LevelDelivery:
                 await sleep(self._clock, min(wait_ms, SLEEP_MS_MAX))
 
     async def _step(self) -> float | None:
-        """Release what is due; return how long to wait, None until something arrives."""
+        """Releases what is due; return how long to wait, None until something arrives."""
         offset = self._progress.next_offset(self._level)
         stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + TURN_UNITS)
         if stretch is None:

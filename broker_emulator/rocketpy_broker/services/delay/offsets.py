@@ -2,7 +2,7 @@
 
 Offsets are kept in memory and saved on schedule and at a clean stop; a crash loses the last
 seconds of progress, so that messages delivered since are delivered again, never left out.
-Source: ScheduleMessageService, spec/storage.md sections 11.5 and 13.3; row B01.
+Source: ScheduleMessageService, docs/design/storage.md sections 11.5 and 13.3.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DelayOffsetManager:
         self._is_backup_older = False
 
     def load(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
-        """Read the file, if there is one, and move offsets that lie outside their queue into it.
+        """Reads the file, if there is one, and move offsets that lie outside their queue into it.
 
         Raises ConfigFileError.
         """
@@ -84,7 +84,7 @@ class DelayOffsetManager:
             self._version = self._version.next(self._clock.now_ms())
 
     def plan_save(self) -> SavePlan | None:
-        """Save what has changed; and once more, so that the backup says no less than the file."""
+        """Saves what has changed; and once more, so that the backup says no less than the file."""
         updates = self._updates
         is_changed = updates != self._saved_updates
         if not is_changed and not self._is_backup_older:

@@ -59,7 +59,7 @@ class Tombstones:
     def have(
         self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], is_rolled: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Whether n messages are void, each by this hash of a key of its own."""
+        """True if n messages are void, each by this hash of a key of its own."""
         void: NDArray[np.bool_] = offsets < self._below(hashes)
         void |= is_rolled & (offsets < self._below(~hashes))
         return void
@@ -114,7 +114,7 @@ class PendingMessages:
     # --- Coming in ---
 
     def add(self, due_ms: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
-        """Add n messages. Takes one step for each distinct slot."""
+        """Adds n messages. Takes one step for each distinct slot."""
         numbers, within = np.divmod(due_ms - 1, self._slot_ms)
         packed = within << OFFSET_BITS | offsets
         order = np.argsort(numbers, kind="stable")
@@ -129,7 +129,7 @@ class PendingMessages:
         self._count_in(offsets)
 
     def cancel(self, out_ms: int, key: str, offset: int) -> None:
-        """Void the messages with `key` that get out at `out_ms`; the order lies at `offset`."""
+        """Voids the messages with `key` that get out at `out_ms`; the order lies at `offset`."""
         hashed = key_hash(out_ms, key)
         number = self._mark(out_ms, [hashed, offset, ~hashed, ANY_OFFSET])
         self._orders.setdefault(number, array("q")).append(offset)
@@ -138,11 +138,11 @@ class PendingMessages:
         self._counts[bucket] = self._counts.get(bucket, 0) + 1
 
     def supersede(self, out_ms: int, key: str, offset: int) -> None:
-        """Void older copies of the message with `key` at `offset`."""
+        """Voids older copies of the message with `key` at `offset`."""
         self._mark(out_ms, [key_hash(out_ms, key), offset])
 
     def _mark(self, out_ms: int, marks: list[int]) -> int:
-        """Add marks to the slot of that time; return its number."""
+        """Adds marks to the slot of that time; return its number."""
         number = out_ms // self._slot_ms
         self._slot(number)
         fresh = self._fresh_marks.setdefault(number, array("q"))
@@ -159,7 +159,7 @@ class PendingMessages:
         return fresh
 
     def _seal(self, number: int) -> list[NDArray[np.int64]]:
-        """Sort what came to the slot; return its runs."""
+        """Sorts what came to the slot; return its runs."""
         fresh = self._fresh[number]
         if not fresh:
             return self._runs.get(number, [])
@@ -172,7 +172,7 @@ class PendingMessages:
         return runs
 
     def _seal_marks(self, number: int) -> list[NDArray[np.int64]]:
-        """Sort what marks came to the slot; return their runs."""
+        """Sorts what marks came to the slot; return their runs."""
         fresh = self._fresh_marks.get(number)
         if not fresh:
             return self._mark_runs.get(number, [])
@@ -187,7 +187,7 @@ class PendingMessages:
     # --- Going out ---
 
     def due(self, now_ms: int, count_max: int) -> Due:
-        """The first messages that are due, up to `count_max` and of one slot; maybe none."""
+        """Returns the first messages that are due, up to `count_max` and of one slot; maybe none."""
         self._close_slots(now_ms)
         begin_ms = self._heap[0] * self._slot_ms if self._heap else now_ms
         if begin_ms >= now_ms:
@@ -223,7 +223,7 @@ class PendingMessages:
         return begin_ms + 1 + (min(firsts) >> OFFSET_BITS) if firsts else begin_ms + self._slot_ms
 
     def _close_slots(self, now_ms: int) -> None:
-        """Forget slots that hold no more messages; their marks count up to their ends."""
+        """Forgets slots that hold no more messages; their marks count up to their ends."""
         while self._heap:
             number = self._heap[0]
             is_over = (number + 1) * self._slot_ms <= now_ms
@@ -243,7 +243,7 @@ class PendingMessages:
     # --- All of them ---
 
     def marked_slots(self) -> list[Due]:
-        """The messages of each slot that may have void ones."""
+        """Returns the messages of each slot that may have void ones."""
         found = []
         for number in sorted(self._fresh_marks):
             rest = np.sort(np.concatenate([_EMPTY, *self._seal(number)]))
@@ -252,7 +252,7 @@ class PendingMessages:
         return found
 
     def offsets(self) -> NDArray[np.int64]:
-        """The queue offsets of all messages, rising, without those that cancel others."""
+        """Returns the queue offsets of all messages, rising, without those that cancel others."""
         runs = [run for several in self._runs.values() for run in several]
         fresh = [np.frombuffer(some, np.int64) for some in self._fresh.values()]
         return np.sort(np.concatenate([_EMPTY, *runs, *fresh]) & _OFFSET_MASK)

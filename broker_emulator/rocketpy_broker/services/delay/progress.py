@@ -5,7 +5,7 @@ seconds old. What has been delivered since says so itself (`store.numbered`), so
 log from where no saved progress tells of it, not even a backup, and delivers nothing twice. That
 place, and the timer messages' progress, are `config/deliveryLog.json`; a store that RocketMQ had in
 the meantime has none of our records behind it. A clean stop saves all progress of levels as
-RocketMQ expects it in `config/delayOffset.json`. Row D04.
+RocketMQ expects it in `config/delayOffset.json`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class DeliveryProgress:
         self._delivered: NDArray[np.int64] = np.empty(0, np.int64)
 
     def load(self, checkpoint: TimerCheckpoint | None, *, is_timed: bool) -> TimerPosition:
-        """Find what was delivered since the last save; `checkpoint` is what timercheck holds.
+        """Finds what was delivered since the last save; `checkpoint` is what timercheck holds.
 
         Where nothing says how far the log reached then, none of our deliveries is in it. Returns
         where timer messages go on. Raises ConfigFileError, OSError.
@@ -147,7 +147,7 @@ class DeliveryProgress:
         self._is_timer_dirty = True
 
     def plan_save(self) -> SavePlan | None:
-        """Save what is delivered and on disk, and from where on the log has to tell of more."""
+        """Saves what is delivered and on disk, and from where on the log has to tell of more."""
         flushed = self._store.flushed_end
         begin = self._take_marks(flushed)
         plan = self._offsets.plan_save()
@@ -173,7 +173,7 @@ class DeliveryProgress:
         return SavePlan(run, saved)
 
     def _take_marks(self, flushed: int) -> int:
-        """Take over what is on disk; return where the log may have deliveries beyond that."""
+        """Takes over what is on disk; return where the log may have deliveries beyond that."""
         begin = flushed
         for level, track in self._levels.items():
             offset = track.flushed(flushed)

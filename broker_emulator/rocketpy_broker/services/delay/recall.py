@@ -3,7 +3,7 @@
 A message that waits has a handle, which names its topic, this broker, its time and its unique key.
 A recall appends an order to cancel it to the timer queue, as RocketMQ does, so that either broker
 obeys it. Whether the message was still there is not said. Holds no state.
-Source: spec/broker_behaviour.md sections 1.7 and 8.
+Source: docs/design/broker_behaviour.md sections 1.7 and 8.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RecallService:
         self._clock = clock
 
     async def recall(self, topic: str, recall_handle: str) -> str:
-        """Cancel the message that the handle names; return its unique key when that is certain.
+        """Cancels the message that the handle names; return its unique key when that is certain.
 
         Raises PermissionDeniedError, StoreClosedError, StoreBusyError, TopicNotExistError,
         RecallIllegalError, TimerRefusedError, FlushTimeoutError.

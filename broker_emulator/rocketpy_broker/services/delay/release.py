@@ -3,7 +3,7 @@
 A released record names the one that waited (`store.numbered`), so that one crash later it is known
 to be delivered. The properties stay, with the level or time in them, as RocketMQ leaves them.
 Holds no state but what was found at the start.
-Source: spec/storage.md sections 13.4 and 13.6; row D03.
+Source: docs/design/storage.md sections 13.4 and 13.6.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DelayRelease:
         released: set[int],
         strings_of: Callable[[RecordBlock], pa.BinaryArray] = properties_strings,
     ) -> None:
-        """Append what of the block is not delivered yet; others have their turn in between.
+        """Appends what of the block is not delivered yet; others have their turn in between.
 
         `released` are the physical offsets of those that have been, for a call that is made again,
         maybe with more; `strings_of` makes the properties. Raises StoreClosedError, StoreBusyError.
@@ -134,7 +134,7 @@ class DelayRelease:
 
 
 def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]:
-    """The records of each real topic and queue, in their order. Those without one are dropped."""
+    """Yields the records of each real topic and queue, in their order. Those without one are dropped."""
     topics, ids = property_column(block, REAL_TOPIC), property_column(block, REAL_QUEUE_ID)
     good = pc.and_(topics.is_valid(), pc.match_substring_regex(ids, "^[0-9]{1,9}$"))
     good = good.fill_null(False).to_numpy(zero_copy_only=False)

@@ -3,7 +3,7 @@
 A block of them becomes one of SCHEDULE_TOPIC_XXXX, queue level - 1, or of the timer topic, with the
 real topic and queue in REAL_TOPIC and REAL_QID: RocketMQ's own form, so that its broker delivers
 them, too. Holds no state.
-Source: spec/storage.md sections 13.2 and 13.5; rows D01, D02.
+Source: docs/design/storage.md sections 13.2 and 13.5.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class DelaySchedule:
 
 
 def _cancels(block: RecordBlock) -> bool:
-    """Whether a record cancels another one."""
+    """True if a record cancels another one."""
     return bool(property_column(block, TIMER_DEL_UNIQKEY).null_count < len(block))
 
 

@@ -2,7 +2,7 @@
 
 Values of literals have one row, which stands for all. What is found out about a property's strings
 is kept for as long as the block is looked at. State: only that.
-Source: spec/broker_behaviour.md section 3.3.
+Source: docs/design/broker_behaviour.md section 3.3.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Strings:
 
     @classmethod
     def of_literal(cls, text: str) -> Strings:
-        """One string for all rows."""
+        """Returns one string for all rows."""
         return cls(pa.array([text], pa.string()))
 
     @cached_property
@@ -52,12 +52,12 @@ Value: TypeAlias = Strings | Number | Truths
 
 
 def truths(value: int) -> Truths:
-    """One truth for all rows."""
+    """Returns one truth for all rows."""
     return np.array([value], np.uint8)
 
 
 def select(where: NDArray[np.bool_], then: Truths | int, otherwise: Truths | int) -> Truths:
-    """The one truth where something is so, the other one elsewhere."""
+    """Returns the one truth where something is so, the other one elsewhere."""
     chosen: Truths = np.where(where, _typed(then), _typed(otherwise))
     return chosen
 

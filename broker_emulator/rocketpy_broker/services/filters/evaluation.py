@@ -3,7 +3,7 @@
 Each part is evaluated for all rows at once. Rows differ in NULL and in errors, which are two more
 truths beside TRUE and FALSE. Where RocketMQ leaves out a right operand that cannot change the
 result, that row's error is left out here, too. Holds no state.
-Source: spec/broker_behaviour.md section 3.3; row C04.
+Source: docs/design/broker_behaviour.md section 3.3.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _folded(
 
 
 def _equal(left: Value, right: Value) -> Truths:
-    """Both NULL: TRUE; the left one: NULL; the right one: FALSE."""
+    """Returns both NULL: TRUE; the left one: NULL; the right one: FALSE."""
     mine, theirs = states(left), states(right)
     result = select(theirs == NULL, FALSE, _same(left, right))
     result = select(mine == NULL, select(theirs == NULL, TRUE, NULL), result)
@@ -158,7 +158,7 @@ def _equal(left: Value, right: Value) -> Truths:
 
 
 def _same(left: Value, right: Value) -> Truths:
-    """Whether values that are there are the same; or an error, where they cannot be compared."""
+    """True if values that are there are the same; or an error, where they cannot be compared."""
     result: Truths
     match left, right:
         case Strings(), Strings():
@@ -204,7 +204,7 @@ def _scale(value: Strings | Number, kind: NumberType) -> tuple[Scale, Mask]:
 
 
 def _of_one_length(left: Strings, right: Strings) -> tuple[pa.StringArray, pa.StringArray]:
-    """Both arrays; the one with a single row as a scalar."""
+    """Returns both arrays; the one with a single row as a scalar."""
     if len(left.array) == len(right.array):
         return left.array, right.array
     if len(left.array) == 1:

@@ -1,6 +1,6 @@
 """What an SQL92 expression consists of. Plain values, no state.
 
-Each class is one operation of spec/broker_behaviour.md section 3; `evaluation` says what it yields.
+Each class is one operation of docs/design/broker_behaviour.md section 3; `evaluation` says what it yields.
 What SQL writes in two ways is one class here: `a IS NULL` is `Equal(a, Truth(None))`, `a NOT IN` is
 `Not(OneOf)`, and BETWEEN is two `Ordered`.
 """
@@ -63,7 +63,7 @@ class Number:
 
     @classmethod
     def of_integer(cls, value: int) -> Number:
-        """An integer has the smaller type that holds it."""
+        """Returns an integer has the smaller type that holds it."""
         return cls(value, NumberType.INT32 if value <= INT32_MAX else NumberType.INT64)
 
     def negated(self) -> Number:
@@ -170,7 +170,7 @@ CONDITIONS = (Truth, Condition, Not, AllOf, AnyOf, Equal, Ordered, OneOf, Search
 
 
 def parts_of(expression: Expression) -> Iterator[Expression]:
-    """The expression, and every one that it consists of."""
+    """Yields the expression, and every one that it consists of."""
     yield expression
     match expression:
         case AllOf(operands) | AnyOf(operands):

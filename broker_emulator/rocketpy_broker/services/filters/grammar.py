@@ -5,7 +5,7 @@ comparison. What stands behind a complete expression is an error, where RocketMQ
 
 A line comment needs the end of its line. Whether that is there is looked for once, not again and
 again for the second and third of many hyphens, where it is missing as well.
-Source: spec/broker_behaviour.md sections 3.1, 3.2 and 3.5.
+Source: docs/design/broker_behaviour.md sections 3.1, 3.2 and 3.5.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every number is put on a scale of 64-bit integers: an integer stands for itself; a double for its
 bits, so turned that they rise with the double, -0.0 before 0.0 and NaN behind all others. A string
 is a number only by the type of the number that it is compared with.
-Source: spec/broker_behaviour.md section 3.3.
+Source: docs/design/broker_behaviour.md section 3.3.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class Numbers:
 
 
 def numbers_of(strings: pa.StringArray, kind: NumberType) -> Numbers:
-    """The strings as numbers of one type; null is none."""
+    """Returns the strings as numbers of one type; null is none."""
     return _doubles(strings) if kind is NumberType.DOUBLE else _integers(strings, _MAX[kind])
 
 
 def scaled(number: Number, kind: NumberType) -> Scale:
-    """A number, widened to `kind`, on the scale of that."""
+    """Returns a number, widened to `kind`, on the scale of that."""
     if kind is NumberType.DOUBLE:
         return _double_scale(np.array([number.value], np.float64))
     return np.array([number.value], np.int64)
 
 
 def wider(left: Number, right: Number) -> NumberType:
-    """The type in which two numbers meet."""
+    """Returns the type in which two numbers meet."""
     return max(left.type, right.type, key=lambda kind: kind.value)
 
 
@@ -67,7 +67,7 @@ def compare(left: Number, right: Number) -> int:
 
 
 def _integers(strings: pa.StringArray, greatest: int) -> Numbers:
-    """A sign and digits, and nothing else."""
+    """Returns a sign and digits, and nothing else."""
     formed = pc.match_substring_regex(strings, _INTEGER)
     digits = pc.utf8_ltrim(null_unless(formed, strings), characters="+-")
     sizes = pc.fill_null(pc.cast(digits, pa.uint64()), 0).to_numpy(zero_copy_only=False)

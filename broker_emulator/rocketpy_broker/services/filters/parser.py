@@ -4,7 +4,7 @@ RocketMQ's refusals when it compiles an expression (section 3.4) are refusals he
 number. The text that RocketMQ passes over at the end (3.5) is an error, and so is a comparison that
 fails in RocketMQ for every message: a boolean left of a string. Text, nesting and terms are
 bounded, so that neither reading an expression nor evaluating it holds up anybody. Holds no state.
-Source: spec/broker_behaviour.md sections 3.1 to 3.5; row C04.
+Source: docs/design/broker_behaviour.md sections 3.1 to 3.5.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ExpressionError(Exception):
 
 
 def parse(text: str) -> Expression:
-    """The expression that `text` says. Raises ExpressionError."""
+    """Returns the expression that `text` says. Raises ExpressionError."""
     if len(text) > CHARACTERS_MAX:
         reason = f"it has {len(text)} characters, {CHARACTERS_MAX} are accepted"
         raise ExpressionError(text, CHARACTERS_MAX, reason)
@@ -88,13 +88,13 @@ def parse(text: str) -> Expression:
 
 
 def prepare() -> None:
-    """Make what all expressions need, so that the first one takes no longer than others."""
+    """Makes what all expressions need, so that the first one takes no longer than others."""
     _parser()
 
 
 @cache
 def _parser() -> Lark:
-    """Its tables take some 20 ms; see `prepare`."""
+    """Returns its tables take some 20 ms; see `prepare`."""
     return Lark(GRAMMAR, start="any_of", parser="lalr", lexer="basic", transformer=_Builder())
 
 
@@ -149,7 +149,7 @@ class _Part:
 
 
 def _joined(says: Expression, *parts: _Part) -> _Part:
-    """A part of parts. Raises _RefusedError where that is too much."""
+    """Returns a part of parts. Raises _RefusedError where that is too much."""
     part = _Part(
         parts[0].index,
         says,
@@ -164,7 +164,7 @@ def _joined(says: Expression, *parts: _Part) -> _Part:
 
 
 def _chained(kind: type[AllOf | AnyOf], left: _Part, right: _Part) -> _Part:
-    """One operand more, on the level of those before it: a chain does not nest."""
+    """Returns one operand more, on the level of those before it: a chain does not nest."""
     says = left.says
     operands = says.operands if isinstance(says, kind) else (_as_condition(left),)
     part = _joined(kind((*operands, _as_condition(right))), left, right)

@@ -1,8 +1,8 @@
-"""Filters of pulls, made of their expressions, which are read once. Rows C03, C04.
+"""Filters of pulls, made of their expressions, which are read once.
 
 A filter of type TAG is the tags codes that a queue's units have; one of type SQL92 looks into the
 records. What came of the last expressions is kept in memory, errors as well, up to a number.
-Source: spec/broker_behaviour.md sections 2.3 and 3.
+Source: docs/design/broker_behaviour.md sections 2.3 and 3.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FilterService:
         self._kept: OrderedDict[str, Sql92Filter | str] = OrderedDict()
 
     def filter_of(self, text: FilterText) -> MessageFilter:
-        """The filter that a request names. Raises SubscriptionParseError."""
+        """Returns the filter that a request names. Raises SubscriptionParseError."""
         kind = text.expression_type or TAG
         if text.tags_codes and (text.expression or kind != TAG):
             raise SubscriptionParseError("tags codes and an expression are two filters; send one")

@@ -1,6 +1,6 @@
 """Expressions of tags, such as `TagA || TagB`. Pure functions, no state.
 
-Source: spec/broker_behaviour.md section 2.3; row C03.
+Source: docs/design/broker_behaviour.md section 2.3.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CHARACTERS_MAX = 32_767
 
 
 def codes_of(expression: str) -> list[int]:
-    """The tags codes of an expression; none for all messages. Raises SubscriptionParseError."""
+    """Returns the tags codes of an expression; none for all messages. Raises SubscriptionParseError."""
     if expression in {"", ALL_TAGS}:
         return []
     if len(expression) > CHARACTERS_MAX:

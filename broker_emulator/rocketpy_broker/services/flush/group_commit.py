@@ -4,7 +4,7 @@ With SYNC_FLUSH every acknowledgement waits for the flush that covers it; one fd
 runs on a thread, and all appends that arrive meanwhile share the next one. With ASYNC_FLUSH
 nobody waits and the same loop runs by interval. A crash loses what was not flushed: with
 SYNC_FLUSH nothing that was acknowledged.
-Source: spec/storage.md section 9.1; rows S07, S14, F8, F9.
+Source: docs/design/storage.md section 9.1.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class GroupCommit:
         self.flushed = Listeners[[float]]()
 
     def is_acknowledged(self, end_offset: int) -> bool:
-        """Whether an append that ends at `end_offset` may be acknowledged now."""
+        """True if an append that ends at `end_offset` may be acknowledged now."""
         return not self._sync or self._store.flushed_end >= end_offset
 
     async def wait(self, end_offset: int) -> None:
-        """Return once an append that ends at `end_offset` may be acknowledged.
+        """Returns once an append that ends at `end_offset` may be acknowledged.
 
         Raises StoreClosedError when the flush failed: the append may or may not survive; and
         FlushTimeoutError when it takes too long: the append is stored and may get to the disk yet.
@@ -74,15 +74,15 @@ class GroupCommit:
         return sum(not future.done() for _, future in self._waiters)
 
     def flush_soon(self) -> None:
-        """Flush what was appended, although nobody waits for it."""
+        """Flushes what was appended, although nobody waits for it."""
         self._wanted.set()
 
     async def flush(self) -> None:
-        """Flush what was appended until now, whether anybody waits for it. Says when it failed."""
+        """Flushes what was appended until now, whether anybody waits for it. Says when it failed."""
         await self._flush_once()
 
     async def run(self) -> None:
-        """Flush, for ever, as appends or the interval ask for it. Ends when a flush fails."""
+        """Flushes, for ever, as appends or the interval ask for it. Ends when a flush fails."""
         try:
             while not self._store.is_sealed:
                 if self._sync:
@@ -130,7 +130,7 @@ class GroupCommit:
                 future.set_exception(StoreClosedError(reason))
 
     def close(self) -> None:
-        """End the thread."""
+        """Ends the thread."""
         self._thread.shutdown(wait=True)
 
 
@@ -140,7 +140,7 @@ def _time_out(future: asyncio.Future[None], timeout_ms: int) -> None:
 
 
 def flush_now(store: MessageStore) -> None:
-    """Make everything appended so far durable, when no loop runs. Blocks. Raises OSError."""
+    """Makes everything appended so far durable, when no loop runs. Blocks. Raises OSError."""
     plan = store.plan_flush()
     plan.run()
     store.flushed(plan)

@@ -2,7 +2,7 @@
 
 Nothing else can be appended meanwhile: the store would wait for the thread, and hold the event loop
 as long as the disk takes. So whoever appends on the loop waits here first, and has no turn for
-others between that and its append. Lives in memory. Row B09.
+others between that and its append. Lives in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LargeWrites:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A thread writes for the time of the block."""
+        """Yields a thread writes for the time of the block."""
         self.is_writing = True
         try:
             yield
@@ -38,12 +38,12 @@ class LargeWrites:
                 resolve(self._waiting.pop())
 
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Call back when the thread that writes now is done."""
+        """Calls back when the thread that writes now is done."""
         self._waiting.append(asyncio.get_running_loop().create_future())
         self._waiting[-1].add_done_callback(lambda _: callback())
 
     async def over(self) -> None:
-        """Return when no thread writes."""
+        """Returns when no thread writes."""
         while self.is_writing:
             self._waiting.append(asyncio.get_running_loop().create_future())
             await self._waiting[-1]

@@ -37,7 +37,7 @@ class StoreFiles:
         self._seldom = defaultdict[str, LogThrottle](lambda: LogThrottle(clock))
 
     async def run(self) -> None:
-        """Make derived files durable every interval; they can be rebuilt, so late is no harm."""
+        """Makes derived files durable every interval; they can be rebuilt, so late is no harm."""
         while True:
             await sleep(self._clock, self._interval_ms)
             # An idle broker, too, notices that its directory is lost.
@@ -62,7 +62,7 @@ class StoreFiles:
             yield
 
     async def remove_oldest_segment(self) -> None:
-        """Remove the first segment of the log, and of queues and index what was about it only.
+        """Removes the first segment of the log, and of queues and index what was about it only.
 
         Raises OSError; what is left is removed by the next call.
         """
@@ -72,7 +72,7 @@ class StoreFiles:
             await self._in_thread(self._saving_manifest())
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove the topic's queues; its messages can never come back.
+        """Removes the topic's queues; its messages can never come back.
 
         To be called in a block of `refusing`. Raises OSError.
         """
@@ -91,7 +91,7 @@ class StoreFiles:
     async def _in_thread(
         self, work: Callable[[], None], then: Callable[[], None] = lambda: None
     ) -> None:
-        """Run `work`, and after it `then` here. Nobody is let go before, also when cancelled."""
+        """Runs `work`, and after it `then` here. Nobody is let go before, also when cancelled."""
 
         async def both() -> None:
             await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -100,5 +100,5 @@ class StoreFiles:
         await run_shielded(both())
 
     def close(self) -> None:
-        """Wait for what is under way, and end the thread."""
+        """Waits for what is under way, and end the thread."""
         self._thread.shutdown(wait=True)

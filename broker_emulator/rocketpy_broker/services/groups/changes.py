@@ -1,6 +1,6 @@
 """What a request changes of a consumer group's configuration. Holds no state.
 
-Numbers are checked here, which RocketMQ does not do; see spec/broker_behaviour.md section 9.2.
+Numbers are checked here, which RocketMQ does not do; see docs/design/broker_behaviour.md section 9.2.
 """
 
 from __future__ import annotations
@@ -50,5 +50,5 @@ class GroupChange:
                 raise ParameterIllegalError(name, value, f"{least} to {most}")
 
     def of(self, old: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
-        """The group as it is then."""
+        """Returns the group as it is then."""
         return replace(old or SubscriptionGroupConfig(self.group), **self.fields)

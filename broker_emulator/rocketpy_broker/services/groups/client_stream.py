@@ -3,7 +3,7 @@
 Lives in memory only; a client whose stream breaks opens another, and takes it that it has missed
 something. What waits for a slow client is bounded: that members of a group have changed is kept
 once a group, and of other notices so many as may; who sends one more is told that it was not taken.
-Rows G02, B08. Source: spec/broker_behaviour.md sections 4.4 and 7.6.
+Source: docs/design/broker_behaviour.md sections 4.4 and 7.6.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ClientStream:
         self._changed.pop(group, None)
 
     def offer(self, notice: CheckTransaction) -> bool:
-        """Send a notice; return whether there was room for it."""
+        """Sends a notice; return whether there was room for it."""
         has_room = (
             not self._is_over
             and len(self._checks) < self._limits.notices_per_client_max
@@ -88,7 +88,7 @@ class ClientStream:
         return has_room
 
     async def next(self) -> Notice | None:
-        """The next notice, when there is one; None at the end. Raises NoticesEndedError."""
+        """Returns the next notice, when there is one; None at the end. Raises NoticesEndedError."""
         while not (self._is_over or self._changed or self._checks):
             self._news = asyncio.get_running_loop().create_future()
             await self._news
@@ -105,7 +105,7 @@ class ClientStream:
         return check
 
     def end(self, error: NoticesEndedError | None = None) -> None:
-        """Send nothing more; what still waits is dropped."""
+        """Sends nothing more; what still waits is dropped."""
         self._is_over, self._error = True, self._error or error
         self._waiting.change(self._address, -sum(check.bytes for check in self._checks))
         self._checks.clear()
@@ -136,11 +136,11 @@ class ClientStreams:
         return self._waiting.total
 
     def get(self, client_id: str) -> ClientStream | None:
-        """The client's stream, if it listens."""
+        """Returns the client's stream, if it listens."""
         return self._streams.get(client_id)
 
     def open(self, client_id: str, address: str = "") -> ClientStream:
-        """A stream for the client at that address; one that it had ends.
+        """Returns a stream for the client at that address; one that it had ends.
 
         Raises ParameterIllegalError, ClientsFullError.
         """
@@ -161,7 +161,7 @@ class ClientStreams:
         return stream
 
     def close(self, stream: ClientStream) -> bool:
-        """The stream is over; return whether the client has gone with it.
+        """Returns the stream is over; return whether the client has gone with it.
 
         It has not where it opened another, or where the broker ended this one.
         """
@@ -172,13 +172,13 @@ class ClientStreams:
         return True
 
     def disconnect(self, client_id: str, reason: str) -> None:
-        """End the client's stream, if it has one, and say why."""
+        """Ends the client's stream, if it has one, and say why."""
         stream = self._streams.pop(client_id, None)
         if stream is not None:
             stream.end(NoticesEndedError(reason))
 
     def stop(self) -> None:
-        """End all streams, for the broker stops."""
+        """Ends all streams, for the broker stops."""
         self._is_stopping = True
         for stream in self._streams.values():
             stream.end()

@@ -1,6 +1,6 @@
 """The configuration of one consumer group, and its entry in `config/subscriptionGroup.json`.
 
-Holds no state. Source: SubscriptionGroupConfig, spec/storage.md section 11.4.
+Holds no state. Source: SubscriptionGroupConfig, docs/design/storage.md section 11.4.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class SubscriptionGroupConfig:
         return min(self.retry_queue_nums, QUEUE_NUMS_MAX)
 
     def to_json(self) -> dict[str, object]:
-        """The entry of subscriptionGroup.json."""
+        """Returns the entry of subscriptionGroup.json."""
         return {**self.extra, **encode_fields(_FIELDS, self), "groupName": self.group}
 
     @classmethod
     def from_json(cls, group: str, entry: object) -> SubscriptionGroupConfig:
-        """An entry of subscriptionGroup.json. Raises ValueError."""
+        """Returns an entry of subscriptionGroup.json. Raises ValueError."""
         return cls(group, **decode_fields(_FIELDS, entry, "groupName"))

@@ -3,7 +3,7 @@
 Lives in memory only; after a crash nobody holds a lock, and clients lock anew, as they do every 20
 seconds anyway. A call changes the table in one go, so a queue has exactly one owner at any time.
 A lock outlives its client, up to its time. Nobody checks that group, topic and queue exist.
-Row G04. Source: RebalanceLockManager, spec/broker_behaviour.md section 4.8.
+Source: RebalanceLockManager, docs/design/broker_behaviour.md section 4.8.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class QueueLocks:
         return len(self._locks)
 
     def is_locked(self, group: str) -> bool:
-        """Whether the group holds a lock whose time is not over."""
+        """True if the group holds a lock whose time is not over."""
         queues = self._by_group.get(group)
         if not queues:
             return False
@@ -71,7 +71,7 @@ class QueueLocks:
             raise ParameterIllegalError("number of queues", queue_count, accepted)
 
     def lock(self, group: str, client_id: str, queues: Sequence[QueueKey]) -> list[QueueKey]:
-        """Lock or renew; return the queues that the client has now, each once.
+        """Locks or renew; return the queues that the client has now, each once.
 
         Raises ParameterIllegalError, ClientsFullError; then nothing has changed.
         """
@@ -114,7 +114,7 @@ class QueueLocks:
         return True
 
     def unlock(self, group: str, client_id: str, queues: Sequence[QueueKey]) -> None:
-        """Give up locks; those of others stay. Raises ParameterIllegalError."""
+        """Gives up locks; those of others stay. Raises ParameterIllegalError."""
         self._check(group, client_id, queues)
         for queue in queues:
             key = _LockKey(group, queue)
@@ -130,7 +130,7 @@ class QueueLocks:
             del self._by_group[key.group]
 
     def drop_expired(self, count_max: int) -> int:
-        """Forget locks whose time is over, at most so many; return how many."""
+        """Forgets locks whose time is over, at most so many; return how many."""
         oldest_ms = self._clock.monotonic_ms() - LOCK_MS
         count = 0
         while self._locks and count < count_max:

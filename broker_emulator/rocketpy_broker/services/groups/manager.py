@@ -4,8 +4,7 @@ A change that somebody asks for is on disk before it shows and is answered. A gr
 by its first use shows at once, and is saved before that use is answered. But a full disk does not
 keep it from consuming: the table is then saved with the next schedule, and a crash before costs
 nothing but the group's defaults.
-Rows B01, C01 and G01 (the group's configuration).
-Source: SubscriptionGroupManager, spec/storage.md sections 11.4 and 12.2.
+Source: SubscriptionGroupManager, docs/design/storage.md sections 11.4 and 12.2.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class SubscriptionGroupManager:
         return self._table.saver
 
     def load(self) -> None:
-        """Read the file, if there is one. Raises ConfigFileError."""
+        """Reads the file, if there is one. Raises ConfigFileError."""
         loaded = self._file.load(_Loaded.from_json)
         if loaded is not None:
             self._table.take_in(loaded.groups)
@@ -123,18 +122,18 @@ class SubscriptionGroupManager:
         return group in self._groups
 
     def get(self, group: str) -> SubscriptionGroupConfig:
-        """The group's configuration. Raises SubscriptionGroupNotExistError."""
+        """Returns the group's configuration. Raises SubscriptionGroupNotExistError."""
         found = self._groups.get(group)
         if found is None:
             raise SubscriptionGroupNotExistError(group)
         return found
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration, if there is one."""
+        """Returns the group's configuration, if there is one."""
         return self._groups.get(group)
 
     def is_forbidden(self, group: str, topic: str) -> bool:
-        """Whether the group is kept from reading the topic."""
+        """True if the group is kept from reading the topic."""
         topics = self._forbidden.get(group)
         bits = topics.get(topic) if isinstance(topics, Mapping) else None
         return isinstance(bits, int) and bool(bits & FORBIDDEN_READ)
@@ -150,7 +149,7 @@ class SubscriptionGroupManager:
             raise ClientsFullError("the number of consumer groups", self._groups_max, way_out)
 
     def get_or_create(self, group: str) -> SubscriptionGroupConfig:
-        """The group's configuration, made with defaults at its first use if that is allowed.
+        """Returns the group's configuration, made with defaults at its first use if that is allowed.
 
         `save_new` saves it. Raises SubscriptionGroupNotExistError, ParameterIllegalError,
         ClientsFullError.
@@ -163,7 +162,7 @@ class SubscriptionGroupManager:
         return created
 
     async def save_new(self) -> None:
-        """Save groups that came to be by their first use; a full disk makes them wait."""
+        """Saves groups that came to be by their first use; a full disk makes them wait."""
         try:
             await self.saver.save()
         except OSError as error:
@@ -171,15 +170,15 @@ class SubscriptionGroupManager:
                 logger.warning("new groups could not be saved yet: %s", error)
 
     def names(self) -> Collection[str]:
-        """The names of all groups."""
+        """Returns the names of all groups."""
         return self._groups.keys()
 
     def list(self) -> list[SubscriptionGroupConfig]:
-        """All groups by name."""
+        """Returns all groups by name."""
         return [self._groups[name] for name in sorted(self._groups)]
 
     async def update(self, config: SubscriptionGroupConfig) -> None:
-        """Create or change a group; durable on return.
+        """Creates or change a group; durable on return.
 
         Raises ParameterIllegalError, OSError; then nothing has changed.
         """
@@ -193,7 +192,7 @@ class SubscriptionGroupManager:
         await self._table.change(config.group, changed)
 
     async def alter(self, change: GroupChange, *, create_only: bool) -> None:
-        """Create or change a group; durable on return. What the change does not name stays.
+        """Creates or change a group; durable on return. What the change does not name stays.
 
         Raises ParameterIllegalError, GroupExistsError, OSError; then nothing has changed.
         """
@@ -208,7 +207,7 @@ class SubscriptionGroupManager:
         await self._table.change(change.group, changed)
 
     async def delete(self, group: str) -> None:
-        """Remove a group; durable on return. Its progress is the consumer offsets' business.
+        """Removes a group; durable on return. Its progress is the consumer offsets' business.
 
         Raises SubscriptionGroupNotExistError, PermissionDeniedError, OSError.
         """

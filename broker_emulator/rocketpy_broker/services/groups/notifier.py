@@ -2,8 +2,8 @@
 
 Lives in memory only. Changes that come while members are being told are told together, and the
 telling of one group takes turns with all other work. A large group rests after it was told, or a
-thousand members that join one after the other would hear a million notices. Rows G02, B08.
-Prior art: DefaultConsumerIdsChangeListener, spec/broker_behaviour.md section 4.4, which tells the
+thousand members that join one after the other would hear a million notices.
+Prior art: DefaultConsumerIdsChangeListener, docs/design/broker_behaviour.md section 4.4, which tells the
 members within the heartbeat that brings the change, one call after the other.
 """
 

@@ -2,7 +2,7 @@
 
 Holds no state; the topics are in `topics.json`, saved before the use that makes them is answered.
 On a full disk the group consumes all the same, and its next heartbeat or commit tries again.
-Row G01. Source: spec/broker_behaviour.md section 4.2, spec/storage.md section 12.1.
+Source: docs/design/broker_behaviour.md section 4.2, docs/design/storage.md section 12.1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RetryTopic:
     unit_mode: bool = False
 
     def config(self) -> TopicConfig:
-        """The topic where it is not there yet."""
+        """Returns the topic where it is not there yet."""
         nums = self.group.retry_queues
         return TopicConfig(
             retry_topic(self.group.group),
@@ -51,11 +51,11 @@ class RetryTopics:
         self._seldom = LogThrottle(clock)
 
     def is_ordered(self, subscribed: Sequence[str]) -> bool:
-        """Whether one of these topics is an ordered one."""
+        """True if one of these topics is an ordered one."""
         return any(topic in self._topics and self._topics.get(topic).order for topic in subscribed)
 
     async def ensure(self, wanted: Sequence[RetryTopic]) -> None:
-        """Make those that are not there, or are ordered otherwise; in one save, if any."""
+        """Makes those that are not there, or are ordered otherwise; in one save, if any."""
         due = [topic.config() for topic in wanted if self._is_due(topic)]
         if not due:
             return

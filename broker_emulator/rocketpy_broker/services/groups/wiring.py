@@ -28,7 +28,7 @@ class Groups:
 
 
 def build(context: BrokerContext, topics: TopicConfigManager) -> Groups:
-    """The groups of one broker."""
+    """Returns the groups of one broker."""
     clock, limits = context.clock, context.config.limits.clients
     configs = SubscriptionGroupManager(
         context.config.config_folder,

@@ -1,7 +1,4 @@
-"""Calls every hook; what one raises harms nobody. State: how often each has failed.
-
-Row P02.
-"""
+"""Calls every hook; what one raises harms nobody. State: how often each has failed."""
 
 from __future__ import annotations
 
@@ -70,7 +67,7 @@ class HookChain:
 
 
 def installed_hooks() -> list[Hook]:
-    """The hooks of installed packages; one that cannot be made is left out, with an error."""
+    """Returns the hooks of installed packages; one that cannot be made is left out, with an error."""
     hooks: list[Hook] = []
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         hook = _called(partial(_made, entry), partial(_left_out, entry.name))

@@ -6,5 +6,5 @@ from rocketpy_broker.services.hooks.chain import HookChain, installed_hooks
 
 
 def build() -> HookChain:
-    """The hooks that are installed beside the broker."""
+    """Returns the hooks that are installed beside the broker."""
     return HookChain(installed_hooks())

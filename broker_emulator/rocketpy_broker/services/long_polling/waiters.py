@@ -8,7 +8,7 @@ Thousands may wait for one queue, or until one moment, and each costs a read and
 on at once, and a few more with each pass of the loop, so that others are looked after in between.
 Left out on purpose: any polling. With short polling, as RocketMQ without long polling, nothing that
 arrives wakes a call; it is held for a fixed time at most.
-Lives in memory only; after a crash clients ask again. Row C08.
+Lives in memory only; after a crash clients ask again.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LongPollWaiters:
         return self._clock.monotonic_ms() + wait_ms
 
     async def wait(self, queues: Iterable[QueueKey], deadline_ms: float) -> bool:
-        """Return True when one of `queues` has got something new, or at the deadline.
+        """Returns True when one of `queues` has got something new, or at the deadline.
 
         Returns False, at once, behind the deadline and when the broker stops: answer the call.
         """
@@ -105,7 +105,7 @@ class LongPollWaiters:
             self._by_table[watch] = None
 
     async def wait_for(self, future: asyncio.Future[None], deadline_ms: float) -> bool:
-        """Return True when `future` is done, or at the deadline; False as `wait` does."""
+        """Returns True when `future` is done, or at the deadline; False as `wait` does."""
         left_ms = deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0 or self._stopping:
             return False
@@ -139,7 +139,7 @@ class LongPollWaiters:
             asyncio.get_running_loop().call_soon(self._next_pass)
 
     async def rest(self, until_ms: float) -> None:
-        """Wait until a time that is no more than milliseconds away, if it is still to come."""
+        """Waits until a time that is no more than milliseconds away, if it is still to come."""
         left_ms = until_ms - self._clock.monotonic_ms()
         if left_ms > 0 and not self._stopping:
             await sleep(self._clock, left_ms)
@@ -180,15 +180,15 @@ class Waiter:
         self.topics: set[str] = set()
 
     def add_queues(self, queues: Iterable[QueueKey]) -> None:
-        """Wake the call also when one of these has got something new."""
+        """Wakes the call also when one of these has got something new."""
         self._held.add(self, queues, ())
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Wake the call also when any queue of one of these has got something new."""
+        """Wakes the call also when any queue of one of these has got something new."""
         self._held.add(self, (), topics)
 
     def add_topic_table(self) -> None:
-        """Wake the call also when a topic has come, gone or changed."""
+        """Wakes the call also when a topic has come, gone or changed."""
         self._held.add_to_table(self)
 
     async def wait(self, deadline_ms: float) -> bool:
@@ -217,7 +217,7 @@ class Waiter:
         self.wake()
 
     def wake(self) -> None:
-        """End a wait."""
+        """Ends a wait."""
         if self._waiting is not None:
             self._held.wake(self._waiting)
 

@@ -9,7 +9,7 @@ it would never see what is stored there next. RocketMQ does so with a pull, whil
 shorter. For Spark the checkpoint is the truth, and this
 table what every other tool sees of it. RocketMQ's files are read as they are; `groupTopicMap`,
 which it derives from the table, is neither read nor written.
-Source: ConsumerOffsetManager, spec/storage.md section 11.3; rows B05, C10.
+Source: ConsumerOffsetManager, docs/design/storage.md section 11.3.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ConsumerOffsetManager:
         self._saved_count = 0, 0
 
     def load(self) -> None:
-        """Read the file, if there is one. Raises ConfigFileError."""
+        """Reads the file, if there is one. Raises ConfigFileError."""
         loaded = self._file.load(_Loaded.from_json)
         if loaded is not None:
             self._table, self._version = loaded.table, loaded.version
@@ -118,7 +118,7 @@ class ConsumerOffsetManager:
             logger.warning("%d more groups go on where their queues end", len(told) - TOLD_MAX)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set the next offset of a queue."""
+        """Sets the next offset of a queue."""
         key = topic + SEPARATOR + group
         if key not in self._keeper:
             self._keeper.changed([key])
@@ -131,7 +131,7 @@ class ConsumerOffsetManager:
             self._version = self._version.next(self._clock.now_ms())
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The next offset of a queue, or NOT_COMMITTED."""
+        """Returns the next offset of a queue, or NOT_COMMITTED."""
         return self._table.get(topic + SEPARATOR + group, {}).get(queue_id, NOT_COMMITTED)
 
     async def entries(self) -> AsyncIterator[tuple[str, str]]:
@@ -152,15 +152,15 @@ class ConsumerOffsetManager:
             yield keys[begin : begin + ENTRIES_A_TURN]
 
     def has(self, group: str, topic: str) -> bool:
-        """Whether there is such an entry."""
+        """True if there is such an entry."""
         return topic + SEPARATOR + group in self._table
 
     def offsets_of(self, group: str, topic: str) -> dict[int, int]:
-        """A copy of an entry, by queue id; empty where there is none."""
+        """Returns a copy of an entry, by queue id; empty where there is none."""
         return dict(self._table.get(topic + SEPARATOR + group, ()))
 
     def is_committing(self, group: str, topic: str) -> bool:
-        """Whether the group has committed in the topic within the last ten minutes."""
+        """True if the group has committed in the topic within the last ten minutes."""
         key = topic + SEPARATOR + group
         committed_ms = self._committed_ms.get(key)
         if committed_ms is None:
@@ -171,7 +171,7 @@ class ConsumerOffsetManager:
         return False
 
     def delete_if(self, group: str, topic: str, offsets: Mapping[int, int]) -> bool:
-        """Forget an entry if it holds just these offsets; return whether it did."""
+        """Forgets an entry if it holds just these offsets; return whether it did."""
         key = topic + SEPARATOR + group
         is_same = self._table.get(key) == offsets
         if is_same:
@@ -179,12 +179,12 @@ class ConsumerOffsetManager:
         return is_same
 
     async def delete_topic(self, topic: str) -> None:
-        """Forget every group's progress in a topic, in which nobody may commit meanwhile."""
+        """Forgets every group's progress in a topic, in which nobody may commit meanwhile."""
         self.resets.forget_topic(topic)
         await self._delete_all(lambda key: key.startswith(topic + SEPARATOR))
 
     async def delete_group(self, group: str) -> None:
-        """Forget the progress of a group; what it commits meanwhile may stay."""
+        """Forgets the progress of a group; what it commits meanwhile may stay."""
         self.resets.forget_group(group)
         await self._delete_all(lambda key: key.endswith(SEPARATOR + group))
 
@@ -203,7 +203,7 @@ class ConsumerOffsetManager:
             self._change_count += 1
 
     def plan_save(self) -> SavePlan | None:
-        """Save what has changed."""
+        """Saves what has changed."""
         count = self._change_count, self.resets.change_count
         if count == self._saved_count:
             return None

@@ -1,4 +1,4 @@
-"""The pattern of an offset query, refused by name where it is none. Holds no state. Row K05."""
+"""The pattern of an offset query, refused by name where it is none. Holds no state."""
 
 from __future__ import annotations
 

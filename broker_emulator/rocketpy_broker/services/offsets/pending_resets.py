@@ -8,7 +8,7 @@ it is forgotten.
 They are kept in the file of offsets, since members outlive their broker. After a start nobody is a
 member yet, so what waits for a group stays until its members had the time to say that they are
 there. A crash may bring back a reset that was told in the seconds before it: it is told once more.
-Source: ConsumerOffsetManager#resetOffsetTable, spec/broker_behaviour.md section 5.6.
+Source: ConsumerOffsetManager#resetOffsetTable, docs/design/broker_behaviour.md section 5.6.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PendingResets:
         return decode_table(content)
 
     def load(self, table: Mapping[str, Mapping[int, int]]) -> None:
-        """Take in what was told to nobody before the start."""
+        """Takes in what was told to nobody before the start."""
         for key, queues in table.items():
             if queues:
                 topic, _, group = key.rpartition(SEPARATOR)
@@ -91,7 +91,7 @@ class PendingResets:
         self.change_count += 1
 
     def has(self, group: str, queue: QueueKey) -> bool:
-        """Whether the group has not pulled the queue since it was reset."""
+        """True if the group has not pulled the queue since it was reset."""
         return queue.queue_id in self._table.get(queue.topic + SEPARATOR + group, ())
 
     def take(self, group: str, queue: QueueKey) -> int | None:
@@ -122,7 +122,7 @@ class PendingResets:
             self._forget(topic, group)
 
     def _own(self, topic: str, group: str) -> dict[int, int]:
-        """The queues of an entry, to be changed; no save reads them meanwhile."""
+        """Returns the queues of an entry, to be changed; no save reads them meanwhile."""
         key = topic + SEPARATOR + group
         if key not in self._keeper:
             self._keeper.changed([key])

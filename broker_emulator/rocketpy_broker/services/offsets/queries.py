@@ -3,7 +3,7 @@
 A pattern stands for the topics whose whole name matches it, looked at again each time, so topics
 may come and go while a call is held. The broker's own topics have to be named, and so have retry
 topics, unless the pattern begins as their names do. A held call waits on the queues of its topics
-and on the table of topics, in the waiting list of `holding`. Holds no state. Rows C08, K05.
+and on the table of topics, in the waiting list of `holding`. Holds no state.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OffsetQuery:
         return frozenset(self.topics)
 
     def asks_for(self, topic: str) -> bool:
-        """Whether it names the topic, or its pattern was seen to find it."""
+        """True if it names the topic, or its pattern was seen to find it."""
         return topic in self.named or self.seen.get(topic, False)
 
 
@@ -81,7 +81,7 @@ class OffsetQueryService:
         wait_ms_max: int,
         recovery_id: str = "",
     ) -> OffsetQuery:
-        """Check a request; an empty pattern is none. Raises ParameterIllegalError.
+        """Checks a request; an empty pattern is none. Raises ParameterIllegalError.
 
         What is said to be known of topics that are not queried does not matter. One that knows an
         older recovery is not held: its answer says more than maxima.
@@ -105,7 +105,7 @@ class OffsetQueryService:
         return not is_retry(topic) or pattern.text.startswith(RETRY_PREFIX)
 
     async def _topics_of(self, query: OffsetQuery) -> list[str]:
-        """The topics it is about: those named, there or not, then those found, by name.
+        """Returns the topics it is about: those named, there or not, then those found, by name.
 
         Gives way to nobody behind its last look at the table.
         """
@@ -133,7 +133,7 @@ class OffsetQueryService:
                 await take_slot("offsets")
 
     async def topics_when_new(self, query: OffsetQuery) -> list[str]:
-        """The topics; held until a maximum is not the known one, or a queue has come or gone.
+        """Returns the topics; held until a maximum is not the known one, or a queue has come or gone.
 
         Returns also when the time of the query is over, or when the broker stops.
         """
@@ -171,7 +171,7 @@ class OffsetQueryService:
         call_memory.keep(query.known.kept_bytes + names * TOPIC_BYTES)
 
     async def _is_known(self, query: OffsetQuery, topics: Iterable[str], watch: Waiter) -> bool:
-        """Whether the maxima are those known; each queue is watched before it is looked at."""
+        """True if the maxima are those known; each queue is watched before it is looked at."""
         if query.known.has_gaps:
             return False
         if any(self._is_remade(topic, epoch) for topic, epoch in query.known.epochs.items()):
@@ -180,7 +180,7 @@ class OffsetQueryService:
         return count == query.known.queue_count
 
     async def _is_still_known(self, query: OffsetQuery, changes: Changes) -> bool:
-        """Whether it is still known, where something has changed since; looks at nothing else."""
+        """True if it is still known, where something has changed since; looks at nothing else."""
         if query.pattern is not None:
             fresh = [topic for topic in changes.topics if topic not in query.seen]
             await self._look_at(fresh, query.pattern, query.seen)

@@ -4,7 +4,7 @@ All places are found and checked first; then the table of offsets has all of the
 before the reset is answered. A crash within the save leaves the offsets as they were before.
 A group with members is left alone unless they are to be overruled: they go on from the new places
 with their next pulls, see `resets`. Members of a broadcasting group keep their own progress, which
-nobody can reset here. Source: AdminBrokerProcessor#resetOffset, spec/broker_behaviour.md 5.6.
+nobody can reset here. Source: AdminBrokerProcessor#resetOffset, docs/design/broker_behaviour.md 5.6.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class ResetService:
             raise ParameterIllegalError(request.to.value, request.value, "0 or more")
 
     async def _is_known(self, group: str) -> bool:
-        """Whether the group is configured, or has progress all the same, as from elsewhere."""
+        """True if the group is configured, or has progress all the same, as from elsewhere."""
         if group in self._groups.configs:
             return True
         async for _, of_group in self._committed.entries():
@@ -144,7 +144,7 @@ class ResetService:
             raise MembersOnlineError(request.group, clients.member_count(request.group))
 
     async def _targets(self, request: ResetRequest) -> Mapping[int, int]:
-        """The new offset of each queue. Raises ParameterIllegalError."""
+        """Returns the new offset of each queue. Raises ParameterIllegalError."""
         config = self._topics.get(request.topic)
         queues = range(config.readable_queues)
         if request.queue_id is not None:

@@ -6,7 +6,7 @@ one that holds nothing. Whoever comes back without it begins at the minimum, whe
 have been moved to anyway. An entry with one offset behind its queue's minimum, or at the minimum of
 messages to read, stays for ever, however long its group is away.
 Holds no state; what is removed is saved with the other offsets, and a crash before brings it back.
-Row B06. Source: ConsumerOffsetManager#scanUnsubscribedTopic, spec/broker_behaviour.md 5.4 and 5.8.
+Source: ConsumerOffsetManager#scanUnsubscribedTopic, docs/design/broker_behaviour.md 5.4 and 5.8.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class OffsetScan:
         self._left = QUEUES_A_TURN
 
     async def run(self) -> None:
-        """Scan at intervals, for ever; not while clients are still coming back from a restart."""
+        """Scans at intervals, for ever; not while clients are still coming back from a restart."""
         await sleep(self._clock, DELAY_MS)
         while True:
             await self.scan()
             await sleep(self._clock, INTERVAL_MS)
 
     async def scan(self) -> list[str]:
-        """Forget what nobody needs; return it as topic@group."""
+        """Forgets what nobody needs; return it as topic@group."""
         removed: list[str] = []
         async for topic, group in self._committed.entries():
             await self._step()
@@ -82,7 +82,7 @@ class OffsetScan:
         return self._is_subscribed(group, topic) or self._committed.is_committing(group, topic)
 
     async def _is_over(self, topic: str, offsets: Mapping[int, int]) -> bool:
-        """Whether no offset is one to read on from, and some is not in its queue any more."""
+        """True if no offset is one to read on from, and some is not in its queue any more."""
         is_below = False
         for queue_id, offset in offsets.items():
             await self._step()

@@ -1,7 +1,7 @@
 """Offsets of queues and groups: queries and commits that cover whole topics.
 
 Holds no state; consumer offsets live in `committed`, queue bounds in the store.
-Rows C09, C10, C11, K01, K05. Source: spec/broker_behaviour.md sections 5.1, 5.2 and 5.5.
+Source: docs/design/broker_behaviour.md sections 5.1, 5.2 and 5.5.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class OffsetService:
     async def query(
         self, topic: str, group: str, log_end: int | None = None
     ) -> AsyncIterator[list[QueueOffsets]]:
-        """Every readable queue of `topic`, some at a time, with a turn for others in between.
+        """Yields every readable queue of `topic`, some at a time, with a turn for others in between.
 
         With `log_end` also where each queue goes beyond that end of the log.
         Raises TopicNotExistError, ParameterIllegalError.
@@ -122,7 +122,7 @@ class OffsetService:
             yield [self._query_queue(QueueKey(topic, i), group, log_end) for i in part]
 
     def epoch_of(self, topic: str) -> int:
-        """The topic's epoch, 0 for none. Raises TopicNotExistError.
+        """Returns the topic's epoch, 0 for none. Raises TopicNotExistError.
 
         Asked before its queues: a topic that is made again meanwhile must not pass for the new one.
         """
@@ -155,7 +155,7 @@ class OffsetService:
         return found
 
     def _begins_hot(self, queue: QueueKey) -> bool:
-        """Whether the queue still begins at 0, and its first message, if any, is in memory."""
+        """True if the queue still begins at 0, and its first message, if any, is in memory."""
         if self._store.range_of(queue).min_offset > 0:
             return False
         first = self._store.queue_lookup.stretch(queue, 0, 1)
@@ -163,11 +163,11 @@ class OffsetService:
         return first is None or int(first.physical_offsets[0]) >= hot_begin
 
     def group_exists(self, group: str) -> bool:
-        """Whether there is such a consumer group; its first commit makes one."""
+        """True if there is such a consumer group; its first commit makes one."""
         return group in self._groups.configs
 
     async def search(self, times: Sequence[QueueTime]) -> list[FoundOffset]:
-        """The first message of each queue that was stored at its time or later.
+        """Returns the first message of each queue that was stored at its time or later.
 
         Answers for the first queues: for as many as the work time allows.
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
@@ -204,7 +204,7 @@ class OffsetService:
                 raise ParameterIllegalError("offset", committed.offset, "0 or more")
 
     async def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
-        """Set a group's progress, all of it or nothing. A group comes to be by its first commit.
+        """Sets a group's progress, all of it or nothing. A group comes to be by its first commit.
 
         A new group and its retry topic are saved on return, the progress is at the next interval.
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
@@ -222,7 +222,7 @@ class OffsetService:
         await self._groups.retry_topics.ensure([RetryTopic(config)])
 
     def _is_reset(self, group: str, queue: QueueKey) -> bool:
-        """Whether members of the group have not heard of a reset of the queue yet."""
+        """True if members of the group have not heard of a reset of the queue yet."""
         resets = self._consumers.resets
         if resets and self._groups.clients.consumer_group(group) is None:
             resets.nobody_is_there(group)

@@ -1,6 +1,6 @@
 """Tables of offsets, topic@group -> queue id -> offset, and their form in files. Holds no state.
 
-Source: ConsumerOffsetManager, spec/storage.md section 11.3.
+Source: ConsumerOffsetManager, docs/design/storage.md section 11.3.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def decode_table(content: object) -> dict[str, dict[int, int]]:
 
 
 def encode_queues(queues: Mapping[int, int]) -> object:
-    """The JSON of one entry."""
+    """Returns the JSON of one entry."""
     return {str(queue_id): offset for queue_id, offset in queues.items()}
 
 

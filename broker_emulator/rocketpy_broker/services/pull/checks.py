@@ -7,8 +7,8 @@ not asking for the registered subscription, bit 8 by `class_filter`.
 Not here, since this broker has none of it: slaves, lite pulls, static topics. Resets of offsets are
 looked at by who serves the pull.
 FILTER_DATA_NOT_LATEST cannot be: a subscription and its filter are one entry.
-Holds no state. Rows C01, C02, S12 (which limits). Source: PullMessageProcessor#processRequest,
-spec/broker_behaviour.md sections 2.1, 2.2 and 2.6.
+Holds no state. Source: PullMessageProcessor#processRequest,
+docs/design/broker_behaviour.md sections 2.1, 2.2 and 2.6.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class PullChecks:
         return self._registered(request)
 
     def _registered(self, request: PullRequest) -> MessageFilter:
-        """The filter of what the group subscribes to."""
+        """Returns the filter of what the group subscribes to."""
         name, topic = request.consumer_group, request.queue.topic
         if not name:
             accepted = "the group whose registered_subscription is asked for"

@@ -6,7 +6,7 @@ answer names the broker to pull from next, as the group is configured. Groups an
 saved as their own modules say; a pull that is refused has done nothing.
 RocketMQ commits after the read. Here it is before, since the answer may have many parts; a held
 call has committed when it is held, in both.
-Holds no state. Rows C01, C06, C07, C12, P02. Source: spec/broker_behaviour.md sections 2.2 to 2.10.
+Holds no state. Source: docs/design/broker_behaviour.md sections 2.2 to 2.10.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class ConsumeService:
             await self._configs.save_new()
 
     def _suggested_broker_id(self, group: str, result: GetMessageResult) -> int:
-        """A slave for data that must come from disk, where slaves serve."""
+        """Returns a slave for data that must come from disk, where slaves serve."""
         if not self._slave_read_enable:
             return MASTER_ID
         config = self._configs.find(group) if group else None

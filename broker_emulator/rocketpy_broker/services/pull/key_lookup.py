@@ -3,7 +3,7 @@
 Every message with one of the keys lies in what is answered, so a reader may leave out the rest of
 its ranges. Where the index cannot tell, the answer is the range itself. All keys are looked up for
 one topic after the other. When the work time is over, the ranges before that topic are answered,
-and of the first topic whole ranges. Holds no state. Row K05.
+and of the first topic whole ranges. Holds no state.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One read evaluates the expression for so many records, and so many bytes, that i
 milliseconds whatever they are: the first one waits, too, for thousands of pulls may be woken by one
 message. A step ends when it has looked at as many units as a step by tags,
 when its response is nearly full, and at the end of the queue or of the range. What is no record
-ends it as well, and is told by the next step. Holds no state. Row C04.
+ends it as well, and is told by the next step. Holds no state.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _reading(limits: ReadLimits, sql92: Sql92Filter) -> ReadLimits:
 
 
 def _is_full(result: GetMessageResult, limits: ReadLimits, reading: ReadLimits) -> bool:
-    """Whether what a further read may give is more than is wanted."""
+    """True if what a further read may give is more than is wanted."""
     taken, count = result.byte_count, len(result.sizes)
     if result.is_cold:
         is_count_full = count >= limits.cold_count_max
@@ -86,7 +86,7 @@ def _is_full(result: GetMessageResult, limits: ReadLimits, reading: ReadLimits) 
 
 
 def _joined(result: GetMessageResult, behind: GetMessageResult) -> GetMessageResult:
-    """Both as one."""
+    """Returns both as one."""
     if len(behind.sizes) == 0:
         return replace(
             result,

@@ -6,7 +6,7 @@ An event is not repeated for ten minutes, and each minute has room for so many: 
 a wrong offset again and again, or one wrong offset after the other, does not fill the log. What is
 left out is counted, and told in the broker's log. This memory is lost with the process.
 This broker is a master; a slave would write no events.
-Row C06. Source: spec/broker_behaviour.md section 2.10.
+Source: docs/design/broker_behaviour.md section 2.10.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an answer to a pull tells those who count. Holds no state. Row S13."""
+"""What an answer to a pull tells those who count. Holds no state."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Sizes come from the units of the queues, a stretch at a time with a turn for eve
 between, and none are kept. Ranges are measured until together they exceed a limit; behind that a
 range is looked at for one stretch only, from which the caller estimates the rest. Blank units and
 offsets outside the queue have no bytes. A call that has worked for long answers what it has, and
-may stop within a range. Holds no state. Row K04.
+may stop within a range. Holds no state.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Measure:
     goes_on: bool = False
 
     def add(self, stretch: UnitRange) -> None:
-        """Go on with what lies at `end`."""
+        """Goes on with what lies at `end`."""
         self.end = stretch.end
         self.count += len(stretch.sizes)
         self.bytes += int(stretch.sizes.sum())
@@ -91,7 +91,7 @@ class RangeLimitService:
         self._clock = clock
 
     async def measure(self, ranges: Sequence[OffsetRange], bytes_max: int) -> list[Measure]:
-        """The bytes of the first ranges: exactly, until they have more than `bytes_max`.
+        """Returns the bytes of the first ranges: exactly, until they have more than `bytes_max`.
 
         Only the last one may go on. Raises ParameterIllegalError, TopicNotExistError,
         PermissionDeniedError, QueueIdIllegalError.

@@ -4,7 +4,7 @@ An answer counts from when it is handed to the server until the call asks for th
 when the client has taken nearly all of it. gRPC keeps it twice meanwhile. So clients that stall
 cost memory; the more they do, the smaller answers get, for all, and a client that reads gets as
 many more. At the bound only small answers find room, and one of each connection that leaves nothing
-unread. No call is ended: gRPC would keep its bytes all the same. Lives in memory. Row N14.
+unread. No call is ended: gRPC would keep its bytes all the same. Lives in memory.
 """
 
 from __future__ import annotations

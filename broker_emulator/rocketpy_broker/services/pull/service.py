@@ -1,6 +1,6 @@
 """Pull: read a queue from an offset on, and hold the call while there is nothing.
 
-A pull with a filter, by tags codes (row C03) or by an expression (row C04), gives rising queue
+A pull with a filter, by tags codes or by an expression, gives rising queue
 offsets with gaps, and each `next_offset` lies behind everything that was looked at. The queue is
 looked at in steps of bounded length:
 
@@ -15,7 +15,6 @@ Lost records are told as without a filter: by tags at the queue offset of the fi
 matches, by an expression at the first one, for what they had in them is lost as well.
 
 Holds no state; held calls wait in `holding`.
-Rows C03 (by hash), C04, C05, C08, S11, S12.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _EMPTY_QUEUE = (
 
 _GOING_ON = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
 
-# Row C05: what the store found, as the code that a client acts upon.
+#
 _CODE_BY_STATUS = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
     GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -56,7 +55,7 @@ _CODE_BY_STATUS = {
 
 
 def response_code(result: GetMessageResult, offset: int, offset_end: int) -> ResponseCode:
-    """The response code for what was found from `offset` on.
+    """Returns the response code for what was found from `offset` on.
 
     A queue without messages has offset 0 only; any other offset has moved. A range in which
     nothing matches has been read successfully.
@@ -144,5 +143,5 @@ def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
 
 
 def _is_large(result: GetMessageResult) -> bool:
-    """Whether it takes time to send, and so will what follows."""
+    """True if it takes time to send, and so will what follows."""
     return result.byte_count > SMALL_BYTES_MAX

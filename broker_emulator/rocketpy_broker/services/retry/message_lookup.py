@@ -2,7 +2,7 @@
 
 RocketMQ takes whatever lies at the offset. Here a caller may say which message it means, since rows
 of a DataFrame may come from another broker; and the broker's own records are nobody's to consume.
-Row R01. Source: spec/broker_behaviour.md section 6.1, step 7.
+Source: docs/design/broker_behaviour.md section 6.1, step 7.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MessagesToSendBack:
         self._store = store
 
     def from_(self, messages: Sequence[SendBack], begin: int) -> Found:
-        """The messages from `begin` on, one or more, as many as may be looked up in one turn."""
+        """Returns the messages from `begin` on, one or more, as many as may be looked up in one turn."""
         faults: list[BrokerError | None] = []
         parts: list[memoryview] = []
         wanted: list[SendBack] = []

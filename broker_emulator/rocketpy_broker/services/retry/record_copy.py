@@ -1,7 +1,7 @@
 """Records of messages that could not be consumed, as they are stored again. Holds no state.
 
 Body, flag, born time, born host and the other properties stay. Works on whole blocks.
-Source: spec/storage.md section 16; rows R01 to R03.
+Source: docs/design/storage.md section 16.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Origins:
 
 
 def sent_back(block: RecordBlock, topic: str, delay_level: int) -> RecordBlock:
-    """The records as ones of `topic`, delivered once more than before.
+    """Returns the records as ones of `topic`, delivered once more than before.
 
     They say where they come from. Raises UnencodableRecordError.
     """

@@ -5,7 +5,7 @@ often it was consumed, and its property MAX_RECONSUME_TIMES, which is not stored
 group's maximum; in RocketMQ both are fields of the request. Above the maximum, and while somebody
 consumes queues of the group in order, the block is stored with the dead letters. The topic comes to
 be by its first use. Holds no state.
-Rows P05 (retry topics), R03. Source: spec/broker_behaviour.md section 1.4.
+Source: docs/design/broker_behaviour.md section 1.4.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SendService:
     async def append(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
     ) -> Stored:
-        """Store a block, as AppendService does, when there is room for it.
+        """Stores a block, as AppendService does, when there is room for it.
 
         Raises what it raises, and for a retry topic SubscriptionGroupNotExistError,
         ParameterIllegalError, ClientsFullError, SendBackError.
@@ -102,15 +102,15 @@ class SendService:
         return self._appends.hooked(context, lambda: self._appends.store(queue, block))
 
     async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
-        """Make an unknown topic from a template, as SendPreconditions does."""
+        """Makes an unknown topic from a template, as SendPreconditions does."""
         await self._appends.gate.create_topic(topic, default_topic, queue_nums_max)
 
     def acknowledges(self, stored: Stored) -> bool:
-        """Acknowledge a block, if that waits for nothing; else that is for `acknowledged`."""
+        """Acknowledges a block, if that waits for nothing; else that is for `acknowledged`."""
         return self._appends.acknowledges(stored)
 
     async def acknowledged(self, stored: Stored) -> None:
-        """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
+        """Waits until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
         await self._appends.acknowledged(stored)
 
 

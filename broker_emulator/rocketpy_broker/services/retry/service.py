@@ -5,7 +5,7 @@ A message is looked up by its physical offset, so nobody sends its body. What is
 success is as durable as an append. A crash before the answer leaves some of a call's messages
 stored, which come twice when the call is made again; it loses none, for what was consumed stays
 uncommitted until the answer. Holds no state but the turn of the queues.
-Rows R01 to R04. Source: spec/storage.md section 16, spec/broker_behaviour.md sections 6.1, 6.2.
+Source: docs/design/storage.md section 16, docs/design/broker_behaviour.md sections 6.1, 6.2.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class SendBackService:
 
     @staticmethod
     def _levels(call: _Call, found: Found) -> np.ndarray:
-        """The level of each message that was found, or DEAD_LETTER_LEVEL."""
+        """Returns the level of each message that was found, or DEAD_LETTER_LEVEL."""
         assert found.block is not None
         times = found.block.header["reconsume_times"].astype(np.int64)
         given = found.delay_levels
@@ -183,7 +183,7 @@ class SendBackService:
     async def _stored(
         self, call: _Call, queue: QueueKey, block: RecordBlock, level: int
     ) -> list[Outcome]:
-        """One that cannot be stored keeps none of the others from it."""
+        """Returns one that cannot be stored keeps none of the others from it."""
         is_dead = level == DEAD_LETTER_LEVEL
         try:
             place, block_to_store = await self._to_store(queue, block, level)
@@ -246,7 +246,7 @@ def _check(messages: Sequence[SendBack], reconsume_times_max: int | None) -> Non
 
 
 async def _between_copies(block: RecordBlock) -> None:
-    """Give way where each copy of the block takes milliseconds."""
+    """Gives way where each copy of the block takes milliseconds."""
     if len(block.data) > LONG_BYTES:
         await take_slot()
 

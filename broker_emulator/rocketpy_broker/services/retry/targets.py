@@ -1,7 +1,7 @@
 """Where messages go that could not be consumed: the retry topic and the dead letters of a group.
 
 Holds no state; the topics are in `topics.json`, on disk before a message is stored for them.
-Rows P05 (retry topics), R01, R03. Source: spec/broker_behaviour.md sections 1.4 and 6.1.
+Source: docs/design/broker_behaviour.md sections 1.4 and 6.1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RetryTargets:
         self._seldom = LogThrottle(clock)
 
     async def group(self, name: str) -> SubscriptionGroupConfig:
-        """The group, made by this use if that is allowed.
+        """Returns the group, made by this use if that is allowed.
 
         Raises SubscriptionGroupNotExistError, ParameterIllegalError, ClientsFullError.
         """
@@ -49,7 +49,7 @@ class RetryTargets:
         return config
 
     async def retry_topic(self, group: SubscriptionGroupConfig) -> str:
-        """The topic to send messages of the group back to, with as many queues as it wants.
+        """Returns the topic to send messages of the group back to, with as many queues as it wants.
 
         Raises SendBackError, PermissionDeniedError.
         """
@@ -76,7 +76,7 @@ class RetryTargets:
             raise _not_made(topic.topic) from error
 
     async def sent_to(self, group: SubscriptionGroupConfig) -> None:
-        """Make the retry topic that a client sends to by itself. Raises SendBackError."""
+        """Makes the retry topic that a client sends to by itself. Raises SendBackError."""
         await self._make(retry_topic(group.group))
 
     async def dead_letters(self, group: SubscriptionGroupConfig) -> QueueKey:

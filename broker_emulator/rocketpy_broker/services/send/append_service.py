@@ -4,7 +4,6 @@ The block is checked whole before anything of it is written. A large block is ch
 on threads, and waits for its turn behind those of other connections; small ones wait for the one
 that is being written, and for no other. Holds no state beyond a counter; what a crash does is the
 store's matter.
-Rows P01, P03, P04, P06, S02, S07 (WAIT), B09.
 """
 
 from __future__ import annotations
@@ -96,12 +95,12 @@ class AppendService:
         self._one_at_a_time = asyncio.Lock()
 
     def close(self) -> None:
-        """End the threads."""
+        """Ends the threads."""
         self._threads.shutdown(wait=True)
 
     @property
     def has_hooks(self) -> bool:
-        """Whether somebody is told of each send."""
+        """True if somebody is told of each send."""
         return bool(self._hooks)
 
     def append(
@@ -111,7 +110,7 @@ class AppendService:
         records: bytes,
         record_sizes: bytes,
     ) -> Stored:
-        """Store a block of one queue; ANY_QUEUE lets the broker choose, OWN_QUEUES the records.
+        """Stores a block of one queue; ANY_QUEUE lets the broker choose, OWN_QUEUES the records.
 
         The result is no acknowledgement yet: that is `acknowledged`. Raises TopicNotExistError,
         PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
@@ -121,7 +120,7 @@ class AppendService:
         return self.hooked(context, lambda: self._append(topic, queue_id, records, record_sizes))
 
     def hooked(self, context: SendContext, store: Callable[[], Stored]) -> Stored:
-        """Store what a client sent, between the hooks around sends. Raises HookAbortError."""
+        """Stores what a client sent, between the hooks around sends. Raises HookAbortError."""
         if not self._hooks:
             return store()
         with self._telling(context):
@@ -131,7 +130,7 @@ class AppendService:
 
     @contextmanager
     def _telling(self, context: SendContext) -> Iterator[None]:
-        """Call the hooks before a send, and those after one that the block fails to make."""
+        """Calls the hooks before a send, and those after one that the block fails to make."""
         if not self._hooks:
             yield
             return
@@ -158,7 +157,7 @@ class AppendService:
     def checked(
         self, queue: QueueKey, records: bytes, record_sizes: bytes, *, is_copied: bool = True
     ) -> RecordBlock:
-        """A client's block, in a writable copy or as it is, if it may be stored.
+        """Returns a client's block, in a writable copy or as it is, if it may be stored.
 
         Any thread may call it. Raises RecordIllegalError, TopicNotExistError, QueueIdIllegalError.
         """
@@ -181,7 +180,7 @@ class AppendService:
         return checked_block(topic, buffer, record_sizes, self._limits.body_bytes_max)
 
     def store(self, queue: QueueKey, block: RecordBlock) -> Stored:
-        """Store a checked block, as `append`. Raises RecordIllegalError, PermissionDeniedError,
+        """Stores a checked block, as `append`. Raises RecordIllegalError, PermissionDeniedError,
         StoreClosedError, StoreBusyError.
         """
         with _record_errors():
@@ -204,7 +203,7 @@ class AppendService:
 
     @staticmethod
     def is_large(records: bytes) -> bool:
-        """Whether a block is for `append_large`."""
+        """True if a block is for `append_large`."""
         return len(records) > SMALL_BYTES_MAX
 
     async def append_large(
@@ -282,7 +281,7 @@ class AppendService:
             )
 
     def queue_of(self, topic: str, queue_id: int) -> QueueKey:
-        """The queue that a block goes to: with ANY_QUEUE the topic's next one.
+        """Returns the queue that a block goes to: with ANY_QUEUE the topic's next one.
 
         OWN_QUEUES stays; then `checked` looks at the records' queue ids.
 
@@ -312,11 +311,11 @@ class AppendService:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a sender has to wait for `room`."""
+        """True if a sender has to wait for `room`."""
         return self._store.is_busy
 
     async def room(self, unflushed_bytes_max: int | None = None) -> None:
-        """Wait while too much waits for the disk; a sender is slowed before it is refused."""
+        """Waits while too much waits for the disk; a sender is slowed before it is refused."""
         is_much = unflushed_bytes_max is not None and (
             self._store.unflushed_bytes > unflushed_bytes_max
             or self._store.undispatched_count > BULK_UNDISPATCHED_MAX
@@ -329,14 +328,14 @@ class AppendService:
                 await self._group_commit.wait(self._store.positions().log_end)
 
     def acknowledges(self, stored: Stored) -> bool:
-        """Acknowledge a block, if that waits for nothing; else that is for `acknowledged`."""
+        """Acknowledges a block, if that waits for nothing; else that is for `acknowledged`."""
         if stored.waits:
             return self._group_commit.is_acknowledged(stored.result.end_offset)
         self._group_commit.flush_soon()
         return True
 
     async def acknowledged(self, stored: Stored) -> None:
-        """Wait until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
+        """Waits until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
         if not self.acknowledges(stored):
             await self._group_commit.wait(stored.result.end_offset)
 
@@ -351,7 +350,7 @@ def _record_errors() -> Iterator[None]:
 
 
 def _highest(queue: QueueKey, placed: Destination) -> int:
-    """The highest queue that a block goes to at once; ANY_QUEUE for one that waits first."""
+    """Returns the highest queue that a block goes to at once; ANY_QUEUE for one that waits first."""
     if queue.queue_id != OWN_QUEUES:
         return queue.queue_id
     is_at_once = placed.queue == queue
@@ -361,7 +360,7 @@ def _highest(queue: QueueKey, placed: Destination) -> int:
 def checked_block(
     topic: str, records: bytes | bytearray, record_sizes: bytes, body_bytes_max: int
 ) -> RecordBlock:
-    """A client's block in its buffer, if it may be stored. Any thread may call it.
+    """Returns a client's block in its buffer, if it may be stored. Any thread may call it.
 
     Raises RecordIllegalError.
     """
@@ -392,7 +391,7 @@ def checked_block(
 
 
 def _declines_to_wait(block: RecordBlock) -> bool:
-    """Whether every record says WAIT=false. Most blocks are through with their first record."""
+    """True if every record says WAIT=false. Most blocks are through with their first record."""
     begin = int(block.properties_start[0])
     first = bytes(block.data[begin : begin + int(block.properties_length[0])])
     if NO_WAIT not in first:

@@ -8,7 +8,6 @@ due, is stored or refused by itself, so each sender gets the answer that it woul
 
 Holds the messages of one pass, in memory; a crash before their block is written loses them, and
 none was acknowledged.
-Rows P01, S01, B09.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class SendBatcher:
 
     @staticmethod
     def is_for(queue_id: int, records: bytes, record_sizes: bytes) -> bool:
-        """Whether a block is a single message that may be gathered."""
+        """True if a block is a single message that may be gathered."""
         is_single = len(record_sizes) == 4 and int.from_bytes(record_sizes, "big") == len(records)
         return is_single and queue_id != OWN_QUEUES
 
@@ -129,7 +128,7 @@ class SendBatcher:
                 send.stored.set_result(stored)
 
     def _store_together(self, topic: str, sends: list[Send]) -> bool:
-        """Whether they are stored; if not, or if it raises BrokerError, nothing is."""
+        """True if they are stored; if not, or if it raises BrokerError, nothing is."""
         queue_ids = self._appends.queue_ids_of(topic, [send.queue_id for send in sends])
         for send, queue_id in zip(sends, queue_ids, strict=True):
             # Once: if they are stored apart after all, each keeps the queue that was its turn.

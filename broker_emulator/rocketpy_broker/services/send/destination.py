@@ -1,7 +1,7 @@
 """Where a block of a client is stored: in its queue, or where its messages wait until they are due.
 
 Nearly all blocks stay as they are, which a look into their properties tells that is needed anyway.
-Holds no state. Rows D02, T01.
+Holds no state.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DestinationResolver:
         self._reject_transaction_message = reject_transaction_message
 
     def placed(self, queue: QueueKey, block: RecordBlock, *, in_batch: bool = False) -> Destination:
-        """The block, which was sent to `queue`. Any thread may call it.
+        """Returns the block, which was sent to `queue`. Any thread may call it.
 
         Raises RecordIllegalError, PermissionDeniedError.
         """
@@ -67,7 +67,7 @@ class DestinationResolver:
         return Destination(place, waiting, tags_and_keys(place, waiting, self._config), found)
 
     def placed_decided(self, queue: QueueKey, block: RecordBlock) -> Destination:
-        """A block of a decided batch, which is not refused any more for what it was checked for.
+        """Returns a block of a decided batch, which is not refused any more for what it was checked for.
 
         Raises TimerRefusedError, and RecordIllegalError where settings have changed since.
         """

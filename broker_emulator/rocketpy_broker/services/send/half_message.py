@@ -2,7 +2,7 @@
 
 It goes to RMQ_SYS_TRANS_HALF_TOPIC with its real topic and queue in REAL_TOPIC and REAL_QID, in
 RocketMQ's own form, so that its broker goes on with it. Holds no state.
-Source: spec/storage.md section 14.1; row T01.
+Source: docs/design/storage.md section 14.1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HALF_QUEUE = QueueKey(HALF_TOPIC, 0)
 
 
 def is_half(block: RecordBlock, levels: DelayLevels) -> bool:
-    """Whether the block is a half message. Raises RecordIllegalError for several in a block."""
+    """True if the block is a half message. Raises RecordIllegalError for several in a block."""
     found = pc.equal(pc.utf8_lower(property_column(block, TRAN_MSG)), "true").fill_null(False)
     if not pc.any(found).as_py():
         return False
@@ -48,7 +48,7 @@ def is_half(block: RecordBlock, levels: DelayLevels) -> bool:
 
 
 def half_message(queue: QueueKey, block: RecordBlock) -> RecordBlock:
-    """The block of one half message for `queue`, as it is stored. Raises RecordIllegalError."""
+    """Returns the block of one half message for `queue`, as it is stored. Raises RecordIllegalError."""
     unique_key = _value(block, UNIQ_KEY)
     _value(block, PRODUCER_GROUP)
     strings = with_property(properties_strings(block), TRANSACTION_ID, unique_key)

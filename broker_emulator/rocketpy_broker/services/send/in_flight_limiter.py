@@ -3,7 +3,7 @@
 A large block that has come waits until there is room for it, and its stream is not read on before
 it is stored: gRPC's flow control then slows the sender. Connections get room in turn, whatever they
 ask for. So what is worked on is bounded, and each stream keeps at most one block waiting. Small
-blocks ask nobody. Whoever is cancelled leaves no room taken. Lives in memory. Row B09.
+blocks ask nobody. Whoever is cancelled leaves no room taken. Lives in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class InFlightLimiter:
 
     @asynccontextmanager
     async def room(self, connection: str, size: int) -> AsyncIterator[None]:
-        """Wait for room; it is taken for the time of the block. One goes whatever its size."""
+        """Waits for room; it is taken for the time of the block. One goes whatever its size."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(connection, deque()).append((size, future))
         try:

@@ -3,7 +3,7 @@
 A message is of type TRANSACTION, DELAY, FIFO or NORMAL, by its properties, in this order. A topic
 without the attribute takes all of them, as RocketMQ's broker does; its proxy would take NORMAL ones
 only. What the broker itself stores, such as a message that was sent back, is not checked. Holds no
-state. Source: spec/grpc_v2_semantics.md sections 4 and 7.2; issue "The whole broker", part 7.
+state. Source: docs/design/grpc_v2_semantics.md sections 4 and 7.2; issue "The whole broker", part 7.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MessageTypes:
 
 
 def types_of(block: RecordBlock, *, may_wait: bool) -> NDArray[np.object_]:
-    """The type of each record."""
+    """Returns the type of each record."""
     types = np.full(len(block), NORMAL, object)
     types[_has(block, SHARDING_KEY)] = FIFO
     if may_wait:

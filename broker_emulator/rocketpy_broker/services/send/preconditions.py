@@ -1,7 +1,7 @@
 """What the broker asks of a send before it looks at topic and message, and topics made by a send.
 
-Holds no state. Source: SendMessageProcessor#preSend, #msgCheck, spec/broker_behaviour.md sections
-1.1 and 1.3; rows P03, P04, P05, P09.
+Holds no state. Source: SendMessageProcessor#preSend, #msgCheck, docs/design/broker_behaviour.md sections
+1.1 and 1.3.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SendPreconditions:
             )
 
     async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
-        """Make an unknown topic from a template that lets others inherit from it.
+        """Makes an unknown topic from a template that lets others inherit from it.
 
         Nothing is made where the template is missing or lets nobody inherit: the send then tells
         that the topic does not exist. Raises TopicIllegalError, OSError.

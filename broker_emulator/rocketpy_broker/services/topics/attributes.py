@@ -3,7 +3,7 @@
 A stored attribute has its plain name. Those of other versions of RocketMQ are kept as they are, and
 can be removed. Compaction, queues of batches, and messages by priority or of lite topics are not
 what this broker does: their values are refused here, and kept where RocketMQ has written them.
-Source: TopicAttributes, AttributeUtil, spec/storage.md section 11.2, spec/broker_behaviour.md 9.1.
+Source: TopicAttributes, AttributeUtil, docs/design/storage.md section 11.2, docs/design/broker_behaviour.md 9.1.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NAMES = tuple(sorted({*_CHOICES, RESERVE_TIME}))
 
 
 def altered(old: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after `changes`; those that they do not name stay. None: of a new topic.
+    """Returns the attributes after `changes`; those that they do not name stay. None: of a new topic.
 
     Raises TopicAttributeError.
     """

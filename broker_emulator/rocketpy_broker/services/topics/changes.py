@@ -1,7 +1,7 @@
 """What an update asks of a topic, and what becomes of it. Holds no state.
 
-Source: UPDATE_AND_CREATE_TOPIC, spec/broker_behaviour.md section 9.1. There an update replaces all
-but the attributes; here it keeps all that it does not name. Row N03.
+Source: UPDATE_AND_CREATE_TOPIC, docs/design/broker_behaviour.md section 9.1. There an update replaces all
+but the attributes; here it keeps all that it does not name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TopicChange:
     topic_sys_flag: int | None = None
 
     def of(self, old: TopicConfig | None) -> TopicConfig:
-        """The topic after the change. Raises TopicIllegalError, TopicAttributeError."""
+        """Returns the topic after the change. Raises TopicIllegalError, TopicAttributeError."""
         given = {name: getattr(self, name) for name in _FIELDS}
         given = {name: value for name, value in given.items() if value is not None}
         # Only what is asked for: RocketMQ lets topics have values that no topic gets here.

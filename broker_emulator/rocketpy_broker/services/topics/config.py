@@ -1,6 +1,6 @@
 """The configuration of one topic, and its entry in `config/topics.json`. Holds no state.
 
-Source: TopicConfig, spec/storage.md section 11.2. The epoch (see `epochs`) stands among the
+Source: TopicConfig, docs/design/storage.md section 11.2. The epoch (see `epochs`) stands among the
 attributes there, and nowhere else.
 """
 
@@ -70,7 +70,7 @@ class TopicConfig:
         return min(self.read_queue_nums, QUEUE_NUMS_MAX)
 
     def to_json(self) -> dict[str, object]:
-        """The entry of topics.json."""
+        """Returns the entry of topics.json."""
         entry = {**self.extra, **encode_fields(_FIELDS, self), "topicName": self.topic}
         if self.epoch:
             entry["attributes"] = {**self.attributes, EPOCH: str(self.epoch)}
@@ -78,7 +78,7 @@ class TopicConfig:
 
     @classmethod
     def from_json(cls, topic: str, entry: object) -> TopicConfig:
-        """An entry of topics.json; missing fields get RocketMQ's defaults. Raises ValueError."""
+        """Returns an entry of topics.json; missing fields get RocketMQ's defaults. Raises ValueError."""
         nums = {"read_queue_nums": DEFAULT_QUEUE_NUMS, "write_queue_nums": DEFAULT_QUEUE_NUMS}
         fields = {**nums, **decode_fields(_FIELDS, entry, "topicName")}
         attributes = dict(fields.get("attributes", {}))

@@ -30,17 +30,17 @@ class TopicRecreatedError(TopicNotExistError):
 
 
 def made(config: TopicConfig) -> TopicConfig:
-    """A topic that comes to be, with an epoch of its own."""
+    """Returns a topic that comes to be, with an epoch of its own."""
     return replace(config, epoch=1 + secrets.randbelow(_EPOCH_END - 1))
 
 
 def is_remade(known: int, own: int) -> bool:
-    """Whether two epochs are of different topics, as far as both are known."""
+    """True if two epochs are of different topics, as far as both are known."""
     return bool(known and own) and known != own
 
 
 def made_elsewhere(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
-    """The topics of a file that have no epoch where others have one: RocketMQ has made them.
+    """Returns the topics of a file that have no epoch where others have one: RocketMQ has made them.
 
     Where no topic has one, RocketMQ 4 or an older version of this broker has written the file, and
     nothing is known.

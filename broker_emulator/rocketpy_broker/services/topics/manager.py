@@ -3,7 +3,7 @@
 Every change is on disk before it shows and is answered, so a crash loses none, and undoes none that
 anybody has seen. Queues are made by the store with their first message; this table says how many a
 topic has.
-Rows B01, B02, N03 (part). Source: TopicConfigManager, spec/storage.md sections 11.2 and 12.
+Source: TopicConfigManager, docs/design/storage.md sections 11.2 and 12.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class TopicConfigManager:
         self._own_names = SortedNames(lambda name: not self.is_internal(name))
 
     def on_change(self, listener: Callable[[Collection[str]], None]) -> None:
-        """Call `listener` after each change of the table, with the names of the topics."""
+        """Calls `listener` after each change of the table, with the names of the topics."""
         self._table.on_change = listener
 
     @property
@@ -97,7 +97,7 @@ class TopicConfigManager:
         return self._table.saver
 
     def load(self) -> None:
-        """Read the file; write it at the first start. Blocks. Raises ConfigFileError, OSError.
+        """Reads the file; write it at the first start. Blocks. Raises ConfigFileError, OSError.
 
         What the file says of a topic of the broker's own is preferred to what this version would
         make of it.
@@ -120,7 +120,7 @@ class TopicConfigManager:
                 save_now(self._table)
 
     def exists(self, topic: str) -> bool:
-        """Whether the topic is configured, or one of the broker's own."""
+        """True if the topic is configured, or one of the broker's own."""
         return topic in self._topics or self.is_system(topic)
 
     def __len__(self) -> int:
@@ -130,14 +130,14 @@ class TopicConfigManager:
         return topic in self._topics
 
     def get(self, topic: str) -> TopicConfig:
-        """The topic's configuration. Raises TopicNotExistError."""
+        """Returns the topic's configuration. Raises TopicNotExistError."""
         found = self._topics.get(topic)
         if found is None:
             raise TopicNotExistError(topic)
         return found
 
     def find(self, topic: str) -> TopicConfig | None:
-        """The topic's configuration, if there is one."""
+        """Returns the topic's configuration, if there is one."""
         return self._topics.get(topic)
 
     def check_epoch(self, topic: str, epoch: int) -> None:
@@ -156,19 +156,19 @@ class TopicConfigManager:
         return map(dict(self._topics).__getitem__, names)
 
     def list(self, *, include_system: bool) -> list[TopicConfig]:
-        """All topics by name; those of the broker, and retry topics, only if asked for."""
+        """Returns all topics by name; those of the broker, and retry topics, only if asked for."""
         return [*self.configs(self.names(include_system=include_system))]
 
     def is_system(self, topic: str) -> bool:
-        """Whether the topic is the broker's own."""
+        """True if the topic is the broker's own."""
         return topic in self._system or topic in RESERVED or topic.startswith(RESERVED_PREFIX)
 
     def is_internal(self, topic: str) -> bool:
-        """Whether the topic is listed only if asked for: the broker's own, or a retry topic."""
+        """True if the topic is listed only if asked for: the broker's own, or a retry topic."""
         return self.is_system(topic) or is_retry(topic)
 
     async def alter(self, change: TopicChange, *, create_only: bool) -> None:
-        """Create or change a topic; durable on return. What the change does not name stays.
+        """Creates or change a topic; durable on return. What the change does not name stays.
 
         Fewer queues hide the messages of the others, until there are more again. Raises
         TopicIllegalError, TopicAttributeError, OSError; then nothing has changed.
@@ -217,7 +217,7 @@ class TopicConfigManager:
             self._table.on_change([config.topic])
 
     async def make_retry_topics(self, configs: Iterable[TopicConfig]) -> None:
-        """Create retry topics; of those that are there, only `order` is set. Durable on return.
+        """Creates retry topics; of those that are there, only `order` is set. Durable on return.
 
         One may have no queues: its group wants none. Raises OSError; then nothing has changed.
         """
@@ -230,7 +230,7 @@ class TopicConfigManager:
         self._check(config)
 
     async def create(self, config: TopicConfig) -> None:
-        """Create a topic, unless it is there; durable on return.
+        """Creates a topic, unless it is there; durable on return.
 
         Raises TopicIllegalError, OSError; then nothing has changed.
         """
@@ -266,7 +266,7 @@ class TopicConfigManager:
             raise TopicIllegalError(f"topic {topic!r} is the broker's own and stays")
 
     async def delete(self, topic: str) -> None:
-        """Remove a topic; durable on return.
+        """Removes a topic; durable on return.
 
         Raises TopicNotExistError, TopicIllegalError, OSError.
         """
@@ -274,7 +274,7 @@ class TopicConfigManager:
         await self._table.change(topic, lambda _old: None)
 
     def check_writable(self, topic: str, queue_id: int) -> TopicConfig:
-        """The topic, if clients may send to that queue; -1 stands for any queue.
+        """Returns the topic, if clients may send to that queue; -1 stands for any queue.
 
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
@@ -291,7 +291,7 @@ class TopicConfigManager:
     def check_readable(
         self, topic: str, queue_id: int, *, is_hidden_too: bool = False
     ) -> TopicConfig:
-        """The topic, if that queue may be read; a hidden one where that is meant.
+        """Returns the topic, if that queue may be read; a hidden one where that is meant.
 
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
@@ -304,7 +304,7 @@ class TopicConfigManager:
 
 
 def is_retry(topic: str) -> bool:
-    """Whether the topic is a consumer group's, for messages to be consumed again."""
+    """True if the topic is a consumer group's, for messages to be consumed again."""
     return topic.startswith(RETRY_PREFIX)
 
 

@@ -19,7 +19,7 @@ class SortedNames:
         self._change_count: int | None = None
 
     def of(self, names: AbstractSet[str], change_count: int) -> Sequence[str]:
-        """The wanted ones of all names that there are now. Not to be changed.
+        """Returns the wanted ones of all names that there are now. Not to be changed.
 
         The names are those of the last call where `change_count` is the same.
         """

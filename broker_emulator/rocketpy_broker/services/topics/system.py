@@ -1,6 +1,6 @@
 """The topics that a broker makes for itself, and the names that clients may not take.
 
-Source: TopicConfigManager and TopicValidator of RocketMQ 5.5.0, spec/storage.md section 12.1.
+Source: TopicConfigManager and TopicValidator of RocketMQ 5.5.0, docs/design/storage.md section 12.1.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ RESERVED_PREFIX = "rmq_sys_"
 
 
 def retry_topic(group: str) -> str:
-    """The retry topic of a consumer group."""
+    """Returns the retry topic of a consumer group."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic of a consumer group's dead letters."""
+    """Returns the topic of a consumer group's dead letters."""
     return DEAD_LETTER_PREFIX + group
 
 
 def system_topics(
     cluster_name: str, broker_name: str, options: SystemTopicOptions
 ) -> dict[str, TopicConfig]:
-    """The topics that the broker has from its start on, by name."""
+    """Returns the topics that the broker has from its start on, by name."""
     inherited = READ_WRITE | Perm.INHERIT
     rows = [
         ("SELF_TEST_TOPIC", 1, READ_WRITE),

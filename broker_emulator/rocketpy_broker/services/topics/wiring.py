@@ -7,7 +7,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 
 def build(context: BrokerContext) -> TopicConfigManager:
-    """The topics of one broker."""
+    """Returns the topics of one broker."""
     config = context.config
     manager = TopicConfigManager(
         config.config_folder,

@@ -4,7 +4,7 @@ Before its producer is asked, a half message is copied behind the others with it
 as RocketMQ does, and the older copy is over: so nothing in front holds up the progress, and the
 count survives a crash. A crash between the two leaves both; the newer one counts. What was asked
 after too often goes to TRANS_CHECK_MAX_TIME_TOPIC. Holds no state but the table's.
-Source: spec/storage.md section 14.5, spec/broker_behaviour.md sections 7.5 and 7.6; row T04.
+Source: docs/design/storage.md section 14.5, docs/design/broker_behaviour.md sections 7.5 and 7.6.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class CheckService:
         self._progress.write_ops()
 
     def _copy_and_ask(self, half: HalfMessage) -> bool:
-        """Whether a producer was there."""
+        """True if a producer was there."""
         offset = half.record.queue_offset
         copy = self._messages.append_copy(half)
         self._table.copied(half.first_offset, copy.queue_offset)

@@ -4,7 +4,7 @@ Each half message is a record of RMQ_SYS_TRANS_HALF_TOPIC; what has happened to 
 messages, whose bodies list its queue offsets there, and whose property OPERATION tells what it was.
 A final message names its half message in preparedTransactionOffset. All of it in RocketMQ's own
 form, but for that property, which RocketMQ passes over. Holds no state but the log's.
-Source: spec/storage.md sections 14.1 to 14.5.
+Source: docs/design/storage.md sections 14.1 to 14.5.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class HalfMessage:
 
     @classmethod
     def of(cls, data: bytes) -> HalfMessage:
-        """The half message in these bytes."""
+        """Returns the half message in these bytes."""
         return cls(decode_record(data).record, data)
 
     @property
@@ -126,7 +126,7 @@ class HalfMessage:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it names no first one: it is one itself, or RocketMQ has copied it."""
+        """True if it names no first one: it is one itself, or RocketMQ has copied it."""
         return self._number(FIRST_HALF) is None
 
     @property
@@ -178,7 +178,7 @@ class TransactionMessages:
         self._clock = clock
 
     def half_at(self, physical_offset: int) -> HalfMessage | None:
-        """The half message at a place in the log; None where none is."""
+        """Returns the half message at a place in the log; None where none is."""
         found = self._store.messages.at(physical_offset) if physical_offset >= 0 else None
         if found is None:
             return None
@@ -186,7 +186,7 @@ class TransactionMessages:
         return half if half.record.topic == HALF_QUEUE.topic else None
 
     def half(self, queue_offset: int) -> HalfMessage | None:
-        """The half message at a queue offset; None where it cannot be read."""
+        """Returns the half message at a queue offset; None where it cannot be read."""
         found = self._store.get_message(
             HALF_QUEUE, queue_offset, queue_offset + 1, ReadLimits.of_bytes(1)
         )
@@ -195,11 +195,11 @@ class TransactionMessages:
         return HalfMessage.of(found.data)
 
     def is_deleted(self, half: HalfMessage) -> bool:
-        """Whether its topic was deleted since, also when there is one of its name again."""
+        """True if its topic was deleted since, also when there is one of its name again."""
         return half.record.physical_offset < self._store.deleted_below(half.real_queue.topic)
 
     def append_final(self, half: HalfMessage) -> AppendResult:
-        """The message itself, for its readers, or to wait first if it has a delay."""
+        """Returns the message itself, for its readers, or to wait first if it has a delay."""
         record, queue = half.record, half.real_queue
         fields = {
             "sys_flag": record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
@@ -209,7 +209,7 @@ class TransactionMessages:
         return self._store.append(*self._schedule.placed(queue, final, is_accepted=True))
 
     def append_copy(self, half: HalfMessage, *, is_counted: bool = True) -> AppendResult:
-        """A newer half message of the same transaction, which was asked after once more, or not.
+        """Returns a newer half message of the same transaction, which was asked after once more, or not.
 
         Raises RecordIllegalError also where its properties would be too long.
         """

@@ -43,7 +43,7 @@ class TransactionListing:
     async def open(
         self, producer_group: str, transaction_id: str, count_max: int
     ) -> OpenTransactions:
-        """The oldest `count_max` of a group, or with an id; empty stands for any.
+        """Returns the oldest `count_max` of a group, or with an id; empty stands for any.
 
         Raises ParameterIllegalError.
         """

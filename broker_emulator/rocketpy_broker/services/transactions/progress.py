@@ -111,7 +111,7 @@ class TransactionProgress:
         self._table.decide(half_offset, operation)
 
     def write_ops(self) -> None:
-        """Append the op messages that are owed. Raises StoreClosedError, StoreBusyError."""
+        """Appends the op messages that are owed. Raises StoreClosedError, StoreBusyError."""
         while self._owed:
             half_offset, operation, final = self._owed[0]
             done = self._messages.append_op(half_offset, operation)
@@ -123,7 +123,7 @@ class TransactionProgress:
     # --- Saving ---
 
     def plan_save(self) -> SavePlan | None:
-        """Save from where a start has to look."""
+        """Saves from where a start has to look."""
         self.settle()
         mark = self._mark()
         if mark - self._marked < MARK_BYTES:
@@ -131,7 +131,7 @@ class TransactionProgress:
         return self._save_plan(mark)
 
     def close(self) -> None:
-        """Save all at a clean stop, when the log is on disk. Blocks. Raises OSError."""
+        """Saves all at a clean stop, when the log is on disk. Blocks. Raises OSError."""
         self._pass_over()
         self.settle()
         self.settle()
@@ -158,7 +158,7 @@ class TransactionProgress:
         return min(flushed, finals[0].begin) if finals else flushed
 
     def settle(self) -> None:
-        """Commit what is over and on disk by now."""
+        """Commits what is over and on disk by now."""
         positions, known = self._store.positions(), self._next
         if known.log_end <= positions.flushed_end:
             for queue, offset in ((HALF_QUEUE, known.next_half), (OP_QUEUE, known.next_op)):
@@ -170,7 +170,7 @@ class TransactionProgress:
     # --- Starting ---
 
     def load(self) -> None:
-        """Find what is over, and what is not. Blocks. Raises ConfigFileError, OSError."""
+        """Finds what is over, and what is not. Blocks. Raises ConfigFileError, OSError."""
         positions = self._store.positions()
         first_half = self._begin(HALF_QUEUE)
         self._table.begin(first_half, self._begin(OP_QUEUE))

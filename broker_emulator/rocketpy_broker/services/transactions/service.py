@@ -3,7 +3,7 @@
 The final message is appended first, then the op message behind it. A crash between them leaves a
 final message that names its half message, which the next start finds. So a transaction that was
 answered is never decided anew: the same decision is answered again, another one is refused.
-Holds no state but the table's. Source: spec/broker_behaviour.md section 7.2; rows T02, T03, N11.
+Holds no state but the table's. Source: docs/design/broker_behaviour.md section 7.2.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TransactionService:
         self.ended = Listeners[[HalfMessage, Operation]]()
 
     async def end(self, command: EndTransaction) -> None:
-        """Commit or roll back; durable on return, as far as the flush type promises.
+        """Commits or roll back; durable on return, as far as the flush type promises.
 
         Raises TransactionEndError, TopicNotExistError, StoreClosedError, StoreBusyError,
         RecordIllegalError, FlushTimeoutError.
@@ -123,7 +123,7 @@ class TransactionService:
         return self._table.is_over(self._table.newest(half.first_offset, half.record.queue_offset))
 
     def _is_repeated(self, half: HalfMessage, decision: Operation) -> bool:
-        """Whether it was decided so before. Raises TransactionEndError if otherwise."""
+        """True if it was decided so before. Raises TransactionEndError if otherwise."""
         if not self._has_ended(half):
             return False
         found = self._table.operation(half.first_offset, half.record.queue_offset)

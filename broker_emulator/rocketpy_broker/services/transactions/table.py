@@ -62,7 +62,7 @@ class TransactionTable:
         return self._copied.get(first_offset) if found is Operation.COPIED else found
 
     def is_over(self, queue_offset: int) -> bool:
-        """Whether a half message needs nothing any more."""
+        """True if a half message needs nothing any more."""
         return queue_offset < self.next_half or queue_offset in self._ended
 
     def open_count(self, end: int) -> int:
@@ -74,7 +74,7 @@ class TransactionTable:
         self._newest[first_offset] = queue_offset
 
     def newest(self, first_offset: int, queue_offset: int) -> int:
-        """The newest half message of a transaction, of which one lies at `queue_offset`."""
+        """Returns the newest half message of a transaction, of which one lies at `queue_offset`."""
         return max(queue_offset, self._newest.get(first_offset, -1))
 
     def finish(self, first_offset: int, operation: Operation) -> None:

@@ -4,7 +4,7 @@ The bytes of a large block may be written by another thread. Until it is finishe
 before it and nothing else is appended: whoever appends next finishes it first. So there is one
 writer at a time, in one order, and a crash meanwhile leaves bytes behind the log's end, as one in
 the middle of any write does. Used by `MessageStore` alone, on its thread but for what says so.
-Source: spec/storage.md section 10; rows S01, B09.
+Source: docs/design/storage.md section 10.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AppendUnderWay:
         self._result: AppendResult | None = None
 
     def write(self) -> None:
-        """Write the bytes, unless that was tried. Blocks. Any thread may call it.
+        """Writes the bytes, unless that was tried. Blocks. Any thread may call it.
 
         That the log cannot be written is told by `finish`.
         """
@@ -66,7 +66,7 @@ class AppendUnderWay:
                     self._error = error
 
     def finish(self) -> AppendResult:
-        """The block is part of the log; waits for `write`, or does it. Raises StoreClosedError."""
+        """Returns the block is part of the log; waits for `write`, or does it. Raises StoreClosedError."""
         self.write()
         if not self._is_written:
             if not self._has_failed:
@@ -112,7 +112,7 @@ class Appending:
         self._under_way: AppendUnderWay | None = None
 
     def settle(self) -> None:
-        """Finish what is under way. Blocks while a thread writes it."""
+        """Finishes what is under way. Blocks while a thread writes it."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             # Its own caller gets to know.
@@ -122,7 +122,7 @@ class Appending:
     def begin(
         self, queue: QueueKey, block: RecordBlock, known: AppendHints, store_host: Host
     ) -> AppendUnderWay:
-        """Give a block its place and patch it.
+        """Gives a block its place and patch it.
 
         Raises StoreClosedError, QueueGrowthError, RecordIllegalError.
         """
@@ -165,7 +165,7 @@ class Appending:
         return self._under_way
 
     def next_offset(self, queue: QueueKey) -> int:
-        """The queue offset that the next record of `queue` gets."""
+        """Returns the queue offset that the next record of `queue` gets."""
         known = self._next_offsets.get(queue)
         return self._queues.range_of(queue).max_offset if known is None else known
 

@@ -26,7 +26,7 @@ _TAG_BITS = 63 - _NUMBER_BITS
 
 
 def first_number(decision: int, before: int) -> int:
-    """The field of the record behind `before` others of decision number `decision`.
+    """Returns the field of the record behind `before` others of decision number `decision`.
 
     Decisions that are carried out at the same time have different tags.
     """
@@ -57,12 +57,12 @@ def numbers_of(decision: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def origin_fields(physical_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The field of records that were made from those at `physical_offsets`."""
+    """Returns the field of records that were made from those at `physical_offsets`."""
     return ~physical_offsets
 
 
 def origins_of(block: RecordBlock) -> NDArray[np.int64]:
-    """The physical offsets of what records were made from; below 0 for others."""
+    """Returns the physical offsets of what records were made from; below 0 for others."""
     return ~block.header["prepared_transaction_offset"].astype(np.int64)
 
 
@@ -73,7 +73,7 @@ class BatchMarks:
         self._log = log
 
     def numbers_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
-        """The numbers of records from physical offset `begin` on, in the order of the log."""
+        """Yields the numbers of records from physical offset `begin` on, in the order of the log."""
         for fields in self._fields_from(begin):
             yield fields[fields > 0]
 

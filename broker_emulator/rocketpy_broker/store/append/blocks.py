@@ -16,7 +16,7 @@ from rocketpy_proto.record.sys_flag import STORE_HOST_V6
 
 
 def check_fits(block: RecordBlock, config: StoreConfig, store_host: Host) -> None:
-    """Whether an append, cut into small blocks, will find room. Raises RecordIllegalError."""
+    """True if an append, cut into small blocks, will find room. Raises RecordIllegalError."""
     largest = int(block.sizes.max())
     if largest + BLANK_BYTES > config.commit_log_segment_bytes:
         raise RecordIllegalError(
@@ -30,7 +30,7 @@ def check_fits(block: RecordBlock, config: StoreConfig, store_host: Host) -> Non
 
 
 def parts_within(block: RecordBlock, config: StoreConfig) -> Iterator[RecordBlock]:
-    """The block in parts that fit a segment of the log, or hold one record.
+    """Yields the block in parts that fit a segment of the log, or hold one record.
 
     A block that fits comes as it is.
     """

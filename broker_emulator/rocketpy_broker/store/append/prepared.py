@@ -6,7 +6,7 @@ queue. Its field preparedTransactionOffset holds the token of the attempt that w
 writes it once more, without the prepared bit, with the commit bit, and with that field naming where
 the prepared one lies. So the log itself says which prepared records have been committed, and a
 crash between two of them is no loss. Holds no state; writes nothing.
-Source: spec/storage.md sections 2.3, 4.1, 6.1 and 14.3.
+Source: docs/design/storage.md sections 2.3, 4.1, 6.1 and 14.3.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PreparedRecords:
         self._queues = queues
 
     def committed_part(self, wanted: PreparedRange, offset: int) -> Part:
-        """The records of the range from `offset` on, as committed ones in a writable buffer.
+        """Returns the records of the range from `offset` on, as committed ones in a writable buffer.
 
         PART_BYTES of them, or one record.
 

@@ -69,7 +69,7 @@ class StateFiles:
 
     @classmethod
     def of(cls, folder: Path) -> StateFiles:
-        """Open them. Blocks. Raises OSError."""
+        """Opens them. Blocks. Raises OSError."""
         for look in range(LOOKS_MAX):
             state = cls(folder)
             try:
@@ -84,7 +84,7 @@ class StateFiles:
         raise FileNotFoundError(errno.ENOENT, "files are replaced all the time", str(folder))
 
     def _open(self) -> bool:
-        """Return whether no file was being replaced. Raises OSError."""
+        """Returns whether no file was being replaced. Raises OSError."""
         found = files_below(self.folder, NOT_STATE)
         names = [name for name in found if not name.endswith(TEMPORARY)]
         for name in names:
@@ -112,7 +112,7 @@ class StateFiles:
             yield from pieces_of_file(self.folder / name, name)
 
     def close(self) -> None:
-        """Close them."""
+        """Closes them."""
         while self.open_files:
             os.close(self.open_files.popitem()[1][0])
 
@@ -127,7 +127,7 @@ class LiveBackup:
         self._manifest: Manifest
 
     def verify_against(self) -> None:
-        """Find out what derived files hold. Blocks. Raises OSError, StoreReadError.
+        """Finds out what derived files hold. Blocks. Raises OSError, StoreReadError.
 
         No file may be removed meanwhile.
         """
@@ -185,7 +185,7 @@ class LiveBackup:
                 yield from pieces_of_file(self._folder / folder / first, f"{folder}/{first}", 0)
 
     def log_pieces(self) -> Iterator[Piece]:
-        """The log, and the manifest of all. Blocks. Raises OSError."""
+        """Yields the log, and the manifest of all. Blocks. Raises OSError."""
         for path in self._log_paths():
             name = f"commitlog/{path.name}"
             yield from pieces_of_file(path, name, max(self.plan.end - int(path.name), 0))

@@ -39,7 +39,7 @@ class StoppedStore:
         return sum(written_bytes(self._folder / name) for name in self._names)
 
     def copy(self, target: BackupTarget, advance: Callable[[int], None]) -> None:
-        """Copy all; `advance` gets to know of bytes. Raises OSError, BackupTargetError."""
+        """Copys all; `advance` gets to know of bytes. Raises OSError, BackupTargetError."""
         target.begin(self.total_bytes)
         for name in self._names:
             for piece in pieces_of_file(self._folder / name, name):

@@ -35,7 +35,7 @@ class Piece:
 def pieces_of_file(
     path: Path, name: str, end: int | None = None, parts: tuple[int, ...] = ()
 ) -> Iterator[Piece]:
-    """The file at `path`, called `name` in the copy; only what lies before `end`.
+    """Yields the file at `path`, called `name` in the copy; only what lies before `end`.
 
     What lies behind each of `parts` is looked at only when all before it has been given. Blocks.
     Raises OSError.
@@ -74,7 +74,7 @@ def written_bytes(path: Path) -> int:
 
 
 def files_below(folder: Path, passed_over: frozenset[str]) -> Iterator[str]:
-    """The regular files below `folder` by their relative names, but for names `passed_over`.
+    """Yields the regular files below `folder` by their relative names, but for names `passed_over`.
 
     Links are no files of a store. Raises OSError.
     """

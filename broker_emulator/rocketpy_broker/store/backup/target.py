@@ -99,7 +99,7 @@ class BackupTarget:
             )
 
     def write(self, piece: Piece) -> None:
-        """Put a piece into its file. Raises OSError, BackupTargetError for a wrong path."""
+        """Puts a piece into its file. Raises OSError, BackupTargetError for a wrong path."""
         if self._open is None or self._open[0].path != piece.path:
             self._close_file()
             path = self.unfinished / _checked(piece.path)
@@ -148,7 +148,7 @@ class BackupTarget:
         Recoveries(self.unfinished / "rocketpy" / "recoveries").started(log_end, abnormal=True)
 
     def draw_store_id(self) -> None:
-        """Make it a store of its own, which serves beside the original. Raises OSError."""
+        """Makes it a store of its own, which serves beside the original. Raises OSError."""
         self._close_file()
         store_id.draw(self.unfinished / "rocketpy" / "storeId")
 
@@ -159,7 +159,7 @@ class BackupTarget:
             fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def finish(self) -> None:
-        """Make all durable, and give it its name. Raises StoreDirectoryError, OSError."""
+        """Makes all durable, and give it its name. Raises StoreDirectoryError, OSError."""
         self._close_file()
         durable.sync_whole_store(self.unfinished)
         self._check_free()
@@ -171,7 +171,7 @@ class BackupTarget:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove what was not finished."""
+        """Removes what was not finished."""
         self._close_file()
         try:
             if self.unfinished.exists():

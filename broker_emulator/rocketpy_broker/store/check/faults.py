@@ -46,7 +46,7 @@ Finding = Fault | Note
 
 
 def finding(path: Path, offset: int, text: str, *, is_fault: bool) -> Finding:
-    """One or the other."""
+    """Returns one or the other."""
     return Fault(path, offset, text) if is_fault else Note(path, offset, text)
 
 
@@ -72,7 +72,7 @@ class CheckContext:
 
     @property
     def has_checksums(self) -> bool:
-        """Whether there are checksums of what lies in the log now."""
+        """True if there are checksums of what lies in the log now."""
         return self.trust.checksums is not Checksummed.NONE
 
     @property
@@ -82,7 +82,7 @@ class CheckContext:
 
     @property
     def went_on(self) -> bool:
-        """Whether another broker wrote here since."""
+        """True if another broker wrote here since."""
         return not self.traces.ours
 
     def is_damaged(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -114,14 +114,14 @@ class Run:
 
 
 def runs(wrong: NDArray[np.bool_]) -> Iterator[Run]:
-    """The runs of what is wrong."""
+    """Yields the runs of what is wrong."""
     edges = np.flatnonzero(np.diff(wrong.astype(np.int8), prepend=0, append=0))
     for begin, end in edges.reshape(-1, 2).tolist():
         yield Run(begin, end)
 
 
 def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The first faults and notes of each file, and how many more there are."""
+    """Yields the first faults and notes of each file, and how many more there are."""
     counts: Counter[Path] = Counter()
     faulty: set[Path] = set()
     for found in findings:

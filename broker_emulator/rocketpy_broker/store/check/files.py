@@ -2,7 +2,7 @@
 
 What topics or groups are is none of the store's business: configuration files are looked at as JSON
 only, in the dialect that RocketMQ writes. Reads only; holds no state on disk.
-Source: spec/storage.md sections 1, 8 and 11.1.
+Source: docs/design/storage.md sections 1, 8 and 11.1.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _error_position(data: bytes, error: json.JSONDecodeError) -> int:
 
 
 def read_deleted_topics(folder: Path) -> dict[str, int]:
-    """The marks of deleted topics; none where they cannot be read."""
+    """Returns the marks of deleted topics; none where they cannot be read."""
     deleted = DeletedTopics(folder / "config" / "deletedTopics.json")
     with contextlib.suppress(StoreDirectoryError):
         deleted.load()
@@ -181,7 +181,7 @@ def checkpoint(context: CheckContext) -> Iterator[Finding]:
 
 
 def mark(context: CheckContext) -> Iterator[Finding]:
-    """The flushed mark: whole, and not beyond the log."""
+    """Yields the flushed mark: whole, and not beyond the log."""
     path = context.folder / "rocketpy" / "flushed"
     found = context.traces.mark
     if found is None:

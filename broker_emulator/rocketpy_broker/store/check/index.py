@@ -4,7 +4,7 @@ By itself a file is right when its header fits its entries, every slot names the
 hash, and every chain leads to older entries only. Against the log, entries are compared in the
 order of both. Tags may have entries: RocketMQ writes them since 5.4, and this program since it
 knows them. Memory: the numbers of one file. Reads only; holds no state on disk.
-Source: spec/storage.md section 7; IndexService#buildIndex of RocketMQ 5.5.0.
+Source: docs/design/storage.md section 7; IndexService#buildIndex of RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class IndexView:
         return self.format.entries_begin + number * ENTRY.itemsize
 
     def first_used_behind(self, position: int) -> int | None:
-        """The first byte from `position` on that is not zero; holes of the file are not read."""
+        """Returns the first byte from `position` on that is not zero; holes of the file are not read."""
         size = len(self._mapping)
         while position < size:
             try:
@@ -76,7 +76,7 @@ class IndexView:
             return FilePrefix(length, body_crc(view[begin : begin + length]))
 
     def close(self) -> None:
-        """Close the descriptor; the mapping goes with its last view."""
+        """Closes the descriptor; the mapping goes with its last view."""
         os.close(self._descriptor)
 
 
@@ -110,7 +110,7 @@ class IndexCheck:
         self._tail_count, self._tail_offset = 0, 0
 
     def close(self) -> None:
-        """Close the files."""
+        """Closes the files."""
         for file in self.files:
             file.close()
 
@@ -124,7 +124,7 @@ class IndexCheck:
         times_ms: Numbers,
         end: int,
     ) -> Iterator[Finding]:
-        """Compare the keys of the log's next records, which end at `end`, with the next entries."""
+        """Compares the keys of the log's next records, which end at `end`, with the next entries."""
         if not self.files:
             return
         hashes = keys.hash.astype(np.int64)
@@ -144,7 +144,7 @@ class IndexCheck:
         yield from self._not_entered(wanted)
 
     def _take(self, end: int) -> _Found | None:
-        """The next entries of records below `end` that lie in one file; None for no more."""
+        """Returns the next entries of records below `end` that lie in one file; None for no more."""
         while self._file < len(self.files):
             file = self.files[self._file]
             entries = file.entries[self._number :]
@@ -254,7 +254,7 @@ class IndexCheck:
             yield finding(file.path, used, text, is_fault=not self._context.traces.abnormal)
 
     def _header_faults(self, file: IndexView) -> Iterator[Finding]:
-        """A crash leaves other fields ahead of the count, and the next start mends them."""
+        """Yields a crash leaves other fields ahead of the count, and the next start mends them."""
         entries = file.entries
         abnormal = self._context.traces.abnormal and file is self.files[-1]
         expected = {
@@ -339,7 +339,7 @@ class _Wanted:
         return len(self.hashes)
 
     def without_lost_tags(self, found: _Found) -> _Wanted:
-        """All but tags that have no entry."""
+        """Returns all but tags that have no entry."""
         have = _pairs(found.entries["physical_offset"], found.entries["hash"])
         return self.where(~self.are_tags | np.isin(_pairs(self.offsets, self.hashes), have))
 

@@ -3,7 +3,7 @@
 Records are told from damage and from the log's end as recovery does it, by `LogScanner`. On top of
 that, bodies are compared with their CRC even where a checksum of the whole record vouches for them,
 and the checksums' own entries are looked at. Reads only; holds no state on disk.
-Source: spec/storage.md sections 2 and 10.
+Source: docs/design/storage.md sections 2 and 10.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class LogCheck:
                 yield finding(segment.path, start, text, is_fault=not abnormal)
 
     def _behind_blank(self, segment: Segment) -> Iterator[Finding]:
-        """A failed append may leave something behind a blank record; nobody reads it."""
+        """Yields a failed append may leave something behind a blank record; nobody reads it."""
         end = self._record_ends.get(segment.base, segment.base) - segment.base
         start = end + BLANK_BYTES
         used = segment.used_end(start) if start < segment.size_bytes else start

@@ -3,7 +3,7 @@
 Every record that belongs to a queue has its unit, at its queue offset, with its offset, size and
 tags code; units that no record has named are blank, or of records that the log no longer has.
 Memory: a few numbers a queue. Reads only; holds no state on disk.
-Source: spec/storage.md section 6.
+Source: docs/design/storage.md section 6.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Queue:
     findings: list[Finding] = field(default_factory=list)
 
     def path_of(self, offset: int) -> Path:
-        """The file that holds, or should hold, the unit at `offset`."""
+        """Returns the file that holds, or should hold, the unit at `offset`."""
         base = offset * UNIT_BYTES // self.files.segment_bytes * self.files.segment_bytes
         return self.files.folder / f"{base:0{NAME_DIGITS}d}"
 
@@ -103,12 +103,12 @@ class QueuesCheck:
         return [key for key, queue in self._queues.items() if queue.exists]
 
     def close(self) -> None:
-        """Close the files."""
+        """Closes the files."""
         for queue in self._queues.values():
             queue.files.close()
 
     def compare(self, request: DispatchRequest) -> None:
-        """Compare the units that some records should have with those that are there."""
+        """Compares the units that some records should have with those that are there."""
         context, key = self._context, request.queue
         alive = request.units["physical_offset"] >= context.deleted_below.get(key.topic, -1)
         first = int(np.argmax(alive)) if alive.any() else len(alive)
@@ -167,11 +167,11 @@ class QueuesCheck:
                 )
 
     def _is_mended(self, physical_offset: int) -> bool:
-        """Whether the next start gives the record there its unit."""
+        """True if the next start gives the record there its unit."""
         return self._context.traces.abnormal and physical_offset >= self._context.mended_from
 
     def finish(self) -> Iterator[Finding]:
-        """All findings, once the log has been read."""
+        """Yields all findings, once the log has been read."""
         yield from self._misplaced
         for key in sorted(self._queues):
             queue = self._queues[key]
@@ -235,7 +235,7 @@ _DIFFERENCES = {
 
 
 def _comparable(key: QueueKey, expected: Units, found: Units) -> Units:
-    """The units as they should be; when a waiting message is due, the broker's levels decide."""
+    """Returns the units as they should be; when a waiting message is due, the broker's levels decide."""
     if key.topic == SCHEDULE_TOPIC:
         expected = expected.copy()
         expected["tags_code"] = found["tags_code"]
@@ -261,7 +261,7 @@ def _missing(queue: _Queue, offset: int, count: int) -> Units:
 
 
 def _used_end(files: SegmentQueue) -> int:
-    """The offset behind the last unit with a size, wherever it lies."""
+    """Returns the offset behind the last unit with a size, wherever it lies."""
     for segment in reversed(files.segments):
         used = np.flatnonzero(np.frombuffer(segment.view, UNIT)["size"] > 0)
         if len(used) > 0:
@@ -270,7 +270,7 @@ def _used_end(files: SegmentQueue) -> int:
 
 
 def _uncovered(queue: _Queue) -> Iterator[Run]:
-    """The ranges of units, up to the last one, that no record has."""
+    """Yields the ranges of units, up to the last one, that no record has."""
     offset = queue.files.begin // UNIT_BYTES
     for run in sorted(queue.covered, key=lambda run: run.begin):
         if run.begin > offset:
@@ -281,7 +281,7 @@ def _uncovered(queue: _Queue) -> Iterator[Run]:
 
 
 def _is_empty_last(path: Path) -> bool:
-    """An empty file at a queue's end is removed by the next start."""
+    """Returns an empty file at a queue's end is removed by the next start."""
     return path.is_file() and path.stat().st_size == 0 and path == max(path.parent.iterdir())
 
 

@@ -3,7 +3,7 @@
 The locks are taken in their shared form, which asks for no right to write and keeps brokers out
 all the same. Files that are not where they should be are reported and left out; nothing is
 recovered, so what a crash left is seen as it lies. Used by the offline commands: check and export.
-Source: spec/storage.md sections 1 (names, sizes) and 8.3 (lock).
+Source: docs/design/storage.md sections 1 (names, sizes) and 8.3 (lock).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StoreSizes:
         queue_file_bytes: int | None = None,
         new_segment_bytes: int = DEFAULT_SEGMENT_BYTES,
     ) -> StoreSizes:
-        """The sizes that are given, or else the manifest's, or else those of most files.
+        """Returns the sizes that are given, or else the manifest's, or else those of most files.
 
         Segments of a store without any have `new_segment_bytes`.
 
@@ -66,7 +66,7 @@ class StoreSizes:
 
 
 def is_segment_name(name: str) -> bool:
-    """Whether a file of the log, of a queue or of checksums may be called so."""
+    """True if a file of the log, of a queue or of checksums may be called so."""
     return len(name) == NAME_DIGITS and name.isascii() and name.isdecimal()
 
 
@@ -119,7 +119,7 @@ class StoreReadLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the locks back."""
+        """Gives the locks back."""
         self._release()
 
     def _release(self) -> None:
@@ -144,7 +144,7 @@ class LoadedFolder:
 
 
 def load_segments(folder: Path, file_bytes: int) -> LoadedFolder:
-    """Map the files of a folder of the log or of a queue. Raises OSError."""
+    """Maps the files of a folder of the log or of a queue. Raises OSError."""
     loaded = LoadedFolder([], [])
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         reason = _misplaced(path, file_bytes, loaded.segments)
@@ -182,7 +182,7 @@ class LoadedLog:
 
 
 def load_log(folder: Path, segment_bytes: int) -> LoadedLog:
-    """Map log and checksums of the store in `folder`; `end` is that of the files. Raises OSError.
+    """Maps log and checksums of the store in `folder`; `end` is that of the files. Raises OSError.
 
     Close the log after use.
     """
@@ -215,7 +215,7 @@ class QueueFolder:
 
 
 def queue_folders(folder: Path) -> list[QueueFolder]:
-    """The queues of the store in `folder`, by topic and number. Raises OSError."""
+    """Returns the queues of the store in `folder`, by topic and number. Raises OSError."""
     found = [
         QueueFolder(QueueKey(path.parent.name, int(path.name)), path)
         for path in (folder / "consumequeue").glob("*/*")
@@ -231,7 +231,7 @@ class ReadOnlyQueue(ConsumeQueue):
     def load(
         cls, folder: Path, file_bytes: int, log_begin: int, open_files: OpenFiles | None = None
     ) -> ReadOnlyQueue:
-        """Look at the files. Raises StoreDirectoryError where one is misplaced, OSError."""
+        """Looks at the files. Raises StoreDirectoryError where one is misplaced, OSError."""
         loaded = load_segments(folder, file_bytes)
         if open_files is None:
             open_files = OpenFiles(read_only=True)

@@ -78,7 +78,7 @@ class StoreCheck:
         return sum(path.stat().st_size for path in names)
 
     def run(self, advance: Advance = lambda _bytes: None) -> Iterator[Finding]:
-        """Every fault and note, some for each file at most.
+        """Yields every fault and note, some for each file at most.
 
         Raises StoreDirectoryError, StoreLockedError, OSError.
         """
@@ -164,7 +164,7 @@ def _how_it_was_left(context: CheckContext) -> Iterator[Finding]:
 
 
 def _derived(stretch: LogSpan, queues: QueuesCheck, index: IndexCheck) -> Iterator[Finding]:
-    """Compare what is derived of some records."""
+    """Compares what is derived of some records."""
     block, offset = stretch.block, stretch.offset
     topics = topics_of(block)
     found = tags_codes_and_index_keys(block, topics)

@@ -11,8 +11,8 @@ leave the field as it is.
 
 Not checksummed. Written in place and flushed; a crash leaves older, smaller values, which are
 always safe. Used by the store; recovery asks it how far a log that another broker left behind had
-been flushed. Source: StoreCheckpoint, spec/storage.md section 8.1, and ConsumeQueueStore of
-RocketMQ 5.5.0; row S08.
+been flushed. Source: StoreCheckpoint, docs/design/storage.md section 8.1, and ConsumeQueueStore of
+RocketMQ 5.5.0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StoreCheckpoint:
         self._saved = b""
 
     def load(self) -> None:
-        """Read the file; one that is missing or of a wrong size counts as all zeros."""
+        """Reads the file; one that is missing or of a wrong size counts as all zeros."""
         data = self._path.read_bytes() if self._path.exists() else b""
         if len(data) != FILE_BYTES:
             data = bytes(FILE_BYTES)
@@ -66,7 +66,7 @@ class StoreCheckpoint:
             self.save()
 
     def save(self) -> None:
-        """Put the values on disk, if they have changed. Blocks. Raises OSError."""
+        """Puts the values on disk, if they have changed. Blocks. Raises OSError."""
         packed = _FIELDS.pack(
             self.physic_msg_timestamp_ms,
             self.logics_msg_timestamp_ms,

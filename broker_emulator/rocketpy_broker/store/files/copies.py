@@ -1,6 +1,6 @@
 """Small files that hold the same bytes twice, each copy with its CRC: a flipped bit costs nothing.
 
-A crash leaves the file as it was, or whole; see `durable`. Row F5.
+A crash leaves the file as it was, or whole; see `durable`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def replace_copies(path: Path, copy: bytes) -> None:
 def sound_copy(
     path: Path, data: bytes, length: int, is_sound: Callable[[bytes], bool]
 ) -> bytes | None:
-    """The first sound one of the copies in `data`, what `path` holds; None where none is.
+    """Returns the first sound one of the copies in `data`, what `path` holds; None where none is.
 
     Each has `length` bytes. A file that is damaged besides is mended. Blocks. Raises OSError.
     """

@@ -27,7 +27,7 @@ class DeletedTopics:
         self._marks: dict[str, int] = {}
 
     def load(self) -> None:
-        """Read the file, or its backup where it is missing. Raises StoreDirectoryError."""
+        """Reads the file, or its backup where it is missing. Raises StoreDirectoryError."""
         backup = self._path.with_name(self._path.name + ".bak")
         path = self._path if self._path.exists() else backup
         if not path.exists():

@@ -7,7 +7,7 @@ say what had been flushed and what derived files held, `storeId` which store it 
 where its log ended at each start behind a crash. Mark and manifest count only while no other broker
 has started since. The order of a start is recoveries, manifest, abort, mark, lock; that of a clean
 stop is manifest, mark, abort. A crash in between leaves what the next start can tell.
-Source: spec/storage.md sections 8.2 to 8.4; rows B04, F12, F16.
+Source: docs/design/storage.md sections 8.2 to 8.4.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DirectoryLostError(OSError):
 
 
 def lock_file(descriptor: int, operation: int, path: Path) -> None:
-    """Lock the file as RocketMQ does. Raises StoreLockedError, StoreDirectoryError."""
+    """Locks the file as RocketMQ does. Raises StoreLockedError, StoreDirectoryError."""
     try:
         fcntl.lockf(descriptor, operation | fcntl.LOCK_NB, 1, 0)
     except OSError as error:
@@ -55,7 +55,7 @@ def lock_file(descriptor: int, operation: int, path: Path) -> None:
 
 
 def lock_folder(folder: Path, operation: int) -> int | None:
-    """Lock a directory by `flock`; return the descriptor that holds the lock.
+    """Locks a directory by `flock`; return the descriptor that holds the lock.
 
     None where the file system has no such locks, as NFS for directories. Raises StoreLockedError,
     and OSError where the directory cannot be opened.
@@ -79,7 +79,7 @@ def lock_folder(folder: Path, operation: int) -> int | None:
 
 
 def started_last_by_us(lock_descriptor: int) -> bool:
-    """Whether no other broker has started since we did; an empty file is new. Raises OSError.
+    """True if no other broker has started since we did; an empty file is new. Raises OSError.
 
     Nobody who has the lock may open the file again: closing it would give the lock back.
     """
@@ -107,11 +107,11 @@ class StoreDirectory:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process has the lock."""
+        """True if this process has the lock."""
         return self._lock_descriptor is not None
 
     def acquire(self) -> None:
-        """Make the folders and take the locks. Raises StoreLockedError, StoreDirectoryError."""
+        """Makes the folders and take the locks. Raises StoreLockedError, StoreDirectoryError."""
         path = self._lock_path
         # The queues, which are many, are looked through once, when nobody else may change them.
         refuse_links(self.folder, [name for name in FOLDERS if name != QUEUES])
@@ -157,11 +157,11 @@ class StoreDirectory:
             raise DirectoryLostError(self._lock_path)
 
     def identify(self) -> str:
-        """The store's id, drawn at its first start. Raises StoreDirectoryError, OSError."""
+        """Returns the store's id, drawn at its first start. Raises StoreDirectoryError, OSError."""
         return store_id.load_or_draw(self.own_folder / "storeId")
 
     def save(self, manifest: Manifest) -> None:
-        """Replace the manifest. Raises OSError."""
+        """Replaces the manifest. Raises OSError."""
         manifest.save(self.own_folder / "manifest.json")
 
     def started(self, flushed: int, manifest: Manifest | None, *, abnormal: bool = False) -> None:
@@ -188,7 +188,7 @@ class StoreDirectory:
         self._mark.write(Mark(offset, os.getpid(), clean=False))
 
     def flush(self) -> None:
-        """Make the mark durable. Blocks. Raises OSError."""
+        """Makes the mark durable. Blocks. Raises OSError."""
         self._mark.flush()
 
     def stopped(self, manifest: Manifest) -> None:
@@ -199,7 +199,7 @@ class StoreDirectory:
         durable.remove_file(self._abort)
 
     def release(self) -> None:
-        """Give the locks back."""
+        """Gives the locks back."""
         self._mark.close()
         self._unlock()
 

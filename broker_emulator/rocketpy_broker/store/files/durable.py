@@ -6,7 +6,7 @@ missing or empty until `sync_new` is done. A crash inside `replace_text` or `rep
 leaves the old text, the new text, or the old one under `<name>.bak`; never neither. A crash inside
 `create_allocated` leaves at most `<folder>.new` beside the folder, which the next start removes.
 What is made here is its owner's alone, whatever the process's mask; what is there keeps its
-permissions until it is replaced. Source of the `.bak` and `.tmp` custom: spec/storage.md section 1.
+permissions until it is replaced. Source of the `.bak` and `.tmp` custom: docs/design/storage.md section 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
+    """Makes the names in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -38,7 +38,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file_system(descriptor: int) -> None:
-    """Make everything durable that was written to the file system of a descriptor. Blocks.
+    """Makes everything durable that was written to the file system of a descriptor. Blocks.
 
     Raises OSError.
     """
@@ -51,7 +51,7 @@ def sync_file_system(descriptor: int) -> None:
 
 
 def sync_whole_store(folder: Path) -> None:
-    """Make everything below `folder` durable, whoever wrote it. Blocks. Raises OSError.
+    """Makes everything below `folder` durable, whoever wrote it. Blocks. Raises OSError.
 
     One call for each file system, since folders of a store may be mounted: thousands of files, each
     flushed by itself, take seconds.
@@ -67,19 +67,19 @@ def sync_whole_store(folder: Path) -> None:
 
 
 def device_of(path: Path) -> int:
-    """The number of the file system on which `path` lies. Raises OSError."""
+    """Returns the number of the file system on which `path` lies. Raises OSError."""
     return path.stat().st_dev
 
 
 def make_folder(folder: Path) -> Path:
-    """Create `folder` and its parents, durably. Raises OSError."""
+    """Creates `folder` and its parents, durably. Raises OSError."""
     for path in _make_missing(folder):
         sync_folder(path.parent)
     return folder
 
 
 def _make_missing(folder: Path) -> list[Path]:
-    """Create `folder` and its parents; return those that were not there. Raises OSError."""
+    """Creates `folder` and its parents; return those that were not there. Raises OSError."""
     if folder.is_dir():
         return []
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -94,7 +94,7 @@ def unfinished_path(folder: Path) -> Path:
 
 
 def create_allocated(path: Path, size_bytes: int, allocated_bytes: int | None = None) -> int:
-    """Create `path` of `size_bytes`, reading as zeros; return its descriptor.
+    """Creates `path` of `size_bytes`, reading as zeros; return its descriptor.
 
     The first `allocated_bytes` (default: all) get their blocks now: allocation before the first
     write makes a full disk an error here, and never a signal in a reader of the mapping. The file
@@ -123,7 +123,7 @@ def create_unflushed(
 
 
 def sync_new(folders: list[Path]) -> None:
-    """Make the names durable that `create_unflushed` made, and empty `folders`. Raises OSError.
+    """Makes the names durable that `create_unflushed` made, and empty `folders`. Raises OSError.
 
     Folders that have been removed since, with their topic, are passed over.
     """
@@ -154,7 +154,7 @@ def written_ranges(descriptor: int, position: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def _creating(path: Path, size_bytes: int, allocated_bytes: int) -> Iterator[int]:
-    """The descriptor of a file under its unfinished name; after an OSError no file is left."""
+    """Yields the descriptor of a file under its unfinished name; after an OSError no file is left."""
     unfinished = unfinished_path(path.parent)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(unfinished, flags, FILE_MODE)
@@ -170,23 +170,23 @@ def _creating(path: Path, size_bytes: int, allocated_bytes: int) -> Iterator[int
 
 
 def create_empty(path: Path) -> None:
-    """Create `path`, which must not be there; its name gets durable with `sync_folder`."""
+    """Creates `path`, which must not be there; its name gets durable with `sync_folder`."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
 
 def open_private(path: str, flags: int) -> int:
-    """An opener for `open`: a new file is its owner's alone, and a link is not followed."""
+    """Returns an opener for `open`: a new file is its owner's alone, and a link is not followed."""
     return os.open(path, flags | os.O_NOFOLLOW, FILE_MODE)
 
 
 def remove_files(paths: Iterable[Path]) -> None:
-    """Remove files of one folder that are there. A power cut may bring them back."""
+    """Removes files of one folder that are there. A power cut may bring them back."""
     for path in paths:
         path.unlink(missing_ok=True)
 
 
 def write_whole(descriptor: int, data: memoryview, position: int) -> None:
-    """Write all of `data` at `position`, however many calls it takes. Raises OSError."""
+    """Writes all of `data` at `position`, however many calls it takes. Raises OSError."""
     while len(data) > 0:
         written = os.pwrite(descriptor, data, position)
         data = data[written:]
@@ -194,7 +194,7 @@ def write_whole(descriptor: int, data: memoryview, position: int) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Give `path` a new text and keep the old one as `<name>.bak`. Raises OSError."""
+    """Gives `path` a new text and keep the old one as `<name>.bak`. Raises OSError."""
     replace_encoded(path, text.encode("utf-8"))
 
 
@@ -213,7 +213,7 @@ def replace_encoded(path: Path, text: bytes) -> None:
 
 
 def replace_bytes(path: Path, data: bytes | memoryview) -> None:
-    """Give `path` a new content, without a backup. Raises OSError; the old one is then kept."""
+    """Gives `path` a new content, without a backup. Raises OSError; the old one is then kept."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb", opener=open_private) as file:
         file.write(data)
@@ -225,7 +225,7 @@ def replace_bytes(path: Path, data: bytes | memoryview) -> None:
 
 @contextmanager
 def replacing(path: Path, file_mode: int = FILE_MODE) -> Iterator[BinaryIO]:
-    """A file to write to that becomes `path` when the block ends well, and is gone if it does not.
+    """Yields a file to write to that becomes `path` when the block ends well, and is gone if it does not.
 
     Raises OSError; what was at `path` is then still there.
     """
@@ -244,7 +244,7 @@ def replacing(path: Path, file_mode: int = FILE_MODE) -> Iterator[BinaryIO]:
 
 
 def move(path: Path, target: Path) -> None:
-    """Rename a file or folder, durably on both sides. Raises OSError."""
+    """Renames a file or folder, durably on both sides. Raises OSError."""
     os.rename(path, target)
     sync_folder(target.parent)
     sync_folder(path.parent)
@@ -265,13 +265,13 @@ def append_bytes(path: Path, data: bytes, position: int) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove `path` if it is there, durably."""
+    """Removes `path` if it is there, durably."""
     path.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove `folder` with all that is in it, durably, if it is there."""
+    """Removes `folder` with all that is in it, durably, if it is there."""
     if folder.exists():
         shutil.rmtree(folder)
         sync_folder(folder.parent)

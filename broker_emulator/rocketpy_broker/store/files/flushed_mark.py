@@ -35,7 +35,7 @@ def abort_text(pid: int) -> str:
 
 
 def is_our_abort_text(text: str | None) -> bool:
-    """Whether a marker was left by this program: another broker would have put its own there."""
+    """True if a marker was left by this program: another broker would have put its own there."""
     return text is not None and text.startswith(_PROGRAM)
 
 
@@ -70,14 +70,14 @@ class FlushedMark:
         return Mark(flushed, pid, bool(clean))
 
     def open(self) -> None:
-        """Make ready for `write`. Raises OSError."""
+        """Makes ready for `write`. Raises OSError."""
         durable.make_folder(self._path.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(self._path, flags, durable.FILE_MODE)
         durable.sync_folder(self._path.parent)
 
     def write(self, mark: Mark) -> None:
-        """Replace the content. Raises OSError."""
+        """Replaces the content. Raises OSError."""
         assert self._descriptor is not None
         head = _FIELDS.pack(_MAGIC, mark.flushed, mark.pid, mark.clean, 0)[: -_CRC.size]
         with self._writing:
@@ -85,7 +85,7 @@ class FlushedMark:
             durable.write_whole(self._descriptor, self._content, 0)
 
     def flush(self) -> None:
-        """Make the content durable. Blocks. Raises OSError."""
+        """Makes the content durable. Blocks. Raises OSError."""
         assert self._descriptor is not None
         if self._is_in_doubt:
             with self._writing:
@@ -95,7 +95,7 @@ class FlushedMark:
         self._is_in_doubt = False
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

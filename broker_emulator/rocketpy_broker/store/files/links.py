@@ -68,7 +68,7 @@ def _file_names(folder: str) -> tuple[str, ...]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, and no file. Raises StoreDirectoryError for anything else."""
+    """True if it is a folder, and no file. Raises StoreDirectoryError for anything else."""
     if entry.is_dir(follow_symlinks=False):
         return True
     if entry.is_file(follow_symlinks=False):

@@ -42,11 +42,11 @@ class Manifest:
     store_time_falls: tuple[int, ...] = ()
 
     def save(self, path: Path) -> None:
-        """Replace the file. Raises OSError."""
+        """Replaces the file. Raises OSError."""
         durable.replace_bytes(path, self.encoded())
 
     def encoded(self) -> bytes:
-        """The content of the file.
+        """Returns the content of the file.
 
         Encoded topic by topic: one call for all would hold every thread up for as long.
         """
@@ -71,7 +71,7 @@ class Manifest:
 
     @classmethod
     def load(cls, path: Path) -> Manifest | None:
-        """Read the file; None where there is none that can be read.
+        """Reads the file; None where there is none that can be read.
 
         Raises StoreDirectoryError for one that a newer version has written.
         """

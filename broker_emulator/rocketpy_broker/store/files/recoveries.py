@@ -9,7 +9,7 @@ store makes an entry, too, so that each client knows one.
 
 A crash leaves the file as it was or with its new entry, on disk before anything is served; a start
 that is killed adds another one. Read at each start. A file that is damaged in both copies is begun
-anew: recoveries before it are then unknown. Row S5.
+anew: recoveries before it are then unknown.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Recoveries:
         self._all = known
 
     def log_end_since(self, recovery_id: str) -> int | None:
-        """The lowest end that the log had in recoveries behind that one.
+        """Returns the lowest end that the log had in recoveries behind that one.
 
         None where there was none, and where it is not known, or no more.
         """

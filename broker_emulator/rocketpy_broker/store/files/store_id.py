@@ -36,7 +36,7 @@ class OtherStoreError(StoreError):
 
 
 def load_or_draw(path: Path) -> str:
-    """The id of the store. Raises StoreDirectoryError, and OSError; then none has been told."""
+    """Returns the id of the store. Raises StoreDirectoryError, and OSError; then none has been told."""
     if not path.exists():
         return draw(path)
     length = len(_line_of("0" * 2 * ID_BYTES))
@@ -52,7 +52,7 @@ def load_or_draw(path: Path) -> str:
 
 
 def draw(path: Path) -> str:
-    """A new id, which is saved in the place of any other. Raises OSError."""
+    """Returns a new id, which is saved in the place of any other. Raises OSError."""
     drawn = secrets.token_hex(ID_BYTES)
     replace_copies(path, _line_of(drawn))
     return drawn

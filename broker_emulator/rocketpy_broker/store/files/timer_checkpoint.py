@@ -5,7 +5,7 @@ whole: a crash leaves the old or the new values. Called by the broker at its sta
 stop; after a crash it is as old as the last clean stop, so RocketMQ leaves nothing pending out.
 
 A broker that finds timer messages but no such file delivers all of them that are due, again.
-Source: TimerCheckpoint, spec/storage.md sections 13.5 and 13.7.
+Source: TimerCheckpoint, docs/design/storage.md sections 13.5 and 13.7.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TimerCheckpoint:
     counter: int = 0
 
     def encode(self) -> bytes:
-        """The file's content."""
+        """Returns the file's content."""
         return _FORMAT.pack(*astuple(self)).ljust(FILE_BYTES, b"\0")
 
     @classmethod
@@ -81,11 +81,11 @@ class TimerCheckpointFile:
         return TimerCheckpoint.decode(content)
 
     def save(self, checkpoint: TimerCheckpoint) -> None:
-        """Write the file, which is made if it is not there. Raises OSError."""
+        """Writes the file, which is made if it is not there. Raises OSError."""
         durable.replace_bytes(self.path, checkpoint.encode())
 
     def remove_wheel(self) -> None:
-        """Remove RocketMQ's wheel and its log, which it rebuilds from the queue. Raises OSError."""
+        """Removes RocketMQ's wheel and its log, which it rebuilds from the queue. Raises OSError."""
         store = self.path.parent.parent
         durable.remove_file(store / "timerwheel")
         durable.remove_folder(store / "timerlog")

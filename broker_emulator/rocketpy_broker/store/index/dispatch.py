@@ -3,7 +3,7 @@
 Keys of live appends wait in memory and enter the index in large groups, since a group costs little
 more than a single key. A crash loses those that wait; recovery enters them from the log. A query
 enters them first, so it sees every message that has been dispatched.
-Source: spec/storage.md section 7; row S05.
+Source: docs/design/storage.md section 7.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Waiting:
     times_ms: Numbers
 
     def cut(self, count: int) -> tuple[_Waiting, _Waiting]:
-        """The keys of the first records, at least so many, and those of the others."""
+        """Returns the keys of the first records, at least so many, and those of the others."""
         rows = self.keys.row
         # A record's keys stay together: the index looks at its last record as a whole.
         count = int(np.searchsorted(rows, rows[count - 1], "right"))
@@ -83,7 +83,7 @@ class IndexDispatch:
         self._seldom = LogThrottle(clock)
 
     def load(self) -> list[str]:
-        """Open the files; return what about them cannot be believed. Raises OSError."""
+        """Opens the files; return what about them cannot be believed. Raises OSError."""
         if not self._enabled:
             return []
         try:
@@ -95,12 +95,12 @@ class IndexDispatch:
         return [] if doubt is None else [f"index: {doubt}"]
 
     def put(self, keys: IndexKeys, offsets: Numbers, store_timestamps_ms: Numbers) -> None:
-        """Enter keys of records that lie at `offsets`. Raises OSError."""
+        """Enters keys of records that lie at `offsets`. Raises OSError."""
         if self._enabled and len(keys) > 0:
             self._service.put(keys, offsets, store_timestamps_ms)
 
     def put_later(self, keys: IndexKeys, offsets: Numbers, store_timestamp_ms: int) -> None:
-        """Enter keys soon. A full disk makes them wait, since their messages are stored anyway.
+        """Enters keys soon. A full disk makes them wait, since their messages are stored anyway.
 
         Behind a failed flush nobody asks for them before the next start, which has them from the
         log.
@@ -115,16 +115,16 @@ class IndexDispatch:
 
     @property
     def has_many(self) -> bool:
-        """Whether more keys wait than go into one slice."""
+        """True if more keys wait than go into one slice."""
         return self._waiting_count > SLICE_KEYS
 
     def drain(self) -> None:
-        """Enter the keys that wait."""
+        """Enters the keys that wait."""
         while self.drain_some():
             pass
 
     def drain_some(self) -> bool:
-        """Enter a slice of them; return whether others wait that can be entered."""
+        """Enters a slice of them; return whether others wait that can be entered."""
         count = _slice_end(self._waiting)
         first, others = self._waiting[:count], self._waiting[count:]
         if len(first) == 1 and len(first[0].keys) > SLICE_KEYS:
@@ -137,7 +137,7 @@ class IndexDispatch:
         return bool(others)
 
     def _enter(self, blocks: list[_Waiting]) -> bool:
-        """Enter the keys of some blocks; return whether it was possible."""
+        """Enters the keys of some blocks; return whether it was possible."""
         bases = np.cumsum([0] + [len(each.offsets) for each in blocks])
         rows = [each.keys.row + base for each, base in zip(blocks, bases, strict=False)]
         keys = IndexKeys(np.concatenate([each.keys.hash for each in blocks]), np.concatenate(rows))
@@ -157,7 +157,7 @@ class IndexDispatch:
 
     @property
     def is_behind(self) -> bool:
-        """Whether keys wait."""
+        """True if keys wait."""
         return bool(self._waiting)
 
     def entered_end(self, log_end: int) -> int:
@@ -186,7 +186,7 @@ class IndexDispatch:
         return found if len(found) <= count_max else None
 
     def verify_against(self, prefixes: Mapping[str, FilePrefix], log_end: int) -> bool:
-        """Whether the index holds what it held at `log_end`; what came later is then dropped."""
+        """True if the index holds what it held at `log_end`; what came later is then dropped."""
         if self._service.in_doubt is not None:
             return False
         if not self._service.has_prefixes(prefixes, log_end):
@@ -204,11 +204,11 @@ class IndexDispatch:
         return self._service.end_timestamp_of_full_ms
 
     def truncate(self, end: int) -> None:
-        """Drop entries of records at or behind physical offset `end`."""
+        """Drops entries of records at or behind physical offset `end`."""
         self._service.truncate(end, self._store_time_of)
 
     def reset(self) -> None:
-        """Remove everything, to be rebuilt."""
+        """Removes everything, to be rebuilt."""
         self._service.reset()
 
     def expired(self, log_begin: int) -> list[Path]:
@@ -216,13 +216,13 @@ class IndexDispatch:
         return self._service.expired(log_begin)
 
     def drop_first(self, count: int) -> None:
-        """Forget the oldest files, which have been removed."""
+        """Forgets the oldest files, which have been removed."""
         self._service.drop_first(count)
 
     def flush(self) -> None:
-        """Make what was entered durable. Blocks. Raises OSError."""
+        """Makes what was entered durable. Blocks. Raises OSError."""
         self._service.flush()
 
     def close(self) -> None:
-        """Close the files."""
+        """Closes the files."""
         self._service.close()

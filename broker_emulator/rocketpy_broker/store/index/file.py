@@ -22,7 +22,7 @@ both. It drops entries in the contrary order, header first, so that it may itsel
 
 The file has its full length from the start but gets blocks as it fills: slots at creation,
 entries in steps before they are written. So a full disk is an error and never a signal.
-Source: IndexFile, spec/storage.md sections 7.1 to 7.5.
+Source: IndexFile, docs/design/storage.md sections 7.1 to 7.5.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class IndexFile:
     def create(
         cls, path: Path, index_format: IndexFormat, previous: IndexFile | None = None
     ) -> IndexFile:
-        """Make an empty file, which goes on from the end values of `previous`. Raises OSError.
+        """Makes an empty file, which goes on from the end values of `previous`. Raises OSError.
 
         Its name is durable when `sync_new` has been given `new_folders`.
         """
@@ -94,7 +94,7 @@ class IndexFile:
 
     @classmethod
     def open(cls, path: Path, index_format: IndexFormat) -> IndexFile:
-        """Open a file; a shorter one is extended. Raises StoreDirectoryError, OSError."""
+        """Opens a file; a shorter one is extended. Raises StoreDirectoryError, OSError."""
         length = path.stat().st_size
         if length > index_format.file_bytes:
             raise StoreDirectoryError(
@@ -142,7 +142,7 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry fits any more."""
+        """True if no entry fits any more."""
         return self.count >= self._format.entry_count_max
 
     def fault(self) -> str | None:
@@ -163,7 +163,7 @@ class IndexFile:
         physical_offsets: NDArray[np.int64],
         store_timestamps_ms: NDArray[np.int64],
     ) -> int:
-        """Enter as many keys as fit, in order; return how many. Raises OSError, then none is in.
+        """Enters as many keys as fit, in order; return how many. Raises OSError, then none is in.
 
         The bytes are those that come of entering one after the other (7.3).
         """
@@ -253,15 +253,15 @@ class IndexFile:
         return found
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether a message of this time span may be in the file."""
+        """True if a message of this time span may be in the file."""
         return self.begin_timestamp_ms <= end_ms and begin_ms <= self.end_timestamp_ms
 
     def has_entry_below(self, physical_end: int) -> bool:
-        """Whether there is a record before `physical_end`."""
+        """True if there is a record before `physical_end`."""
         return self.count > 1 and self.begin_offset < physical_end
 
     def truncate(self, physical_end: int, store_time_of: StoreTimeOf | None) -> None:
-        """Drop the entries of records from `physical_end` on, and mend what a crash left.
+        """Drops the entries of records from `physical_end` on, and mend what a crash left.
 
         One entry at least must stay. `store_time_of` tells the store time of a record by its
         offset; without it the file's end time is that of its last entry, exact to a second.
@@ -281,7 +281,7 @@ class IndexFile:
         self._clear_tail()
 
     def _is_torn(self) -> bool:
-        """Whether a crash interrupted `put` or `truncate`."""
+        """True if a crash interrupted `put` or `truncate`."""
         leftover = os.pread(self._descriptor, ENTRY.itemsize, self._end)
         return any(leftover) or bool((self._slots >= self.count).any())
 
@@ -356,7 +356,7 @@ class IndexFile:
         return self.count - number
 
     def flush(self) -> None:
-        """Make everything entered so far durable. Blocks. Raises OSError."""
+        """Makes everything entered so far durable. Blocks. Raises OSError."""
         with self._in_use:
             if self._is_closed:
                 return
@@ -369,13 +369,13 @@ class IndexFile:
                 raise
 
     def close(self) -> None:
-        """Close the descriptor. The mapping goes with this object."""
+        """Closes the descriptor. The mapping goes with this object."""
         with self._in_use:
             self._is_closed = True
             os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Close and delete the file."""
+        """Closes and delete the file."""
         self.close()
         durable.remove_file(self.path)
 

@@ -1,6 +1,6 @@
 """The layout of an index file: header, slots, entries. Holds no state.
 
-Source: IndexHeader and IndexFile, spec/storage.md section 7.1.
+Source: IndexHeader and IndexFile, docs/design/storage.md section 7.1.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the system may drop pages that it takes for written, and entries with them: then
 until the next start. Used by the dispatcher (writes), recovery, and the query of messages by key.
 
 Files are named by the local time of their creation, which grows: `yyyyMMddHHmmssSSS`.
-Source: IndexService, spec/storage.md sections 7.3 to 7.6.
+Source: IndexService, docs/design/storage.md sections 7.3 to 7.6.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class IndexService:
         self._flush_error: OSError | None = None
 
     def load(self) -> None:
-        """Open what is in the folder. Raises StoreDirectoryError and OSError."""
+        """Opens what is in the folder. Raises StoreDirectoryError and OSError."""
         if not self._folder.exists():
             return
         for path in sorted(self._folder.iterdir()):
@@ -96,7 +96,7 @@ class IndexService:
         physical_offsets: NDArray[np.int64],
         store_timestamps_ms: NDArray[np.int64],
     ) -> None:
-        """Enter the keys of a block, whose records lie at these offsets. Raises OSError.
+        """Enters the keys of a block, whose records lie at these offsets. Raises OSError.
 
         Offsets and times are those of each row that `keys` speaks of. A key that is there already
         is passed over: after an error, or a restart, the same call may be made again. RocketMQ
@@ -136,7 +136,7 @@ class IndexService:
         return file
 
     def _new_name(self) -> str:
-        """The time now, or one more than the last name where that would not be newer."""
+        """Returns the time now, or one more than the last name where that would not be newer."""
         now_ms = self._clock.now_ms()
         local = datetime.fromtimestamp(now_ms // 1000, tz=timezone.utc).astimezone()
         name = int(f"{local:%Y%m%d%H%M%S}{now_ms % 1000:03d}")
@@ -169,7 +169,7 @@ class IndexService:
         return np.sort(np.array(found, np.int64))
 
     def truncate(self, physical_end: int, store_time_of: StoreTimeOf | None = None) -> None:
-        """Keep the entries of records below `physical_end`, and mend what a crash left.
+        """Keeps the entries of records below `physical_end`, and mend what a crash left.
 
         What stays is as if nothing else had ever been entered; see `IndexFile.truncate` for
         `store_time_of`. Raises OSError; may then be called again.
@@ -181,14 +181,14 @@ class IndexService:
             self._files[-1].truncate(physical_end, store_time_of)
 
     def reset(self) -> None:
-        """Remove all durable, also those that `load` has refused."""
+        """Removes all durable, also those that `load` has refused."""
         while self._files:
             self._files.pop().remove()
         for path in filter(_is_of_index, self._folder.glob("*")):
             durable.remove_file(path)
 
     def expired(self, min_physical_offset: int) -> list[Path]:
-        """The files whose records are all gone from the log, but never the last (7.6)."""
+        """Returns the files whose records are all gone from the log, but never the last (7.6)."""
         paths = []
         for file in self._files[:-1]:
             if file.end_offset >= min_physical_offset:
@@ -197,7 +197,7 @@ class IndexService:
         return paths
 
     def drop_first(self, count: int) -> None:
-        """Forget the oldest files, which have been removed."""
+        """Forgets the oldest files, which have been removed."""
         for _ in range(count):
             self._files.pop(0).close()
 
@@ -215,7 +215,7 @@ class IndexService:
         return prefixes
 
     def has_prefixes(self, prefixes: Mapping[str, FilePrefix], physical_end: int) -> bool:
-        """Whether the files are as they were when `prefixes` was taken, but for later entries."""
+        """True if the files are as they were when `prefixes` was taken, but for later entries."""
         found = self.prefixes(physical_end)
         names = {name for name in found if not name.endswith(HEAD)}
         # A head is compared where neither side has later entries: those change it.
@@ -224,7 +224,7 @@ class IndexService:
         return known <= names and all(found[name] == prefixes.get(name) for name in names)
 
     def flush(self) -> None:
-        """Make everything entered so far durable. Blocks; call it from a thread. Raises OSError.
+        """Makes everything entered so far durable. Blocks; call it from a thread. Raises OSError.
 
         After a failed flush it raises the same again.
         """
@@ -236,7 +236,7 @@ class IndexService:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a flush has failed: what was entered may go."""
+        """True if a flush has failed: what was entered may go."""
         return self._flush_error is not None
 
     def _flush(self, file: IndexFile) -> None:
@@ -250,12 +250,12 @@ class IndexService:
             raise
 
     def close(self) -> None:
-        """Close the files."""
+        """Closes the files."""
         for file in self._files:
             file.close()
         self._files.clear()
 
 
 def _is_of_index(path: Path) -> bool:
-    """Whether this is a file by the name of one of the index."""
+    """True if this is a file by the name of one of the index."""
     return path.is_file() and path.name.isdecimal() and len(path.name) == NAME_DIGITS

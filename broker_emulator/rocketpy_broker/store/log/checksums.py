@@ -125,14 +125,14 @@ class SegmentChecksums:
             self._allocated_bytes = steps * ALLOCATION_BYTES
 
     def append(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
-        """Add entries of records behind those that are there. Raises OSError."""
+        """Adds entries of records behind those that are there. Raises OSError."""
         entries = _entries_of(positions, sizes, crcs)
         self.reserve(len(entries))
         self.file.write(self.count * ENTRY_BYTES, entries.view(np.uint8).data)
         self.count += len(entries)
 
     def insert(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
-        """Add entries of adjacent records, in place of what is known of them. Raises OSError."""
+        """Adds entries of adjacent records, in place of what is known of them. Raises OSError."""
         later = self.entries_from(int(positions[-1] + sizes[-1])).copy()
         later = later[is_sound(later)]
         self.truncate(int(positions[0]))
@@ -140,7 +140,7 @@ class SegmentChecksums:
         self.append(later["position"], later["size"], later["crc"])
 
     def replace(self, position: int, size: int, crc: int) -> None:
-        """Change the entry of one record, or add it. Raises OSError."""
+        """Changes the entry of one record, or add it. Raises OSError."""
         place = self._place(position)
         positions, sizes = np.array([position], np.int64), np.array([size], np.int32)
         entry = _entries_of(positions, sizes, np.array([crc], np.int32))
@@ -152,7 +152,7 @@ class SegmentChecksums:
             self.insert(positions, sizes, np.array([crc], np.int32))
 
     def entries_from(self, position: int) -> Entries:
-        """The entries of records at or behind `position` of the segment."""
+        """Returns the entries of records at or behind `position` of the segment."""
         return self._entries[self._place(position) : self.count]
 
     def _place(self, position: int) -> int:
@@ -167,7 +167,7 @@ class SegmentChecksums:
         return position
 
     def lookup(self, positions: Positions) -> Entries:
-        """An entry for each of ascending positions; one that is not sound where none is known."""
+        """Returns an entry for each of ascending positions; one that is not sound where none is known."""
         if len(positions) == 0:
             return np.zeros(0, ENTRY)
         between = self._entries[
@@ -181,7 +181,7 @@ class SegmentChecksums:
         return found
 
     def prefix(self, position: int) -> FilePrefix:
-        """The bytes with entries of records before `position` of the segment, and their CRC-32.
+        """Returns the bytes with entries of records before `position` of the segment, and their CRC-32.
 
         Any thread may ask, while entries are added behind them. What was found last is kept, since
         the file of a full segment does not change any more.
@@ -192,12 +192,12 @@ class SegmentChecksums:
         return self._prefix
 
     def has_prefix(self, prefix: FilePrefix) -> bool:
-        """Whether the file still begins like that, and what follows is in order."""
+        """True if the file still begins like that, and what follows is in order."""
         length = min(prefix.length, self.file.size_bytes)
         return FilePrefix(length, body_crc(self.file.view[:length])) == prefix
 
     def drop_unsound(self) -> bool:
-        """Forget entries that are not whole, or out of order; return whether there were any.
+        """Forgets entries that are not whole, or out of order; return whether there were any.
 
         A crash leaves holes where a page did not get to the disk; searching needs an order.
         """
@@ -217,7 +217,7 @@ class SegmentChecksums:
         return True
 
     def truncate(self, position: int) -> None:
-        """Forget the entries at or behind `position` of the segment. Raises OSError."""
+        """Forgets the entries at or behind `position` of the segment. Raises OSError."""
         self._cut(self._place(position))
 
     def _cut(self, count: int) -> None:
@@ -226,7 +226,7 @@ class SegmentChecksums:
         self.count = count
 
     def write_again(self, position: int) -> None:
-        """Write the entries of records from `position` of the segment on once more, for a flush.
+        """Writes the entries of records from `position` of the segment on once more, for a flush.
 
         Raises OSError.
         """
@@ -234,15 +234,15 @@ class SegmentChecksums:
         self.file.write(first, self.file.view[first : self.count * ENTRY_BYTES])
 
     def flush(self) -> None:
-        """Make the entries durable. Blocks. Raises OSError."""
+        """Makes the entries durable. Blocks. Raises OSError."""
         self.file.flush()
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         self.file.close()
 
     def remove(self) -> None:
-        """Delete the file."""
+        """Deletes the file."""
         self.file.remove()
 
 
@@ -263,7 +263,7 @@ class Checksums:
         self._ahead: SegmentChecksums | None = None
 
     def load(self) -> None:
-        """Open what is there. A file that cannot be one of ours is left, or rebuilt and warned of.
+        """Opens what is there. A file that cannot be one of ours is left, or rebuilt and warned of.
 
         Raises OSError.
         """
@@ -280,11 +280,11 @@ class Checksums:
                 self._segments[segment.base] = segment
 
     def add(self, segment: SegmentChecksums) -> None:
-        """Take in a file that was opened by itself."""
+        """Takes in a file that was opened by itself."""
         self._segments[segment.base] = segment
 
     def of(self, segment: Segment) -> SegmentChecksums:
-        """The entries of `segment`, made if there are none. Raises OSError."""
+        """Returns the entries of `segment`, made if there are none. Raises OSError."""
         found = self._segments.get(segment.base)
         if found is None:
             with self._making:
@@ -300,24 +300,24 @@ class Checksums:
         return SegmentChecksums(path, base, self._segment_bytes)
 
     def make_ahead(self, base: int) -> None:
-        """Make the file of the segment that comes next. Blocks. Any thread. Raises OSError."""
+        """Makes the file of the segment that comes next. Blocks. Any thread. Raises OSError."""
         with self._making:
             if self._ahead is None and base not in self._segments:
                 self._ahead = self._made(base)
 
     def drop_ahead(self) -> None:
-        """Remove the file that was made ahead, as a clean stop does."""
+        """Removes the file that was made ahead, as a clean stop does."""
         with self._making:
             if self._ahead is not None:
                 self._ahead.remove()
                 self._ahead = None
 
     def find(self, segment: Segment) -> SegmentChecksums | None:
-        """The entries of `segment`, if it has any."""
+        """Returns the entries of `segment`, if it has any."""
         return self._segments.get(segment.base)
 
     def below(self, end: int) -> list[SegmentChecksums]:
-        """The files of segments that begin below physical offset `end`, in order."""
+        """Returns the files of segments that begin below physical offset `end`, in order."""
         return [segment for base, segment in sorted(self._segments.items()) if base < end]
 
     def verify_against(self, prefixes: Mapping[str, FilePrefix]) -> list[Path]:
@@ -339,7 +339,7 @@ class Checksums:
         return doubted
 
     def truncate(self, end: int) -> None:
-        """Forget every record at or behind physical offset `end`."""
+        """Forgets every record at or behind physical offset `end`."""
         for base in [base for base in self._segments if base >= end]:
             self._segments.pop(base).remove()
         for base, segment in self._segments.items():
@@ -347,17 +347,17 @@ class Checksums:
                 segment.truncate(end - base)
 
     def drop_below(self, begin: int) -> None:
-        """Forget segments below physical offset `begin`, whose files have been removed."""
+        """Forgets segments below physical offset `begin`, whose files have been removed."""
         for base in [base for base in self._segments if base < begin]:
             self._segments.pop(base).close()
 
     def flush(self) -> None:
-        """Make every entry durable. Blocks. Raises OSError."""
+        """Makes every entry durable. Blocks. Raises OSError."""
         for segment in list(self._segments.values()):
             segment.flush()
 
     def close(self) -> None:
-        """Close the files."""
+        """Closes the files."""
         with self._making:
             if self._ahead is not None:
                 self._ahead.close()

@@ -1,6 +1,6 @@
 """The commit log: every record of every topic, in order of arrival.
 
-Maps: physical offset to record. Entry: a record of spec/storage.md section 2, of any size; none
+Maps: physical offset to record. Entry: a record of docs/design/storage.md section 2, of any size; none
 crosses a segment's end, and a blank record fills what is left of a segment. Searched: by
 physical offset only. Checksummed: each record's body by its CRC, and the whole of it by an entry in
 `checksums`. After a crash the bytes behind the last whole record are garbage of an append that was
@@ -57,7 +57,7 @@ class CommitLog:
         self.flushed = 0
 
     def load(self) -> None:
-        """Open the segments; recovery then says where the log ends. Raises StoreDirectoryError."""
+        """Opens the segments; recovery then says where the log ends. Raises StoreDirectoryError."""
         self.files.load()
         self.checksums.load()
         self.end = self.flushed = self.files.begin
@@ -69,17 +69,17 @@ class CommitLog:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether the last segment is used by half or more."""
+        """True if the last segment is used by half or more."""
         return self.files.end - self.end <= self.files.segment_bytes // 2
 
     def preallocate(self) -> None:
-        """Make the next segment ready, with its checksums. Blocks. Any thread. Raises OSError."""
+        """Makes the next segment ready, with its checksums. Blocks. Any thread. Raises OSError."""
         if self.files.segments:
             self.files.preallocate()
             self.checksums.make_ahead(self.files.end)
 
     def drop_ahead(self) -> None:
-        """Remove what was made ready, as a clean stop does."""
+        """Removes what was made ready, as a clean stop does."""
         self.files.drop_ahead()
         self.checksums.drop_ahead()
 
@@ -108,7 +108,7 @@ class CommitLog:
         return self.end
 
     def _grown(self, end: int) -> Segment:
-        """The segment from `end` on. A disk may have room for a block, and none for a segment."""
+        """Returns the segment from `end` on. A disk may have room for a block, and none for a segment."""
         try:
             return self.files.grow(end)
         except OSError as error:
@@ -120,7 +120,7 @@ class CommitLog:
             raise OSError(error.errno, reason) from error
 
     def append(self, block: RecordBlock) -> None:
-        """Write `block` at the end, which `prepare` has made ready. Raises OSError, as `write`."""
+        """Writes `block` at the end, which `prepare` has made ready. Raises OSError, as `write`."""
         self.write(block, self.last_segment())
         self.advance(block)
 
@@ -131,7 +131,7 @@ class CommitLog:
         return segment
 
     def write(self, block: RecordBlock, segment: Segment) -> None:
-        """Write `block` behind the end, which stays and lies in `segment`. Blocks. Raises OSError.
+        """Writes `block` behind the end, which stays and lies in `segment`. Blocks. Raises OSError.
 
         Any thread may call it, while nothing else writes; older segments may go meanwhile.
 
@@ -154,7 +154,7 @@ class CommitLog:
     def compare(
         self, segment: Segment, positions: NDArray[np.int64], sizes: NDArray[np.int32]
     ) -> Comparison:
-        """Hold some records of `segment`, at ascending positions, against their checksums."""
+        """Holds some records of `segment`, at ascending positions, against their checksums."""
         checksums = self.checksums.find(segment)
         if checksums is None:
             none = np.zeros(len(positions), np.bool_)
@@ -166,7 +166,7 @@ class CommitLog:
         return Comparison(known, known & wrong)
 
     def store_timestamp_ms_at(self, offset: int) -> int:
-        """Store timestamp of the record at physical offset `offset`; 0 where there is none."""
+        """Stores timestamp of the record at physical offset `offset`; 0 where there is none."""
         segment = self.files.find(offset)
         if segment is None:
             return 0
@@ -176,7 +176,7 @@ class CommitLog:
             return 0
 
     def unflushed_segments(self) -> list[Segment]:
-        """The segments with bytes that may not be durable yet, and their checksums' files."""
+        """Returns the segments with bytes that may not be durable yet, and their checksums' files."""
         segments = self.files.dirty_segments(self.flushed, self.end)
         return segments + [self.checksums.of(segment).file for segment in segments]
 
@@ -193,7 +193,7 @@ class CommitLog:
         self.end = end
 
     def make_durable(self, begin: int) -> None:
-        """Write again what lies from `begin` on, and flush everything. Raises OSError.
+        """Writes again what lies from `begin` on, and flush everything. Raises OSError.
 
         After a failed flush the system takes pages for clean that never reached the disk; a flush
         without a new write would then report a success that is none.
@@ -210,7 +210,7 @@ class CommitLog:
         self.flushed = self.end
 
     def complete_checksums(self, offset: int, block: RecordBlock) -> None:
-        """Give each record of `block`, which lies at `offset`, the checksum that it lacks."""
+        """Gives each record of `block`, which lies at `offset`, the checksum that it lacks."""
         segment = self.files.find(offset)
         assert segment is not None
         positions = block.positions + (offset - segment.base)
@@ -220,17 +220,17 @@ class CommitLog:
             checksums.insert(positions, block.sizes, crcs)
 
     def first_paths(self) -> list[Path]:
-        """The files of the oldest segment: its own, and its checksums."""
+        """Returns the files of the oldest segment: its own, and its checksums."""
         segment = self.files.segments[0]
         checksums = self.checksums.find(segment)
         return [segment.path] if checksums is None else [segment.path, checksums.path]
 
     def drop_first(self) -> None:
-        """Forget the oldest segment, whose files have been removed."""
+        """Forgets the oldest segment, whose files have been removed."""
         self.files.drop_first()
         self.checksums.drop_below(self.begin)
 
     def close(self) -> None:
-        """Close the files."""
+        """Closes the files."""
         self.files.close()
         self.checksums.close()

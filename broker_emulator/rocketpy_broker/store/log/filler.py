@@ -10,7 +10,7 @@ a blank record.
 
 Written after a copy of the damaged bytes is in quarantine, record first and checksum second: a
 crash in between leaves damage, which the next recovery fills again.
-Source: CommitLog#checkMessageAndReturnSize, spec/storage.md sections 2.2, 2.6, 6.1, 6.2 and 6.6.
+Source: CommitLog#checkMessageAndReturnSize, docs/design/storage.md sections 2.2, 2.6, 6.1, 6.2 and 6.6.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Lost:
 
 
 def is_filler(record: Record) -> bool:
-    """Whether the record stands for damaged bytes. A client sets its flag, but not its host."""
+    """True if the record stands for damaged bytes. A client sets its flag, but not its host."""
     return record.flag == FILLER_FLAG and record.store_host == UNKNOWN_HOST
 
 
@@ -82,7 +82,7 @@ def fillers_of(block: RecordBlock) -> Iterator[Lost]:
 
 
 def fill(log: CommitLog, damage: Damage, store_timestamp_ms: int, known: Record | None) -> bool:
-    """Put fillers in place of `damage`; False where they have no room. Raises OSError.
+    """Puts fillers in place of `damage`; False where they have no room. Raises OSError.
 
     `known` is the damaged record, where its place in its queue is known.
     """
@@ -110,7 +110,7 @@ def fill(log: CommitLog, damage: Damage, store_timestamp_ms: int, known: Record 
 
 
 def has_filler(log: CommitLog, damage: Damage) -> bool:
-    """Whether a crash has left a filler there, but not its checksum."""
+    """True if a crash has left a filler there, but not its checksum."""
     view = log.files.view(damage.offset, damage.length)
     # Most have none, and there may be very many.
     if view[FLAG_OFFSET : FLAG_OFFSET + 4] != FILLER_FLAG.to_bytes(4, "big"):

@@ -3,7 +3,7 @@
 A `FlushPlan` is taken on the store's thread, run on another, and handed back. What a crash loses
 is what was appended after the last plan that was handed back; with SYNC_FLUSH none of that has
 been acknowledged.
-Source: spec/storage.md section 9.1.
+Source: docs/design/storage.md section 9.1.
 """
 
 from __future__ import annotations

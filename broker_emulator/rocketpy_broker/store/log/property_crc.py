@@ -2,7 +2,7 @@
 
 The last 20 bytes of such a record are `__CRC32#`, 0x01, ten digits and 0x02. The digits, the least
 significant one first, are the CRC-32 without its top bit of everything before. Holds no state.
-Source: MessageDecoder#createCrc32, spec/storage.md section 2.4.
+Source: MessageDecoder#createCrc32, docs/design/storage.md section 2.4.
 """
 
 from __future__ import annotations

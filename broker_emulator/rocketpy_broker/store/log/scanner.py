@@ -8,7 +8,7 @@ or where RocketMQ ended its log. A scan begins where it was asked to, or not at 
 
 Neighbouring damage is one. Reads only, so a crash has nothing to do with it. Used by recovery and
 by `rocketpy store check`.
-Source: CommitLog#checkMessageAndReturnSize, spec/storage.md sections 2.6 and 10; the three kinds
+Source: CommitLog#checkMessageAndReturnSize, docs/design/storage.md sections 2.6 and 10; the three kinds
 are ours, RocketMQ ends its log at the first bad record.
 """
 
@@ -157,7 +157,7 @@ class LogScanner:
     def _whole(
         self, segment: Segment, position: int, sizes: NDArray[np.int32]
     ) -> tuple[RecordBlock, str]:
-        """The leading records that are whole, and what is wrong with the next one."""
+        """Returns the leading records that are whole, and what is wrong with the next one."""
         reason = "no record begins here"
         while True:
             view = segment.view[position : position + int(sizes.sum())]
@@ -242,7 +242,7 @@ class LogScanner:
 
 
 def _joined(damage: Damage, following: Damage) -> Damage:
-    """Both as one; the first reason stays."""
+    """Returns both as one; the first reason stays."""
     return replace(damage, length=damage.length + following.length)
 
 
@@ -267,7 +267,7 @@ def walk(
 
 
 def is_blank(segment: Segment, position: int) -> bool:
-    """Whether a blank record lies here and fills the rest of the segment, or has no room to."""
+    """True if a blank record lies here and fills the rest of the segment, or has no room to."""
     left = segment.size_bytes - position
     if left < _SIZE_AND_MAGIC.size:
         return True
@@ -284,7 +284,7 @@ def _end_of_form(segment: Segment, position: int) -> int | None:
 
 
 def _record_at(segment: Segment, position: int) -> DecodedRecord | None:
-    """The record that begins here and says so itself."""
+    """Returns the record that begins here and says so itself."""
     try:
         decoded = decode_record(segment.view, position)
     except MalformedRecordError:

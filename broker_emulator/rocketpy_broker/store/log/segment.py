@@ -7,7 +7,7 @@ part of it is valid is found by the owner's recovery. Used by `SegmentQueue` onl
 
 Written by positional writes, read through a mapping: both go through the same page cache. The
 file is never truncated while mapped, so reading it cannot raise a signal.
-Source of name and size: spec/storage.md section 1.
+Source of name and size: docs/design/storage.md section 1.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Segment:
 
     @classmethod
     def create(cls, folder: Path, base: int, size_bytes: int) -> Segment:
-        """Allocate a new file. Raises OSError, for instance when the disk is full."""
+        """Allocates a new file. Raises OSError, for instance when the disk is full."""
         path = folder / f"{base:0{NAME_DIGITS}d}"
         return cls(path, base, size_bytes, durable.create_allocated(path, size_bytes))
 
     @classmethod
     def open(cls, path: Path, size_bytes: int) -> Segment:
-        """Open an existing file. Raises StoreDirectoryError where name or size is wrong."""
+        """Opens an existing file. Raises StoreDirectoryError where name or size is wrong."""
         if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
             raise StoreDirectoryError(
                 path, f"is not named by {NAME_DIGITS} digits", "move this file out of the store"
@@ -83,7 +83,7 @@ class Segment:
         return self.base + self.size_bytes
 
     def write(self, position: int, data: memoryview) -> None:
-        """Write `data` at a position inside this file. Raises OSError."""
+        """Writes `data` at a position inside this file. Raises OSError."""
         durable.write_whole(self._descriptor, data, position)
 
     def allocate(self, end: int) -> None:
@@ -112,7 +112,7 @@ class Segment:
         return end
 
     def flush(self) -> None:
-        """Make every byte written so far durable. Blocks; call it from a thread. Raises OSError.
+        """Makes every byte written so far durable. Blocks; call it from a thread. Raises OSError.
 
         A segment that has been closed or removed meanwhile needs no flush. One whose flush has
         failed is not flushed again: the system may have dropped what it could not write.
@@ -133,13 +133,13 @@ class Segment:
         return os.fstat(self._descriptor).st_mtime * 1000
 
     def close(self) -> None:
-        """Close the descriptor. The mapping lives until the last view of it is dropped."""
+        """Closes the descriptor. The mapping lives until the last view of it is dropped."""
         with self._in_use:
             if not self._is_closed:
                 self._is_closed = True
                 os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Close and delete the file."""
+        """Closes and delete the file."""
         self.close()
         durable.remove_file(self.path)

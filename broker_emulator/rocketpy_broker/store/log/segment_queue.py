@@ -3,7 +3,7 @@
 Maps: logical byte positions to segments. Searched: by division, since all segments have one size
 and follow each other. Checksummed: no. After a crash there may be one segment too many at the
 end, allocated ahead and empty; the owner's recovery removes it. Used by the commit log.
-Source: MappedFileQueue, spec/storage.md section 1 (folder-content rules).
+Source: MappedFileQueue, docs/design/storage.md section 1 (folder-content rules).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SegmentQueue:
         self._creating = threading.Lock()
 
     def load(self) -> None:
-        """Open what is in the folder, which is there.
+        """Opens what is in the folder, which is there.
 
         Raises StoreDirectoryError, and leaves all files alone.
         """
@@ -60,13 +60,13 @@ class SegmentQueue:
         return self.segments[-1].end if self.segments else 0
 
     def find(self, position: int) -> Segment | None:
-        """The segment that holds `position`, or None."""
+        """Returns the segment that holds `position`, or None."""
         if not self.begin <= position < self.end:
             return None
         return self.segments[(position - self.begin) // self.segment_bytes]
 
     def grow(self, position: int) -> Segment:
-        """The segment that holds `position`, made if it is the next. Raises OSError."""
+        """Returns the segment that holds `position`, made if it is the next. Raises OSError."""
         found = self.find(position)
         if found is not None:
             return found
@@ -83,20 +83,20 @@ class SegmentQueue:
         return Segment.create(self.folder, base, self.segment_bytes)
 
     def preallocate(self) -> None:
-        """Make the next segment ready, unless it is. Blocks. Raises OSError."""
+        """Makes the next segment ready, unless it is. Blocks. Raises OSError."""
         with self._creating:
             if self._ahead is None and self.segments:
                 self._ahead = Segment.create(self.folder, self.end, self.segment_bytes)
 
     def drop_ahead(self) -> None:
-        """Remove the segment that was made ready, as a clean stop does."""
+        """Removes the segment that was made ready, as a clean stop does."""
         with self._creating:
             if self._ahead is not None:
                 self._ahead.remove()
                 self._ahead = None
 
     def view(self, position: int, length: int) -> memoryview:
-        """The bytes at `position`, which lie in one segment."""
+        """Returns the bytes at `position`, which lie in one segment."""
         segment = self.find(position)
         assert segment is not None
         assert position + length <= segment.end
@@ -104,20 +104,20 @@ class SegmentQueue:
         return segment.view[start : start + length]
 
     def remove_from(self, position: int) -> None:
-        """Remove the segments that begin at or behind `position`, last one first."""
+        """Removes the segments that begin at or behind `position`, last one first."""
         while self.segments and self.segments[-1].base >= position:
             self.segments.pop().remove()
 
     def drop_first(self) -> None:
-        """Forget the oldest segment, whose file has been removed; views of it stay good."""
+        """Forgets the oldest segment, whose file has been removed; views of it stay good."""
         self.segments.pop(0).close()
 
     def dirty_segments(self, begin: int, end: int) -> list[Segment]:
-        """The segments that hold bytes of [begin, end)."""
+        """Returns the segments that hold bytes of [begin, end)."""
         return [part for part in self.segments if part.base < end and part.end > begin]
 
     def close(self) -> None:
-        """Close every segment."""
+        """Closes every segment."""
         with self._creating:
             if self._ahead is not None:
                 self._ahead.close()

@@ -13,7 +13,7 @@ the reader.
 
 A queue that does not begin at 0 is filled from its file's begin with blank units
 (0, 0x7FFFFFFF, 0), and so is a gap between queue offsets; readers pass over them.
-Source: ConsumeQueue, spec/storage.md section 6.
+Source: ConsumeQueue, docs/design/storage.md section 6.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ConsumeQueue:
         vouched: Mapping[str, FilePrefix] | None = None,
         names: Collection[str] = (),
     ) -> ConsumeQueue:
-        """Load the files and find the last valid unit.
+        """Loads the files and find the last valid unit.
 
         Where those in the folder, by their `names`, hold just what they are `vouched` for, that is
         all. Raises StoreDirectoryError, OSError.
@@ -96,7 +96,7 @@ class ConsumeQueue:
         return queue
 
     def _adopt(self, prefixes: Mapping[str, FilePrefix], names: Collection[str]) -> bool:
-        """Whether the files hold what `prefixes` says, and nothing behind it."""
+        """True if the files hold what `prefixes` says, and nothing behind it."""
         adopted = self._prefixes.adopt(self._files, prefixes, names)
         if adopted is None or adopted[0] % UNIT_BYTES:
             return False
@@ -109,7 +109,7 @@ class ConsumeQueue:
         return True
 
     def _knows_ends(self, content: bytes) -> bool:
-        """Take first and last unit from all that the queue holds; False where one is blank."""
+        """Takes first and last unit from all that the queue holds; False where one is blank."""
         place, first_size, _ = UNIT_FIELDS.unpack_from(content)
         last_place, last_size, _ = UNIT_FIELDS.unpack_from(content, len(content) - UNIT_BYTES)
         self.min_offset, self._first_place = self._files.begin // UNIT_BYTES, place
@@ -117,7 +117,7 @@ class ConsumeQueue:
         return BLANK_SIZE not in (first_size, last_size)
 
     def _recover(self) -> None:
-        """Set the range of valid units, looked for from the last file backwards (spec 6.3, 6.4)."""
+        """Sets the range of valid units, looked for from the last file backwards (spec 6.3, 6.4)."""
         self.max_offset = self._files.begin // UNIT_BYTES
         for base in reversed(self._files.bases):
             count = self._valid_count(base)
@@ -172,7 +172,7 @@ class ConsumeQueue:
         self._first_place = int(first["physical_offset"][0]) if is_there else -1
 
     def _first_offset_behind(self, log_begin: int) -> int:
-        """The first offset whose unit is not blank and whose record lies in the log."""
+        """Returns the first offset whose unit is not blank and whose record lies in the log."""
         for base in self._files.bases:
             first = offset = base // UNIT_BYTES
             end = min((base + self._files.file_bytes) // UNIT_BYTES, self.max_offset)
@@ -214,7 +214,7 @@ class ConsumeQueue:
         return QueueExpiry(paths, self._first_offset_behind(log_begin))
 
     def expire(self, expiry: QueueExpiry) -> None:
-        """Forget what has gone, when its files have been removed."""
+        """Forgets what has gone, when its files have been removed."""
         for _ in expiry.paths:
             self._files.drop_first()
         self._set_min_offset(max(self.min_offset, expiry.min_offset))
@@ -227,7 +227,7 @@ class ConsumeQueue:
         files.reserve(max_offset * UNIT_BYTES)
 
     def append(self, queue_offset: int, units: Units) -> None:
-        """Add units for consecutive offsets from `queue_offset` on. Raises OSError.
+        """Adds units for consecutive offsets from `queue_offset` on. Raises OSError.
 
         What lies below the end is known already and is passed over, so that dispatching the
         same records again changes nothing (spec 6.2).
@@ -334,7 +334,7 @@ class ConsumeQueue:
         return units
 
     def truncate(self, physical_end: int) -> None:
-        """Drop the first unit of a record that reaches beyond `physical_end`, and what follows."""
+        """Drops the first unit of a record that reaches beyond `physical_end`, and what follows."""
         tail = self._prefixes.tail
         if tail is not None and tail.physical_end <= physical_end:
             return
@@ -357,7 +357,7 @@ class ConsumeQueue:
             self._set_end(end)
 
     def truncate_from(self, offset: int) -> None:
-        """Drop the units from `offset` on."""
+        """Drops the units from `offset` on."""
         if offset < self.max_offset:
             self._set_end(offset)
 
@@ -380,7 +380,7 @@ class ConsumeQueue:
         return prefixes
 
     def _end_below(self, first: int, end: int, physical_end: int) -> int:
-        """The offset of [first, end) whose record is the first to reach beyond `physical_end`."""
+        """Returns the offset of [first, end) whose record is the first to reach beyond `physical_end`."""
         last = self.units(end - 1, end)
         if len(last) and last["size"][0] != BLANK_SIZE and record_ends(last)[0] <= physical_end:
             return end
@@ -392,9 +392,9 @@ class ConsumeQueue:
         return first
 
     def has_prefixes(self, prefixes: Mapping[str, FilePrefix]) -> bool:
-        """Whether the files still begin as `prefixes` says, and none is missing."""
+        """True if the files still begin as `prefixes` says, and none is missing."""
         return self._prefixes.has(self._files, prefixes)
 
     def close(self) -> None:
-        """Close the files."""
+        """Closes the files."""
         self._files.close()

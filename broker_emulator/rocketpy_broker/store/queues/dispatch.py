@@ -3,7 +3,7 @@
 `DispatchRequest` is one block's worth of units for one queue. Live appends know their queue and
 make one request; recovery reads a stretch of the log with many topics and makes one per queue.
 Holds no state; what a crash leaves undispatched, recovery dispatches again.
-Source: spec/storage.md sections 6.1 and 10.4; row S06.
+Source: docs/design/storage.md sections 6.1 and 10.4.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def block_requests(
     found: TagsAndKeys,
     levels: DelayLevels,
 ) -> list[DispatchRequest]:
-    """A request for each run of a block that lies at `physical_offset`; the last has all keys."""
+    """Returns a request for each run of a block that lies at `physical_offset`; the last has all keys."""
     codes = found.tags_codes
     if runs[0].queue.topic == SCHEDULE_TOPIC:
         codes = levels.due_codes(block, codes)
@@ -108,7 +108,7 @@ def _units(block: RecordBlock, physical_offset: int, tags_codes: NDArray[np.int6
 
 
 def topics_of(block: RecordBlock) -> pa.DictionaryArray:
-    """The topic of each record."""
+    """Returns the topic of each record."""
     return to_record_batch(block, TOPIC_SCHEMA).column(0).dictionary_encode()
 
 

@@ -1,7 +1,7 @@
 """What of a queue is about records that the log has no more.
 
 Files go first, then the queue forgets them: a crash in between leaves a queue that begins later.
-Source: spec/storage.md sections 6.3 and 10.5.
+Source: docs/design/storage.md sections 6.3 and 10.5.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ class QueueExpiry:
     min_offset: int
 
     def remove_files(self) -> None:
-        """Remove the files, oldest first. Blocks. Raises OSError; may be called again."""
+        """Removes the files, oldest first. Blocks. Raises OSError; may be called again."""
         for path in self.paths:
             durable.remove_file(path)

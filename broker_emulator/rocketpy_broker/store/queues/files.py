@@ -7,7 +7,7 @@ hold zeros or old units behind the valid ones; the queue's recovery finds their 
 
 Written and read by positional calls, never through a mapping: a full disk, a damaged one or a file
 that was taken away is an error here, never a signal. Used by `ConsumeQueue` only.
-Source: MappedFileQueue, spec/storage.md section 1; rows F15 and F17.
+Source: MappedFileQueue, docs/design/storage.md section 1.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class QueueFiles:
     # --- Which files there are ---
 
     def load(self) -> None:
-        """Find what is in the folder, which is there.
+        """Finds what is in the folder, which is there.
 
         Raises StoreDirectoryError, and leaves all files alone.
         """
@@ -108,7 +108,7 @@ class QueueFiles:
         return position - position % self.file_bytes
 
     def has(self, position: int) -> bool:
-        """Whether the file that holds `position` is there."""
+        """True if the file that holds `position` is there."""
         return self.begin <= position < self.end
 
     def path_of(self, base: int) -> str:
@@ -123,7 +123,7 @@ class QueueFiles:
         return os.pread(self._get(position - within).descriptor, length, within)
 
     def open_once(self, base: int) -> OpenFile:
-        """A file for a single look, which takes no other's place. Raises OSError."""
+        """Returns a file for a single look, which takes no other's place. Raises OSError."""
         return self.open_files.open_once(self.path_of(base))
 
     def _get(self, base: int) -> OpenFile:
@@ -175,7 +175,7 @@ class QueueFiles:
         return min(-(-ahead // BLOCK_BYTES) * BLOCK_BYTES, self.file_bytes)
 
     def write(self, position: int, data: bytes) -> None:
-        """Write into one file, for which there is room or can be. Raises OSError."""
+        """Writes into one file, for which there is room or can be. Raises OSError."""
         if position + len(data) > self._allocated_end:
             self.reserve(position + len(data))
         self.overwrite(position, data)
@@ -218,7 +218,7 @@ class QueueFiles:
     # --- Removing, flushing ---
 
     def remove_from(self, position: int) -> None:
-        """Remove the files that begin at or behind `position`, last one first. Raises OSError."""
+        """Removes the files that begin at or behind `position`, last one first. Raises OSError."""
         while self.end > self.begin and self.end - self.file_bytes >= position:
             base = self.end - self.file_bytes
             self.open_files.drop(self, range(base, self.end, self.file_bytes))
@@ -229,7 +229,7 @@ class QueueFiles:
             self.adopt(0, 0)
 
     def drop_first(self) -> None:
-        """Forget the oldest file, which has been removed."""
+        """Forgets the oldest file, which has been removed."""
         self.open_files.drop(self, range(self.begin, self.begin + self.file_bytes, self.file_bytes))
         self.begin += self.file_bytes
 
@@ -241,7 +241,7 @@ class QueueFiles:
         return taken
 
     def flush(self) -> None:
-        """Make what was written durable. Blocks. Raises OSError; it may then be called again.
+        """Makes what was written durable. Blocks. Raises OSError; it may then be called again.
 
         What was closed or removed meanwhile needs no flush.
         """
@@ -263,18 +263,18 @@ class QueueFiles:
                 raise
 
     def close(self) -> None:
-        """Close the files."""
+        """Closes the files."""
         self._is_closed = True
         self.open_files.forget(self, self.bases)
 
 
 def name_of(base: int) -> str:
-    """The name of the file that begins at `base`."""
+    """Returns the name of the file that begins at `base`."""
     return f"{base:0{NAME_DIGITS}d}"
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a file of a queue can have this name."""
+    """True if a file of a queue can have this name."""
     return name.isdecimal() and len(name) == NAME_DIGITS
 
 

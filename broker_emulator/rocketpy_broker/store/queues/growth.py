@@ -3,7 +3,6 @@
 A queue has room for its units before a message to it is stored. One that gets none refuses its own
 messages; no other queue knows of it. Each is tried again by interval, so that one nobody sends to
 any more is not complained of for ever. Memory only.
-Rows F7, F13 and F17.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class QueueAllocator:
         return f"queue {_name(key)}{and_others} cannot grow ({reason}): messages to it are refused"
 
     def retry(self) -> None:
-        """Try again with some of those that had no room."""
+        """Tries again with some of those that had no room."""
         for key in list(self._refused)[:RETRIES_MAX]:
             reason, max_offset = self._refused.pop(key)
             try:
@@ -89,7 +88,7 @@ class QueueAllocator:
 
 
 def _is_in_place(error: OSError) -> bool:
-    """Whether a file lies where the queue, or its topic, has its folder."""
+    """True if a file lies where the queue, or its topic, has its folder."""
     return isinstance(error, (NotADirectoryError, FileExistsError)) and bool(error.filename)
 
 

@@ -4,7 +4,6 @@ Maps: a queue's files and the begin of one of them to its descriptor. Opened at 
 queue that nobody uses takes no descriptor; where the process has none left, others are closed for
 it. Also knows which queues were written since their last flush, so that a flush looks at those
 only. Memory only; a crash leaves nothing of it. Any thread may use it.
-Row F17.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Owner(Protocol):
         """Where the file is that begins at `base`."""
 
     def flush(self) -> None:
-        """Make what was written durable. Raises OSError; it may then be called again."""
+        """Makes what was written durable. Raises OSError; it may then be called again."""
 
     def take_unflushed(self) -> object:
         """What was written until now; the caller makes it durable."""
@@ -83,7 +82,7 @@ class OpenFiles:
         return len(self._open)
 
     def get(self, owner: Owner, base: int) -> OpenFile:
-        """The file of `owner` that begins at `base`. Raises OSError, such as FileNotFoundError."""
+        """Returns the file of `owner` that begins at `base`. Raises OSError, such as FileNotFoundError."""
         key = (owner, base)
         with self.lock:
             found = self._open.get(key)
@@ -99,7 +98,7 @@ class OpenFiles:
         return opened
 
     def open_once(self, path: str) -> OpenFile:
-        """A file for a single look, which takes no other's place. Raises OSError."""
+        """Returns a file for a single look, which takes no other's place. Raises OSError."""
         return self.with_descriptor(lambda: OpenFile(path, read_only=self._read_only))
 
     def with_descriptor(self, make: Callable[[], Made]) -> Made:
@@ -120,7 +119,7 @@ class OpenFiles:
             return True
 
     def drop(self, owner: Owner, bases: range) -> None:
-        """Close files of `owner`."""
+        """Closes files of `owner`."""
         with self.lock:
             for base in bases:
                 self._open.pop((owner, base), None)
@@ -135,7 +134,7 @@ class OpenFiles:
         self._written[owner] = None
 
     def flush(self, folder: Path) -> None:
-        """Make what was written below `folder` durable. Blocks. Raises OSError.
+        """Makes what was written below `folder` durable. Blocks. Raises OSError.
 
         After a failed flush it raises the same again: the system may have dropped what it could
         not write. Being out of descriptors is no such failure; what is left is of the next flush.
@@ -153,7 +152,7 @@ class OpenFiles:
         return self._flush_error
 
     def flush_one(self, owner: Owner) -> None:
-        """Make what `owner` has written durable. Blocks. Raises OSError, as `flush` does."""
+        """Makes what `owner` has written durable. Blocks. Raises OSError, as `flush` does."""
         self._flushing(lambda: self.with_descriptor(owner.flush))
 
     def _flushing(self, flush: Callable[[], None]) -> None:

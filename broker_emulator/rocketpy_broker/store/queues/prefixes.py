@@ -123,7 +123,7 @@ class Prefixes:
         return FilePrefix(length, crc & CRC_MASK)
 
     def has(self, files: QueueFiles, wanted: Mapping[str, FilePrefix]) -> bool:
-        """Whether the files begin as `wanted` says, and none is missing. Raises OSError."""
+        """True if the files begin as `wanted` says, and none is missing. Raises OSError."""
         if self._vouched is not None and self._vouched is wanted:
             self._vouched = None
             return True
@@ -137,7 +137,7 @@ class Prefixes:
 
 
 def _are_full(file_bytes: int, names: list[str], wanted: Mapping[str, FilePrefix]) -> bool:
-    """Whether no file is missing between others, and each but the last is full."""
+    """True if no file is missing between others, and each but the last is full."""
     bases = range(int(names[0]), int(names[-1]) + file_bytes, file_bytes)
     full = all(wanted[name].length == file_bytes for name in names[:-1])
     return full and names == [name_of(base) for base in bases]
@@ -171,7 +171,7 @@ def _look_into(file: OpenFile, file_bytes: int, prefix: FilePrefix) -> _Look | N
 
 
 def _has_crc(file: OpenFile, prefix: FilePrefix) -> int | None:
-    """The CRC of a file that begins with these bytes; None for another."""
+    """Returns the CRC of a file that begins with these bytes; None for another."""
     crc = _crc_of(file, prefix.length)
     return crc if _is_of(crc, prefix) else None
 

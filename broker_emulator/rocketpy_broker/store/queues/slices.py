@@ -36,7 +36,7 @@ def runs_of(
     *,
     is_joined: bool = False,
 ) -> list[QueueSlice]:
-    """The runs of a block of `queue`. Raises RecordIllegalError for one that is not joined."""
+    """Returns the runs of a block of `queue`. Raises RecordIllegalError for one that is not joined."""
     if queue.queue_id != OWN_QUEUES:
         return [QueueSlice(queue, 0, len(block), next_offset(queue))]
     starts = _changes(block) if is_joined else run_starts(block)
@@ -76,7 +76,7 @@ def _changes(block: RecordBlock) -> NDArray[np.int64]:
 
 
 def offset_bases(runs: list[QueueSlice]) -> int | NDArray[np.int64]:
-    """Each record's queue offset less its place in the block: one number if it is always the same.
+    """Returns each record's queue offset less its place in the block: one number if it is always the same.
 
     Records of several queues all take a place in theirs.
     """

@@ -53,7 +53,7 @@ class ConsumeQueueTable:
         self._reserved: dict[QueueKey, ConsumeQueue] = {}
 
     def load(self, folders: QueueFolders, *, own_sizes: bool, vouched: Vouched) -> list[QueueFault]:
-        """Open every queue of these folders; return those whose files cannot be used.
+        """Opens every queue of these folders; return those whose files cannot be used.
 
         What files are `vouched` for is looked at first. With `own_sizes` the store is known to have
         been written with these file sizes, so a file of another size is damaged. Otherwise the size
@@ -96,7 +96,7 @@ class ConsumeQueueTable:
         return iter(self._queues.values())
 
     def items(self) -> Iterable[tuple[QueueKey, ConsumeQueue]]:
-        """Every queue with its key."""
+        """Returns every queue with its key."""
         return self._queues.items()
 
     def keys(self) -> Collection[QueueKey]:
@@ -104,7 +104,7 @@ class ConsumeQueueTable:
         return self._queues.keys()
 
     def get(self, key: QueueKey) -> ConsumeQueue | None:
-        """The queue, or None while it has had no message."""
+        """Returns the queue, or None while it has had no message."""
         return self._queues.get(key)
 
     def range_of(self, key: QueueKey) -> QueueRange:
@@ -123,7 +123,7 @@ class ConsumeQueueTable:
             queue.reserve(max_offset)
 
     def grown(self, key: QueueKey) -> ConsumeQueue:
-        """The queue, made if it is new."""
+        """Returns the queue, made if it is new."""
         queue = self._queues.get(key)
         if queue is None:
             queue = self._reserved.pop(key) if key in self._reserved else self._new(key)
@@ -158,7 +158,7 @@ class ConsumeQueueTable:
                 queues.pop(key).close()
 
     def remove_topic(self, topic: str) -> None:
-        """Remove the files of a topic without queues. Blocks. Raises OSError."""
+        """Removes the files of a topic without queues. Blocks. Raises OSError."""
         durable.remove_folder(self._folder / topic)
 
     def cut_marks(self, log_end: int) -> None:
@@ -166,7 +166,7 @@ class ConsumeQueueTable:
         self._deleted.cut(log_end)
 
     def truncate(self, physical_end: int) -> None:
-        """Drop units of records that reach beyond `physical_end`."""
+        """Drops units of records that reach beyond `physical_end`."""
         for queue in self:
             queue.truncate(physical_end)
 
@@ -176,11 +176,11 @@ class ConsumeQueueTable:
             queue.correct_min_offset(log_begin)
 
     def flush(self) -> None:
-        """Make every queue durable. Blocks. Raises OSError."""
+        """Makes every queue durable. Blocks. Raises OSError."""
         self._open_files.flush(self._folder)
 
     def close(self) -> None:
-        """Close every queue."""
+        """Closes every queue."""
         for queues in (self._queues, self._reserved):
             for queue in queues.values():
                 queue.close()

@@ -4,7 +4,7 @@
     | physical offset  int64 | size int32| tags code  int64   |    big-endian
     +------------------------+-----------+--------------------+
 
-Holds no state. Source: ConsumeQueue, spec/storage.md section 6.
+Holds no state. Source: ConsumeQueue, docs/design/storage.md section 6.
 """
 
 from __future__ import annotations

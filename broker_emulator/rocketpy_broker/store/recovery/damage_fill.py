@@ -30,7 +30,7 @@ AREA_BYTES_MAX = 4 << 20
 
 
 def pieces_of(log: CommitLog, damage: Damage) -> list[Damage]:
-    """The records that were damaged side by side, as far as their checksums tell them apart.
+    """Returns the records that were damaged side by side, as far as their checksums tell them apart.
 
     Where there are none, as far as the records still tell their sizes.
     """
@@ -55,7 +55,7 @@ def pieces_of(log: CommitLog, damage: Damage) -> list[Damage]:
 
 
 def known_record(log: CommitLog, queues: ConsumeQueueTable, damage: Damage) -> Record | None:
-    """The damaged record, if it is one and its place in its queue is certain."""
+    """Returns the damaged record, if it is one and its place in its queue is certain."""
     try:
         decoded = decode_record(log.files.view(damage.offset, damage.length), check_crc=False)
     except MalformedRecordError:
@@ -77,7 +77,7 @@ def fill_met(
     damages: Iterable[Damage],
     store_timestamp_ms: int,
 ) -> None:
-    """Fill what reads have met, if a record was written there that differs from its checksum now.
+    """Fills what reads have met, if a record was written there that differs from its checksum now.
 
     Units that name no record's place are no damage of the log. Blocks: it flushes. Raises OSError.
     """
@@ -127,7 +127,7 @@ class MetDamages:
         self._bounds: list[int] = []
 
     def meet(self, damage: Damage) -> bool:
-        """Keep a copy of what nobody has met before; return whether that is so."""
+        """Keeps a copy of what nobody has met before; return whether that is so."""
         if damage.offset in self.records:
             return False
         self.records[damage.offset] = damage

@@ -6,7 +6,7 @@ damage before the segment where RocketMQ begins to scan is passed over, for Rock
 it. Stale records may even follow the last new one without a gap; they are told by values that run
 backwards. Holds no state on disk; a crash changes nothing of what is found out here.
 
-Source: CommitLog#recoverNormally, #recoverAbnormally, spec/storage.md sections 2.6 and 10.
+Source: CommitLog#recoverNormally, #recoverAbnormally, docs/design/storage.md sections 2.6 and 10.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class StaleRecords:
         return np.flatnonzero((times < before) & (offsets >= self.begin))
 
     def is_stale(self, stretch: LogSpan, row: int, next_offsets: Mapping[QueueKey, int]) -> bool:
-        """Whether record `row` is; `next_offsets` is what the queues' records before it say."""
+        """True if record `row` is; `next_offsets` is what the queues' records before it say."""
         position = int(stretch.block.positions[row])
         record = decode_record(stretch.block.data.data, position).record
         if not has_queue_offset(record.sys_flag):
@@ -124,7 +124,7 @@ class StaleRecords:
 
 
 def part(stretch: LogSpan, begin: int, end: int) -> LogSpan:
-    """The records [begin, end) of a stretch, at least one."""
+    """Returns the records [begin, end) of a stretch, at least one."""
     block = stretch.block
     first = int(block.positions[begin])
     last = int(block.positions[end - 1] + block.sizes[end - 1])

@@ -15,7 +15,7 @@ Passes, each of which may be interrupted and run again with the same outcome:
 5. *Settle*: queues begin with the first record that the log still has, offsets of damaged records
    stay taken, and what had not been flushed is written again and flushed.
 
-Source: spec/storage.md section 10; row S09; F3, F5, F6, F10 and F16 of the fault tests.
+Source: docs/design/storage.md section 10.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Recovery:
         self._next_offsets: dict[QueueKey, int] = {}
 
     def run(self) -> RecoveryResult:
-        """Bring everything into agreement. Raises OSError; may then be run again."""
+        """Brings everything into agreement. Raises OSError; may then be run again."""
         begin = self._vouch()
         if self._manifest is not None:
             last_ms, falls = self._manifest.last_store_timestamp_ms, self._manifest.store_time_falls
@@ -166,7 +166,7 @@ class Recovery:
         return begin
 
     def _is_gone(self, key: QueueKey) -> bool:
-        """Whether the queue's topic has been deleted since the manifest was written."""
+        """True if the queue's topic has been deleted since the manifest was written."""
         assert self._manifest is not None
         return self._store.queues.deleted_below(key.topic) >= self._manifest.log_end
 
@@ -177,7 +177,7 @@ class Recovery:
         return self._trust.checksums is Checksummed.ALL
 
     def _scan(self, begin: int) -> int:
-        """Read from `begin` on; give where the log ends."""
+        """Reads from `begin` on; give where the log ends."""
         for item in self._scanner.scan(begin):
             if not isinstance(item, LogSpan):
                 self._keep_apart(item)
@@ -190,7 +190,7 @@ class Recovery:
         return self._scanner.end
 
     def _dispatch_foreign(self, stretch: LogSpan) -> int | None:
-        """Dispatch up to the first stale record; give where it lies, None where there is none."""
+        """Dispatches up to the first stale record; give where it lies, None where there is none."""
         begin = 0
         for row in self._stale.candidates(stretch).tolist():
             if row > begin:
@@ -226,7 +226,7 @@ class Recovery:
         self._units_dispatched += len(alive) - first
 
     def _keep_apart(self, damage: Damage) -> None:
-        """Keep a copy of neighbouring damage as a whole, and fill each record of it."""
+        """Keeps a copy of neighbouring damage as a whole, and fill each record of it."""
         log = self._store.log
         pieces = pieces_of(log, damage)
         self._damages.append(damage)
@@ -241,7 +241,7 @@ class Recovery:
         self._dispatch_filled(filled)
 
     def _fill(self, damage: Damage, filled: list[Damage]) -> bool:
-        """Fill one record; add it to those whose place is known, or return False."""
+        """Fills one record; add it to those whose place is known, or return False."""
         log = self._store.log
         known = known_record(log, self._store.queues, damage)
         if known is None and filled:
@@ -257,7 +257,7 @@ class Recovery:
         return True
 
     def _dispatch_filled(self, filled: list[Damage]) -> None:
-        """Dispatch fillers that follow each other, and empty the list."""
+        """Dispatches fillers that follow each other, and empty the list."""
         if filled:
             sizes = np.array([damage.length for damage in filled], np.int32)
             view = self._store.log.files.view(filled[0].offset, int(sizes.sum()))
@@ -275,7 +275,7 @@ class Recovery:
     # --- Cut ---
 
     def _cut(self, end: int, *, whole: bool) -> int:
-        """Drop what lies behind `end`; return how many bytes of it were not zero."""
+        """Drops what lies behind `end`; return how many bytes of it were not zero."""
         log = self._store.log
         dropped = 0
         for segment in log.files.dirty_segments(end, log.files.end):
@@ -324,7 +324,7 @@ class Recovery:
         store.index.flush()
 
     def _reserve_offset(self, lost: Lost) -> None:
-        """Keep the queue offset of a damaged record taken, should it be the last of its queue.
+        """Keeps the queue offset of a damaged record taken, should it be the last of its queue.
 
         The next message of the queue would get it otherwise, and be missed by who is beyond it.
         What the damaged record says of its queue counts only where it fits what is known.

@@ -8,7 +8,7 @@ counts as flushed. Writes nothing.
 - Another broker has started here since, or there are no traces of ours: neither mark nor manifest
 counts, and the log ends where RocketMQ's recovery would end it; see `foreign`.
 
-Source: spec/storage.md sections 8 and 10; rows S09, F16.
+Source: docs/design/storage.md sections 8 and 10.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Traces:
 
     @classmethod
     def read(cls, folder: Path, *, started_last: bool) -> Traces:
-        """Read them. Raises StoreDirectoryError for what a newer version has written."""
+        """Reads them. Raises StoreDirectoryError for what a newer version has written."""
         abort = folder / "abort"
         aborted = abort.read_text(encoding="ascii", errors="replace") if abort.exists() else None
         mark = FlushedMark(folder / "rocketpy" / "flushed").load()
@@ -46,12 +46,12 @@ class Traces:
 
     @property
     def abnormal(self) -> bool:
-        """Whether the last run did not stop cleanly."""
+        """True if the last run did not stop cleanly."""
         return self.aborted is not None
 
     @property
     def ours(self) -> bool:
-        """Whether nobody else has written since we did."""
+        """True if nobody else has written since we did."""
         if self.mark is None or not self.started_last:
             return False
         return self.aborted is None or is_our_abort_text(self.aborted)

@@ -30,7 +30,7 @@ class Quarantine:
         self._damage_count = 0
 
     def keep(self, name: str, data: memoryview) -> Path:
-        """Copy `data` into a file named by `name` and its CRC, once. Raises OSError."""
+        """Copys `data` into a file named by `name` and its CRC, once. Raises OSError."""
         path = self.folder / f"{name}-{body_crc(data):08x}"
         if not path.exists():
             durable.make_folder(self.folder)
@@ -38,7 +38,7 @@ class Quarantine:
         return path
 
     def keep_damage(self, damage: Damage, data: memoryview) -> Path:
-        """Copy damaged bytes of the log, and say so in the program's log. Raises OSError."""
+        """Copys damaged bytes of the log, and say so in the program's log. Raises OSError."""
         copy = self.keep(f"{damage.offset:020d}.damaged", data)
         self._damage_count += 1
         if self._damage_count > NAMED_MAX:
@@ -56,7 +56,7 @@ class Quarantine:
         return copy
 
     def log_count(self) -> None:
-        """Write into the program's log how many places were damaged, where not all are named."""
+        """Writes into the program's log how many places were damaged, where not all are named."""
         if self._damage_count > NAMED_MAX:
             logger.error(
                 "%d places of the log were damaged, of which the first %d are named here; "
@@ -67,7 +67,7 @@ class Quarantine:
             )
 
     def move(self, path: Path, name: str) -> Path:
-        """Move a file or folder here, as `name` or with a number behind it. Raises OSError."""
+        """Moves a file or folder here, as `name` or with a number behind it. Raises OSError."""
         durable.make_folder(self.folder)
         names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
         target = next(place for place in map(self.folder.joinpath, names) if not place.exists())

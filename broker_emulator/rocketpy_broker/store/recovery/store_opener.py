@@ -1,7 +1,7 @@
 """Opening a store: its parts are made, loaded, compared with what the last run left, and recovered.
 
 Holds no state; a crash while opening leaves what the next opening can mend.
-Source: spec/storage.md sections 1 (folder-content rules), 8.4 and 10.
+Source: docs/design/storage.md sections 1 (folder-content rules), 8.4 and 10.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def make_parts(config: StoreConfig, clock: Clock) -> StoreParts:
-    """The parts of a store, nothing loaded yet."""
+    """Returns the parts of a store, nothing loaded yet."""
     folder = config.folder
     log = CommitLog(
         folder / "commitlog", folder / "rocketpy" / "checksums", config.commit_log_segment_bytes
@@ -48,7 +48,7 @@ def make_parts(config: StoreConfig, clock: Clock) -> StoreParts:
 def recover(
     config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint, *, started_last: bool
 ) -> tuple[RecoveryResult, Manifest | None]:
-    """Load the parts and bring them into agreement. Raises StoreDirectoryError, OSError.
+    """Loads the parts and bring them into agreement. Raises StoreDirectoryError, OSError.
 
     The manifest is that of a clean stop, if there was one.
     """

@@ -111,7 +111,7 @@ class StagedAttempt:
 
     @classmethod
     def read(cls, path: Path) -> StagedAttempt | None:
-        """The attempt whose file `path` is; None where it is no whole one. Raises OSError."""
+        """Returns the attempt whose file `path` is; None where it is no whole one. Raises OSError."""
         file = StagingFile(path)
         content = file.attempt()
         if content is None:
@@ -135,7 +135,7 @@ class StagedAttempt:
         return BlockFrames(QueueKey(records.queue.topic, records.queue_id_max), frames, after)
 
     def write(self, block: BlockFrames) -> None:
-        """Add a block. Blocks. Raises OSError and adds nothing."""
+        """Adds a block. Blocks. Raises OSError and adds nothing."""
         is_untouched = self.end == 0 or self.is_untouched
         if self.end == 0:
             self.end = self.file.create(attempt_frame(self._content()))
@@ -160,7 +160,7 @@ class StagedAttempt:
         self.is_sealed = True
 
     def survey(self) -> None:
-        """Learn from the file what is in it. Blocks. Raises OSError."""
+        """Learns from the file what is in it. Blocks. Raises OSError."""
         found: Survey = self.file.survey(self._content())
         self.counts, self.end, self.is_sealed = found.counts, found.end, found.is_sealed
         self.queue_ids = found.queue_ids
@@ -168,13 +168,13 @@ class StagedAttempt:
 
     @contextmanager
     def reading(self) -> Iterator[FrameReader | None]:
-        """A reader of the file's blocks; None where the file is another's. Raises OSError."""
+        """Yields a reader of the file's blocks; None where the file is another's. Raises OSError."""
         with self.file.reading() as reader:
             yield reader if reader.attempt() == self._content() else None
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the file is as this process has written or read it last. Blocks."""
+        """True if the file is as this process has written or read it last. Blocks."""
         try:
             return self.changed_ns != 0 and self.file.changed_ns() == self.changed_ns
         except OSError:
@@ -182,7 +182,7 @@ class StagedAttempt:
 
 
 def disk_bytes(file_bytes: int) -> int:
-    """The disk space of a file of `file_bytes`."""
+    """Returns the disk space of a file of `file_bytes`."""
     return -(-file_bytes // UNIT_BYTES) * UNIT_BYTES
 
 
@@ -225,7 +225,7 @@ class StagingArea:
         return attempts
 
     def new_attempt(self, attempt: TaskAttempt, log_end: int) -> StagedAttempt:
-        """An attempt without blocks, and without a file yet."""
+        """Returns an attempt without blocks, and without a file yet."""
         path = self.folder / f"{self._next_number:0{NAME_DIGITS}d}"
         self._next_number += 1
         return StagedAttempt(attempt, log_end, StagingFile(path))
@@ -236,18 +236,18 @@ class StagingArea:
             raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self._bytes_max)
 
     def take_room(self, job_bytes: int, added_bytes: int) -> None:
-        """Count bytes before they are written. Raises StagingFullError, and counts nothing."""
+        """Counts bytes before they are written. Raises StagingFullError, and counts nothing."""
         with self._counting:
             self.check_room(job_bytes, added_bytes)
             self.used_bytes += added_bytes
 
     def give_back(self, bytes_: int) -> None:
-        """Count what was not written, or is gone."""
+        """Counts what was not written, or is gone."""
         with self._counting:
             self.used_bytes -= bytes_
 
     def remove(self, attempt: StagedAttempt) -> bool:
-        """Remove its file; whether that could be done. Blocks."""
+        """Removes its file; whether that could be done. Blocks."""
         try:
             durable.remove_files([attempt.file.path])
         except OSError:

@@ -55,7 +55,7 @@ class Survey:
     queue_ids: dict[str, int] = field(default_factory=dict)
 
     def add(self, records: StagedRecords) -> None:
-        """Note a topic and queue."""
+        """Notes a topic and queue."""
         topic = records.queue.topic
         self.queue_ids[topic] = max(records.queue_id_max, self.queue_ids.get(topic, 0))
 
@@ -87,7 +87,7 @@ class StagingFile:
         return Path(self._path)
 
     def create(self, attempt: Frame) -> int:
-        """Make the file with its first frame; return where the next one goes.
+        """Makes the file with its first frame; return where the next one goes.
 
         What a failed call leaves is removed, so that it can be tried again.
         """
@@ -99,7 +99,7 @@ class StagingFile:
             raise
 
     def append(self, position: int, frames: Iterable[Frame]) -> int:
-        """Write frames at byte `position`; return where the next one goes.
+        """Writes frames at byte `position`; return where the next one goes.
 
         What a failed call leaves there is written over by the next one.
         """
@@ -113,7 +113,7 @@ class StagingFile:
         return position
 
     def flush(self) -> None:
-        """Make content and name durable."""
+        """Makes content and name durable."""
         with self._opened(os.O_RDWR) as descriptor:
             os.fdatasync(descriptor)
         durable.sync_folder(self.path.parent)
@@ -123,12 +123,12 @@ class StagingFile:
         return os.stat(self._path).st_mtime_ns
 
     def attempt(self) -> bytes | None:
-        """The content of its first frame; None where that is not whole."""
+        """Returns the content of its first frame; None where that is not whole."""
         with self.reading() as reader:
             return reader.attempt()
 
     def survey(self, attempt: bytes) -> Survey:
-        """Read and check all of it; `end` is -1 where it is not that attempt's."""
+        """Reads and check all of it; `end` is -1 where it is not that attempt's."""
         with self.reading() as reader:
             if reader.attempt() != attempt:
                 return Survey(StagedCounts(), -1)
@@ -147,7 +147,7 @@ class StagingFile:
 
     @contextmanager
     def reading(self) -> Iterator[FrameReader]:
-        """A reader, from the file's begin."""
+        """Yields a reader, from the file's begin."""
         with self._opened(os.O_RDONLY) as descriptor:
             yield FrameReader(descriptor)
 
@@ -172,7 +172,7 @@ class FrameReader:
         self.head: FrameHead | None = None
 
     def attempt(self) -> bytes | None:
-        """The content of the attempt's frame."""
+        """Returns the content of the attempt's frame."""
         payload = self._next_payload() if self._next_head() else None
         if payload is None or self.head is None or self.head.kind is not FrameKind.ATTEMPT:
             return None
@@ -189,7 +189,7 @@ class FrameReader:
         return 0 if self.head is None else self.head.first_record + self.head.record_count
 
     def next_records(self, from_record: int) -> StagedRecords | Unreadable | None:
-        """The records of the next block frame, from record `from_record` of the file on.
+        """Returns the records of the next block frame, from record `from_record` of the file on.
 
         Frames before it are passed over. None at the seal, or where no whole head follows.
         """
@@ -208,7 +208,7 @@ class FrameReader:
         return None
 
     def is_sealed_at(self, counts: StagedCounts) -> bool:
-        """Whether the last head is the seal of a file with so many blocks and records."""
+        """True if the last head is the seal of a file with so many blocks and records."""
         head = self.head
         if head is None or head.kind is not FrameKind.SEAL:
             return False
@@ -219,7 +219,7 @@ class FrameReader:
         return self.head is not None
 
     def _next_payload(self) -> np.ndarray | None:
-        """The payload behind `head`; None where it is not as it was written."""
+        """Returns the payload behind `head`; None where it is not as it was written."""
         assert self.head is not None
         payload = np.empty(self.head.frame_bytes - HEAD_BYTES, np.uint8)
         length = os.preadv(self._descriptor, [payload.data], self.position + HEAD_BYTES)

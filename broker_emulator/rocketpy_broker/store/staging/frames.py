@@ -77,7 +77,7 @@ class FrameHead:
         return HEAD_BYTES + self.beside_bytes + self.record_bytes
 
     def to_bytes(self) -> bytes:
-        """The head as it lies in the file."""
+        """Returns the head as it lies in the file."""
         data = _HEAD.pack(
             _MAGIC,
             self.kind,
@@ -95,7 +95,7 @@ class FrameHead:
 
     @classmethod
     def parse(cls, data: bytes) -> FrameHead | None:
-        """The head in HEAD_BYTES bytes; None where they are none."""
+        """Returns the head in HEAD_BYTES bytes; None where they are none."""
         if len(data) < HEAD_BYTES or data[:4] != _MAGIC:
             return None
         if _CRC.unpack_from(data, _HEAD.size) != (body_crc(data[: _HEAD.size]),):
@@ -143,12 +143,12 @@ class Place:
 
 
 def attempt_frame(content: bytes) -> Frame:
-    """A file's first frame."""
+    """Returns a file's first frame."""
     return _frame(FrameKind.ATTEMPT, Place(0, 0), content)
 
 
 def seal_frame(end: Place) -> Frame:
-    """A file's last frame; `end` has the counts of its blocks and records."""
+    """Returns a file's last frame; `end` has the counts of its blocks and records."""
     return _frame(FrameKind.SEAL, end, b"")
 
 
@@ -158,7 +158,7 @@ def _frame(kind: FrameKind, place: Place, payload: bytes) -> Frame:
 
 
 def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iterator[Frame]:
-    """The frames of a client's block: of `frame_bytes` of records at most, or of one record."""
+    """Yields the frames of a client's block: of `frame_bytes` of records at most, or of one record."""
     block, keys = records.block, records.found.index_keys
     topic = records.queue.topic.encode()
     kind = FrameKind.WAITING if records.found.may_wait else FrameKind.BLOCK

@@ -1,4 +1,4 @@
-"""Admission: when a micro-batch begins, and how much it takes. Row K04.
+"""Admission: when a micro-batch begins, and how much it takes.
 
 Keeps the time of the last batch and nothing else; after a crash the first batch does not wait.
 The smallest of all limits counts.
@@ -52,7 +52,7 @@ class Admission:
         return max(0, self._last_batch_ms + self._delay_ms_max - self._now())
 
     def put_off(self, begin: Positions, end: Positions) -> bool:
-        """Whether what is there has to wait for more, by minOffsetsPerTrigger."""
+        """True if what is there has to wait for more, by minOffsetsPerTrigger."""
         if self._count_min is None:
             return False
         there = ranges_between(begin, end)
@@ -104,7 +104,7 @@ def limit_positions(begin: Positions, end: Positions, count_max: int) -> Positio
 
 
 def _in_turn(ranges: list[QueueRange], begin: Positions) -> list[QueueRange]:
-    """The ranges from the queue on whose turn it is.
+    """Returns the ranges from the queue on whose turn it is.
 
     The turn follows from how much has been read, so that it moves on with each batch, also over
     restarts, and comes to every queue.

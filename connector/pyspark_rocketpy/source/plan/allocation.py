@@ -1,6 +1,6 @@
 """How queues are given to tasks: RocketMQ's strategies, over queues in order of topic and number.
 
-Pure functions; no state. Row K02. The names and the shares are those of RocketMQ's
+Pure functions; no state. The names and the shares are those of RocketMQ's
 AllocateMessageQueueAveragely, ...AveragelyByCircle, ...ByConfig and ...ByMachineRoom.
 """
 
@@ -30,7 +30,7 @@ def averagely(queues: Sequence[_T], task_count: int) -> list[list[_T]]:
 
 
 def by_circle(queues: Sequence[_T], task_count: int) -> list[list[_T]]:
-    """One queue to each task in turn."""
+    """Returns one queue to each task in turn."""
     return [list(queues[task::task_count]) for task in range(task_count)]
 
 
@@ -45,7 +45,7 @@ def by_machine_room(queues: Sequence[_T], task_count: int) -> list[list[_T]]:
 
 
 def by_config(ranges: Sequence[QueueRange], config: str) -> list[list[QueueRange]]:
-    """The ranges of the queues of each task."""
+    """Returns the ranges of the queues of each task."""
     by_queue: dict[_TopicQueue, list[QueueRange]] = {}
     for part in ranges:
         by_queue.setdefault((part.topic, part.queue), []).append(part)
@@ -56,7 +56,7 @@ def by_config(ranges: Sequence[QueueRange], config: str) -> list[list[QueueRange
 
 
 def parse_config(text: str) -> list[list[_TopicQueue]]:
-    """The queues of each task. Raises OptionError."""
+    """Returns the queues of each task. Raises OptionError."""
     try:
         tasks = [[_queue(name) for name in _array(names)] for names in _array(parse_json(text))]
     except ValueError as error:

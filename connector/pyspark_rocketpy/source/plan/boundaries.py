@@ -1,4 +1,4 @@
-"""Where a query begins and a batch ends, as the options say it. Holds no state. Row K05.
+"""Where a query begins and a batch ends, as the options say it. Holds no state.
 
 A time for all queues goes before times queue by queue, and both go before offsets, as in Spark's
 Kafka source. JSON may name some of the queues. The others follow the option that comes next in this
@@ -118,7 +118,7 @@ def _time(
 
 
 def resolve(boundary: Boundary, bounds: Bounds, search: Search) -> Positions:
-    """The positions that a boundary stands for. Raises OffsetError."""
+    """Returns the positions that a boundary stands for. Raises OffsetError."""
     if isinstance(boundary, TimeBoundary):
         return _resolve_times(boundary, bounds, search)
     if isinstance(boundary, NameBoundary):
@@ -183,7 +183,7 @@ def _check_known(option: str, given: Positions, bounds: Bounds) -> None:
 
 
 def _described(queues: Iterable[BrokerQueue]) -> str:
-    """The queues of one topic, of which there is one at least."""
+    """Returns the queues of one topic, of which there is one at least."""
     counts = Counter(queue.broker_name for queue in queues)
     return ", and ".join(
         f"queues 0 to {count - 1}" + (f" of broker {name}" if name else "")

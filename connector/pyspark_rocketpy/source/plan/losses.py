@@ -1,6 +1,6 @@
 """Messages that are gone before a query has read them: refused, or counted and passed over.
 
-Holds no state. Row S5.
+Holds no state.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def refuse(losses: Sequence[Loss], advice: str = "") -> None:
 
 
 def raise_or_log(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
-    """Log the losses with their counts, or raise DataLossError for the first."""
+    """Logs the losses with their counts, or raise DataLossError for the first."""
     if fail_on_data_loss:
         refuse(losses, f"; {loss_advice()}")
     for loss in losses[:LINES_MAX]:

@@ -1,7 +1,7 @@
 """What both readers share: a query's options, its broker's answers, its tasks, and reading them.
 
 A copy of it travels to the executors. It keeps nothing that a crash could lose.
-Source: spec/spark_python_datasource.md sections 1 to 5.
+Source: docs/design/spark_python_datasource.md sections 1 to 5.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Planner:
         return self.queries.bounds(self._subscription, known, hold_ms, recovery_id)
 
     def existing(self) -> Bounds:
-        """All of what there is, where each topic that is named has to be there.
+        """Returns all of what there is, where each topic that is named has to be there.
 
         Raises OptionError, and ConnectionFailedError or BrokerError for a broker that does not
         answer: a query that began without its queues would miss messages, or read too many.
@@ -115,7 +115,7 @@ class Planner:
         positions.require_same_topics(self._subscription, logged, fail_on_data_loss=fails)
 
     def resolve(self, boundary: Boundary, bounds: Bounds) -> Positions:
-        """The positions that options name."""
+        """Returns the positions that options name."""
         return boundaries.resolve(boundary, bounds, self.queries.search)
 
     def origin(self, epochs: Epochs) -> Origin:
@@ -201,12 +201,12 @@ class Planner:
         return self.queries.broker_name() if is_shown else ""
 
     def _broker_names(self, positions: Positions) -> list[str]:
-        """The brokers that have the queues; where they are not told apart, the one that answers."""
+        """Returns the brokers that have the queues; where they are not told apart, the one that answers."""
         names = {queue.broker_name for queues in positions.values() for queue in queues}
         return sorted(names - {""}) or [self.queries.broker_name()]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The messages of one task; Spark gives None for a batch without partitions."""
+        """Returns the messages of one task; Spark gives None for a batch without partitions."""
         if not isinstance(partition, TaskPartition):
             return iter(())
         # Decoding takes long to import, and is for tasks alone.
@@ -230,7 +230,7 @@ class Planner:
         return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
 
     def commit(self, reached: Positions, epochs: Epochs) -> bool:
-        """Report progress, as well as possible: the checkpoint is the truth, so never raise."""
+        """Reports progress, as well as possible: the checkpoint is the truth, so never raise."""
         try:
             self.queries.commit(self._options.consumer_group, reached, epochs)
         except RocketpyError as error:

@@ -1,6 +1,6 @@
 """Where a running query stands: its positions against what the broker has now.
 
-Pure functions; no state. Rows K01, S5.
+Pure functions; no state.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _described(subscription: Subscription) -> str:
 
 
 def latest_positions(bounds: Bounds) -> Positions:
-    """The ends of all queues."""
+    """Returns the ends of all queues."""
     return {
         topic: {queue: there.max_offset for queue, there in queues.items()}
         for topic, queues in bounds.items()
@@ -55,7 +55,7 @@ def latest_positions(bounds: Bounds) -> Positions:
 
 
 def pinned(pin: Positions, begin: Positions, standing: Positions, latest: Positions) -> Positions:
-    """The ends of an AvailableNow run: those of its start, but never behind where it stands.
+    """Returns the ends of an AvailableNow run: those of its start, but never behind where it stands.
 
     A queue that came since waits for the next run; one that was recreated ends where it does now.
     """

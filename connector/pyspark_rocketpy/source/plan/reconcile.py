@@ -1,6 +1,6 @@
 """A query's places against what the broker has now: where reading goes on, and what is lost.
 
-Pure functions; no state. Rows K01, S5.
+Pure functions; no state.
 
     place   broker                                reading goes on         lost
     none    queue is listed                       at its begin
@@ -84,13 +84,13 @@ class Answer:
     seen: Bounds | None = None
 
     def hidden_queue(self, topic: str, queue: BrokerQueue, epoch: int) -> QueueBounds | None:
-        """A hidden queue of the topic with this epoch; None where nothing is known."""
+        """Returns a hidden queue of the topic with this epoch; None where nothing is known."""
         there = self.hidden.get(topic, {}).get(queue)
         is_other = there is not None and epoch and there.topic_epoch not in {0, epoch}
         return None if is_other else there
 
     def gone(self, topic: str, queue: BrokerQueue, place: int, what: str) -> Loss:
-        """The loss of all from a place to the end that was seen last."""
+        """Returns the loss of all from a place to the end that was seen last."""
         last = (self.seen or {}).get(topic, {}).get(queue)
         end = place if last is None else max(place, last.max_offset)
         return Loss(topic, queue, place, end, what)
@@ -115,7 +115,7 @@ class Standing:
     is_cut: bool = False
 
     def new_in(self, end: Positions) -> Positions:
-        """The new begins, of queues that a batch with this end reads."""
+        """Returns the new begins, of queues that a batch with this end reads."""
         found = {
             topic: {queue: queues[queue] for queue in queues if queue in end.get(topic, {})}
             for topic, queues in self.new.items()
@@ -149,7 +149,7 @@ def reconcile(checkpoint: Checkpoint, answer: Answer) -> Standing:
 
 
 def _forget_oldest(kept: Positions, topics: AbstractSet[str]) -> None:
-    """Bound the topics that are not there."""
+    """Bounds the topics that are not there."""
     away = [topic for topic in kept if topic not in topics]
     for topic in away[: max(0, len(away) - KEPT_TOPICS_MAX)]:
         del kept[topic]
@@ -164,7 +164,7 @@ def _without(
 def _stand(
     standing: Standing, answer: Answer, topic: str, places: Mapping[BrokerQueue, int]
 ) -> None:
-    """Take in a topic's listed queues, of which the query has these places."""
+    """Takes in a topic's listed queues, of which the query has these places."""
     queues = answer.listed[topic]
     begins, reached, new = dict[BrokerQueue, int](), dict[BrokerQueue, int](), {}
     for queue, there in queues.items():

@@ -1,4 +1,4 @@
-"""Planning: which task reads which messages of a batch. Holds no state. Row K02.
+"""Planning: which task reads which messages of a batch. Holds no state.
 
 Pure functions over positions and ranges.
 """
@@ -31,7 +31,7 @@ class TaskPlan:
 
 
 def ranges_between(begin: Positions, end: Positions) -> list[QueueRange]:
-    """The ranges that are not empty, by topic and queue."""
+    """Returns the ranges that are not empty, by topic and queue."""
     ranges = [
         QueueRange.of(topic, queue, begin.get(topic, {}).get(queue, 0), offset)
         for topic, queues in sorted(end.items())
@@ -51,7 +51,7 @@ class TaskRules:
 
     @classmethod
     def of(cls, options: SourceOptions) -> TaskRules:
-        """The rules that the options name."""
+        """Returns the rules that the options name."""
         return cls(
             options.min_partitions,
             options.max_records_per_partition,
@@ -98,7 +98,7 @@ def _split(ranges: Sequence[QueueRange], min_partitions: int) -> list[TaskPlan]:
 
 
 def _cut(task: TaskPlan, pieces: int) -> list[TaskPlan]:
-    """The messages of a task in `pieces` tasks of the same size, in their order."""
+    """Returns the messages of a task in `pieces` tasks of the same size, in their order."""
     count, left = task.count, list(reversed(task.ranges))
     pieces = min(pieces, count)
     done, cut = 0, list[TaskPlan]()

@@ -50,7 +50,7 @@ class Answer(Protocol):
 
     @property
     def status(self) -> common_pb2.Status:
-        """Whether the broker did it."""
+        """True if the broker did it."""
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -144,7 +144,7 @@ class BrokerClient:
         return pull
 
     def _connect(self) -> _Connection:
-        """Ask each endpoint in turn. Raises as the constructor."""
+        """Asks each endpoint in turn. Raises as the constructor."""
         failures: dict[str, ConnectionFailedError | BrokerError] = {}
         share_ms = self._config.connect_timeout_ms // len(self._config.endpoints)
         for endpoint in self._config.endpoints:
@@ -165,15 +165,15 @@ class BrokerClient:
         raise _together(failures)
 
     def close(self) -> None:
-        """Close the channel."""
+        """Closes the channel."""
         self._channel.close()
 
     def failed(self, error: grpc.RpcError) -> ConnectionFailedError:
-        """The declared form of a transport fault."""
+        """Returns the declared form of a transport fault."""
         return _failed(self.endpoint, error)
 
     def store_id(self) -> str:
-        """The store that answers now: at an address, brokers may take turns.
+        """Returns the store that answers now: at an address, brokers may take turns.
 
         Empty for a broker that knows of no ids. Raises ConnectionFailedError, BrokerError.
         """
@@ -197,31 +197,31 @@ class BrokerClient:
         timeout_ms: int,
         accepted: Collection[int] = (),
     ) -> AnswerT:
-        """The answer to a query, which has succeeded or has one of the accepted codes.
+        """Returns the answer to a query, which has succeeded or has one of the accepted codes.
 
         Raises ConnectionFailedError, BrokerError.
         """
         return self._ask(method(self._broker), request, timeout_ms, accepted)
 
     def pull(self, request: broker_pb2.PullRequest) -> PullCall:
-        """One Pull call; its transport faults are for the caller to map with `failed`."""
+        """Returns one Pull call; its transport faults are for the caller to map with `failed`."""
         timeout = self._config.pull_timeout_ms / 1000
         return self._pull(request, timeout=timeout, wait_for_ready=True)
 
     def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
-        """One Append stream, without a deadline of its own: each answer is waited for with one."""
+        """Returns one Append stream, without a deadline of its own: each answer is waited for with one."""
         call: AppendCall = self._broker.Append(requests)
         return call
 
     def stage_blocks(self, requests: Iterator[broker_pb2.StageBlocksRequest]) -> StageCall:
-        """One StageBlocks stream, without a deadline of its own, as `append`."""
+        """Returns one StageBlocks stream, without a deadline of its own, as `append`."""
         call: StageCall = self._broker.StageBlocks(requests)
         return call
 
     def commit_batch(
         self, request: broker_pb2.CommitBatchRequest, timeout_ms: int
     ) -> broker_pb2.BatchResponse:
-        """Decide on a staged batch. Raises ConnectionFailedError, BrokerError."""
+        """Decides on a staged batch. Raises ConnectionFailedError, BrokerError."""
         response: broker_pb2.BatchResponse = self._ask(
             self._broker.CommitBatch, request, timeout_ms
         )
@@ -237,13 +237,13 @@ class BrokerClient:
         return response
 
     def abort_batch(self, request: broker_pb2.AbortBatchRequest, timeout_ms: int) -> None:
-        """Remove what a job has staged. Raises ConnectionFailedError, BrokerError."""
+        """Removes what a job has staged. Raises ConnectionFailedError, BrokerError."""
         self._ask(self._broker.AbortBatch, request, timeout_ms)
 
     def send_back(
         self, request: retry_pb2.SendBackRequest, timeout_ms: int
     ) -> retry_pb2.SendBackResponse:
-        """Send messages back, once. Raises ConnectionFailedError, BrokerError."""
+        """Sends messages back, once. Raises ConnectionFailedError, BrokerError."""
         from rocketpy_proto.rocketpy.v1.retry_pb2_grpc import RetryStub
 
         response: retry_pb2.SendBackResponse = self._ask(
@@ -269,7 +269,7 @@ def _answer_of(
     accepted: Collection[int] = (),
     **how: bool,
 ) -> AnswerT:
-    """The one place where a single answer arrives: its status is checked before it is used.
+    """Returns the one place where a single answer arrives: its status is checked before it is used.
 
     Raises ConnectionFailedError, BrokerError.
     """
@@ -297,7 +297,7 @@ def _failed(endpoint: str, error: grpc.RpcError) -> ConnectionFailedError:
 def _together(
     failures: Mapping[str, ConnectionFailedError | BrokerError],
 ) -> ConnectionFailedError | BrokerError:
-    """One error for endpoints of which none can be used; one that passes, where one does."""
+    """Returns one error for endpoints of which none can be used; one that passes, where one does."""
     texts = []
     for endpoint, error in failures.items():
         told = str(error).removeprefix(f"{error.code}: ").removesuffix(_AWAY)
@@ -334,7 +334,7 @@ def client_for(config: ClientConfig) -> BrokerClient:
 
 
 def forget_client(config: ClientConfig) -> None:
-    """Drop a client whose broker has gone, so that the next use asks all endpoints again."""
+    """Drops a client whose broker has gone, so that the next use asks all endpoints again."""
     client = _clients.pop(config, None)
     if client is not None:
         client.close()

@@ -97,7 +97,7 @@ class GrpcOffsetQueries:
         self._store_id = store_id or self._store_id
 
     def _connected(self, config: ClientConfig) -> BrokerClient:
-        """The client; no broker at all is lasting before the first answer."""
+        """Returns the client; no broker at all is lasting before the first answer."""
         try:
             return self._client_of(config)
         except ConnectionFailedError as error:
@@ -117,7 +117,7 @@ class GrpcOffsetQueries:
         checked: Callable[[AnswerT], None],
         work_ms_max: int = WORK_MS_MAX,
     ) -> AnswerT:
-        """The answer to a request that the broker works on, or holds, for so long.
+        """Returns the answer to a request that the broker works on, or holds, for so long.
 
         The request says which store it is for. What `checked` refuses is no answer.
         """
@@ -204,7 +204,7 @@ class GrpcOffsetQueries:
         return found
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
-        """The first offset of each queue stored at or after its time; None where there is none."""
+        """Returns the first offset of each queue stored at or after its time; None where there is none."""
         offsets: list[int | None] = []
 
         def ask(_number: int, part: Sequence[QueueTime]) -> Progress[QueueTime]:
@@ -222,7 +222,7 @@ class GrpcOffsetQueries:
         return offsets
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
-        """The end of each range, cut back so that all their records have at most `bytes_max`."""
+        """Returns the end of each range, cut back so that all their records have at most `bytes_max`."""
         measures = self._measure(ranges, bytes_max)
         if sum(each.bytes_estimated for each in measures) <= bytes_max:
             return [part.end for part in ranges]
@@ -266,7 +266,7 @@ class GrpcOffsetQueries:
         return ends
 
     def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
-        """The parts of the ranges in which messages with one of the keys can be, in their order.
+        """Returns the parts of the ranges in which messages with one of the keys can be, in their order.
 
         More keys than the broker looks up are not sent.
         """
@@ -300,11 +300,11 @@ class GrpcOffsetQueries:
         return response.status.remark if is_refused else None
 
     def broker_name(self) -> str:
-        """The name of the broker that answers, as machine rooms have it before an @."""
+        """Returns the name of the broker that answers, as machine rooms have it before an @."""
         return self._query(lambda client: client.broker_name)
 
     def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
-        """Report a group's progress."""
+        """Reports a group's progress."""
         entries = [
             broker_pb2.CommittedOffset(
                 topic=topic,
@@ -353,7 +353,7 @@ def _progress(
     ends: Sequence[int],
     goes_on: bool,
 ) -> Progress[QueueRange]:
-    """The first ranges are done up to these ends; the last of them perhaps in part."""
+    """Returns the first ranges are done up to these ends; the last of them perhaps in part."""
     if not goes_on or not ends:
         return Progress(len(ends))
     last = len(ends) - 1

@@ -75,7 +75,7 @@ class RangePuller:
                 self._retries.pause(error)
 
     def _pull_once(self, client: BrokerClient) -> Iterator[RecordChunk]:
-        """One call's pieces. Raises ConnectionFailedError if it breaks."""
+        """Yields one call's pieces. Raises ConnectionFailedError if it breaks."""
         begin = self._offset
         call = client.pull(self._request())
         try:
@@ -94,7 +94,7 @@ class RangePuller:
             call.cancel()
 
     def _is_gone(self, code: int) -> bool:
-        """Whether an answer says that something else than what was planned is there now."""
+        """True if an answer says that something else than what was planned is there now."""
         is_remade = self._range.topic_epoch and code == TOPIC_NOT_EXIST
         return bool(is_remade or (self._options.recovery_id and code == QUERY_NOT_FOUND))
 
@@ -116,7 +116,7 @@ class RangePuller:
         )
 
     def _pieces(self, response: PullResponseParts) -> Iterator[RecordChunk]:
-        """The piece that a response brings, if it brings one. Raises OffsetError."""
+        """Yields the piece that a response brings, if it brings one. Raises OffsetError."""
         head = response.head
         is_scanned = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE
         if is_scanned and not self._options.is_filtered:

@@ -27,7 +27,7 @@ Ask = Callable[[int, Sequence[_Entry]], Progress[_Entry]]
 
 
 def ask_for_all(entries: Sequence[_Entry], ask: Ask[_Entry], done: str) -> None:
-    """Call `ask` with the number of the first entry that is left, and those that are left.
+    """Calls `ask` with the number of the first entry that is left, and those that are left.
 
     It gets as many as one call takes, and checks that the answer is about some of them. Raises what
     it raises; a ConnectionFailedError says how many entries are done, in the words of `done`.

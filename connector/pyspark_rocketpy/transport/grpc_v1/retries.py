@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @contextmanager
 def leaving_other_stores(client: ClientConfig) -> Iterator[None]:
-    """Forget the process's client where it talks to another store than the one that is meant.
+    """Forgets the process's client where it talks to another store than the one that is meant.
 
     The right broker may be back at one of the endpoints when it is asked next.
     """
@@ -29,7 +29,7 @@ def leaving_other_stores(client: ClientConfig) -> Iterator[None]:
 
 
 def retries_for(client: ClientConfig, policy: RetryPolicy) -> Retries:
-    """A count of failures that forgets the process's client where its connection broke."""
+    """Returns a count of failures that forgets the process's client where its connection broke."""
     return Retries(policy, lambda: forget_client(client))
 
 

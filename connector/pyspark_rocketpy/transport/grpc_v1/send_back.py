@@ -46,7 +46,7 @@ class SendBackClient:
         self._counts: Counter[int] = Counter()
 
     def send(self, messages: Sequence[MessageToSendBack]) -> SentBack:
-        """All of them. Raises BrokerError for the first that is refused, ConnectionFailedError."""
+        """Returns all of them. Raises BrokerError for the first that is refused, ConnectionFailedError."""
         left = list(messages)
         while left:
             now, later = left[:ENTRIES_MAX], left[ENTRIES_MAX:]
@@ -67,7 +67,7 @@ class SendBackClient:
     def _answers(
         self, messages: Sequence[MessageToSendBack]
     ) -> Sequence[retry_pb2.SentBackMessage]:
-        """One call's answers, which are about the first messages. Raises as `send`."""
+        """Returns one call's answers, which are about the first messages. Raises as `send`."""
         request = self._request(messages)
         response = client_for(self._config).send_back(request, self._timeout_ms)
         count, count_max = len(response.messages), len(messages)
@@ -85,7 +85,7 @@ class SendBackClient:
         messages: Sequence[MessageToSendBack],
         answers: Sequence[retry_pb2.SentBackMessage],
     ) -> list[MessageToSendBack]:
-        """Count what was done; return what is to be sent again, having waited."""
+        """Counts what was done; return what is to be sent again, having waited."""
         busy: list[MessageToSendBack] = []
         last: PassingError | None = None
         for message, answer in zip(messages, answers, strict=False):

@@ -32,7 +32,7 @@ class GrpcSource:
 
     @classmethod
     def of_source(cls, options: SourceOptions) -> Self:
-        """The transport that a source's options name."""
+        """Returns the transport that a source's options name."""
         client = ClientConfig(
             options.endpoints,
             options.connect_timeout_ms,

@@ -37,7 +37,7 @@ class GrpcTransport(GrpcSource):
 
     @classmethod
     def of_sink(cls, options: SinkOptions) -> GrpcTransport:
-        """The transport that a sink's options name."""
+        """Returns the transport that a sink's options name."""
         return cls(
             ClientConfig(options.endpoints, options.connect_timeout_ms),
             RetryPolicy(options.retry_times_max, options.retry_backoff_ms),
@@ -47,7 +47,7 @@ class GrpcTransport(GrpcSource):
 
     @classmethod
     def of_retry(cls, options: RetryOptions) -> GrpcTransport:
-        """The transport that the options of `send_back` name."""
+        """Returns the transport that the options of `send_back` name."""
         return cls(
             ClientConfig(options.endpoints, options.connect_timeout_ms),
             RetryPolicy(options.retry_times_max, options.retry_backoff_ms),

@@ -62,7 +62,7 @@ class RemotingTransport:
 
     @classmethod
     def of_sink(cls, options: SinkOptions) -> RemotingTransport:
-        """The transport that a sink's options name, which lead to a cluster."""
+        """Returns the transport that a sink's options name, which lead to a cluster."""
         assert options.cluster is not None
         return cls(
             cluster_config(options.cluster, options.connect_timeout_ms),

@@ -39,7 +39,7 @@ class RemotingSource:
 
     @classmethod
     def of_source(cls, options: SourceOptions) -> Self:
-        """The transport that a source's options name."""
+        """Returns the transport that a source's options name."""
         assert options.cluster is not None, "endpoints lead elsewhere"
         return cls(
             cluster_config(options.cluster, options.connect_timeout_ms),

@@ -21,7 +21,7 @@ Number = TypeVar("Number", bound=np.number)
 def array_of(
     values: NDArray[Any], kind: pa.DataType | None = None, valid: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """The numbers or truth values, shared and not copied where they lie together; null where not
+    """Returns the numbers or truth values, shared and not copied where they lie together; null where not
     `valid`.
 
     `kind` is another type of the same width.
@@ -36,7 +36,7 @@ def array_of(
 
 
 def binaries_of(values: Sequence[bytes | None]) -> pa.BinaryArray:
-    """The byte strings, of which all together are less than 2 GiB; None is null."""
+    """Returns the byte strings, of which all together are less than 2 GiB; None is null."""
     filled = [value or b"" for value in values]
     offsets = np.zeros(len(filled) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, filled), np.int32, len(filled)), out=offsets[1:])
@@ -46,19 +46,19 @@ def binaries_of(values: Sequence[bytes | None]) -> pa.BinaryArray:
 
 
 def strings_of(texts: Sequence[str | None]) -> pa.StringArray:
-    """The texts; None is null."""
+    """Returns the texts; None is null."""
     return binaries_of([None if text is None else text.encode() for text in texts]).cast(
         pa.string()
     )
 
 
 def repeated(text: str, count: int) -> pa.StringArray:
-    """The text `count` times."""
+    """Returns the text `count` times."""
     return pa.repeat(strings_of([text])[0], count)
 
 
 def numbers_in(array: pa.Array, kind: type[Number]) -> NDArray[Number]:
-    """The numbers of an array of that kind without nulls, over its own memory."""
+    """Returns the numbers of an array of that kind without nulls, over its own memory."""
     assert array.type == pa.from_numpy_dtype(kind)
     buffer = array.buffers()[1]
     if buffer is None:
@@ -67,7 +67,7 @@ def numbers_in(array: pa.Array, kind: type[Number]) -> NDArray[Number]:
 
 
 def truths_in(array: pa.BooleanArray) -> NDArray[np.bool_]:
-    """The truth values of an array without nulls."""
+    """Returns the truth values of an array without nulls."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.empty(0, np.bool_)

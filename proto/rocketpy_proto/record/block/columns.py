@@ -1,6 +1,6 @@
 """A block as Arrow columns: the rows that Spark gets. Holds no state.
 
-Only the columns of the wanted schema are decoded. Source: spec/storage.md sections 2 to 5.
+Only the columns of the wanted schema are decoded. Source: docs/design/storage.md sections 2 to 5.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MICROSECONDS = 1000
 
 
 def to_record_batches(block: RecordBlock, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The columns of `schema` (any of COLUMN_TYPES, in any order), one row a record.
+    """Yields the columns of `schema` (any of COLUMN_TYPES, in any order), one row a record.
 
     In one batch, unless compressed bodies inflate to so much that they are given out in several;
     where one ends depends on the records alone. Raises KeyError for a column that is not one of
@@ -66,7 +66,7 @@ def to_record_batches(block: RecordBlock, schema: pa.Schema) -> Iterator[pa.Reco
 
 
 def to_record_batch(block: RecordBlock, schema: pa.Schema) -> pa.RecordBatch:
-    """The same in one batch. Raises MalformedRecordError where that would be several, KeyError."""
+    """Returns the same in one batch. Raises MalformedRecordError where that would be several, KeyError."""
     batches = to_record_batches(block, schema)
     batch = next(batches)
     if next(batches, None) is not None:
@@ -90,7 +90,7 @@ def property_columns(block: RecordBlock, names: Iterable[str]) -> dict[str, pa.S
 
 
 def property_column(block: RecordBlock, name: str) -> pa.StringArray:
-    """The value of one property in each record, null where it is absent."""
+    """Returns the value of one property in each record, null where it is absent."""
     return _Decoder(block).named(name)
 
 

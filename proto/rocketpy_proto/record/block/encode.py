@@ -2,7 +2,7 @@
 
 Each record's parts (fixed part, body, topic, properties) are columns of binary values; Arrow joins
 them row by row, and the joined column's data buffer is the block.
-Source: spec/storage.md sections 2.1, 2.4 and 3.
+Source: docs/design/storage.md sections 2.1, 2.4 and 3.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EncodedBlock:
     sizes: NDArray[np.int32]
 
     def take(self, order: NDArray[np.int64]) -> EncodedBlock:
-        """The records in another order, copied."""
+        """Returns the records in another order, copied."""
         offsets = pa.py_buffer(np.concatenate(([0], np.cumsum(self.sizes))).astype(np.int32))
         count = len(self.sizes)
         records = pa.Array.from_buffers(pa.binary(), count, [None, offsets, self.data])
@@ -105,7 +105,7 @@ class CheckedBlock:
         self.sizes: NDArray[np.int32] = sizes.astype(np.int32)
 
     def encode(self) -> EncodedBlock:
-        """The records, in the order of the rows."""
+        """Returns the records, in the order of the rows."""
         offsets = offsets_of(self._body).astype(np.int64)
         self._header["body_crc"] = body_crcs(octets_of(self._body), offsets[:-1], offsets[1:])
         joined = pc.binary_join_element_wise(
@@ -121,7 +121,7 @@ class CheckedBlock:
 
 
 def encode_block(columns: BlockColumns) -> EncodedBlock:
-    """Encode n messages. Raises UnencodableRecordError, which names row and field."""
+    """Encodes n messages. Raises UnencodableRecordError, which names row and field."""
     return CheckedBlock(columns).encode()
 
 
@@ -162,7 +162,7 @@ def _topics(topic: str | pa.StringArray) -> _Topics:
 
 
 def _headers(columns: BlockColumns, body: pa.BinaryArray, topics: _Topics) -> NDArray[np.void]:
-    """The fixed part of each row, but for its total size and its body's CRC."""
+    """Returns the fixed part of each row, but for its total size and its body's CRC."""
     born, store = columns.born_host, columns.store_host
     header = np.zeros(len(body), HEADER_BY_SHAPE[born.is_v6, store.is_v6])
     sys_flag = columns.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
@@ -179,7 +179,7 @@ def _headers(columns: BlockColumns, body: pa.BinaryArray, topics: _Topics) -> ND
 
 
 def _set_numbers(header: NDArray[np.void], name: str, values: int | pa.Array) -> None:
-    """Fill a field; what it cannot hold is refused, for numpy would change it silently."""
+    """Fills a field; what it cannot hold is refused, for numpy would change it silently."""
     bounds = np.iinfo(header.dtype[name])
     if isinstance(values, int):
         if not bounds.min <= values <= bounds.max:

@@ -1,6 +1,6 @@
 """Encoding the properties of a block from columns. Holds no state.
 
-Source: spec/storage.md section 3.1. TAGS comes first, where `tags.py` finds it fastest.
+Source: docs/design/storage.md section 3.1. TAGS comes first, where `tags.py` finds it fastest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def encode_property_column(
     count: int,
     left_out: Iterable[str] = (),
 ) -> pa.BinaryArray:
-    """The properties string of each of `count` rows; entries of the map may be `left_out` by name.
+    """Returns the properties string of each of `count` rows; entries of the map may be `left_out` by name.
 
     Raises UnencodableRecordError.
     """
@@ -63,7 +63,7 @@ def _joined_keys(keys: pa.StringArray | pa.ListArray | None) -> pa.StringArray |
 
 
 def _text(field: str, column: pa.Array) -> pa.BinaryArray:
-    """The column's bytes; refuses separators, which no reader could tell from our own."""
+    """Returns the column's bytes; refuses separators, which no reader could tell from our own."""
     encoded = _bytes_of(column)
     _refuse_separators(field, encoded)
     return encoded
@@ -111,7 +111,7 @@ def _entry_pieces(name: str, column: pa.BinaryArray) -> list[pa.Array | pa.Scala
 def _map_entries(
     properties: pa.MapArray, columns: Mapping[str, pa.BinaryArray], left_out: Iterable[str]
 ) -> pa.BinaryArray:
-    """The map's entries of each row, joined."""
+    """Returns the map's entries of each row, joined."""
     offsets = np.frombuffer(properties.buffers()[1], np.int32)
     bounds = offsets[properties.offset : properties.offset + len(properties) + 1].astype(np.int64)
     span = slice(bounds[0], bounds[-1])

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 
 def null_where(mask: pa.BooleanArray, column: pa.Array) -> pa.Array:
-    """The column of n values, null where the mask of n values is true or null."""
+    """Returns the column of n values, null where the mask of n values is true or null."""
     return pc.replace_with_mask(column, mask, pa.scalar(None, column.type))
 
 
 def null_unless(mask: pa.BooleanArray, column: pa.Array) -> pa.Array:
-    """The column of n values, null where the mask of n values is false or null."""
+    """Returns the column of n values, null where the mask of n values is false or null."""
     return null_where(pc.invert(mask), column)

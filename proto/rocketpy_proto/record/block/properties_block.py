@@ -1,7 +1,7 @@
 """The properties of a whole block, without a loop over messages. Holds no state.
 
 All properties strings are gathered into one run of bytes; separators are found by comparing whole
-arrays; names and values become Arrow arrays. Source: spec/storage.md section 3.1.
+arrays; names and values become Arrow arrays. Source: docs/design/storage.md section 3.1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BlockProperties:
     name_code: dict[str, int]
 
     def column(self, name: str) -> pa.StringArray:
-        """The value of property `name` in each record, null where it is absent."""
+        """Returns the value of property `name` in each record, null where it is absent."""
         code = self.name_code.get(name)
         if code is None:
             return pa.nulls(self.count, pa.string())
@@ -52,7 +52,7 @@ class BlockProperties:
         return self.values.take(array_of(index, valid=index >= 0))
 
     def map_column(self) -> pa.MapArray:
-        """Every property of each record."""
+        """Returns every property of each record."""
         offsets = np.zeros(self.count + 1, np.int32)
         np.cumsum(np.bincount(self.record, minlength=self.count), out=offsets[1:])
         return pa.MapArray.from_arrays(array_of(offsets), self.names, self.values)
@@ -61,7 +61,7 @@ class BlockProperties:
 def parse_properties(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> BlockProperties:
-    """Read the properties strings at the given ranges of `data`."""
+    """Reads the properties strings at the given ranges of `data`."""
     entries = find_entries(data, starts, lengths)
     octets = entries.octets
     names = to_strings(binary_ranges(octets, entries.begin, entries.middle))
@@ -84,7 +84,7 @@ class Entries:
     names: tuple[bytes, ...] = ()
 
     def named(self, name: str) -> NDArray[np.int64]:
-        """The entries with this name; one of 4 or 8 bytes is compared as one number."""
+        """Returns the entries with this name; one of 4 or 8 bytes is compared as one number."""
         octets = name.encode()
         if self.names and self.names.count(octets) < 2:
             first = self.names.index(octets) if octets in self.names else len(self.begin)
@@ -99,7 +99,7 @@ class Entries:
         return named
 
     def values_of(self, name: str, count: int) -> pa.StringArray:
-        """The value of property `name` in each of `count` records, null where it is absent."""
+        """Returns the value of property `name` in each of `count` records, null where it is absent."""
         named = self.named(name)
         values = to_strings(binary_ranges(self.octets, self.middle[named] + 1, self.end[named]))
         # Of several entries of one record the last is assigned last, and so it wins.
@@ -133,7 +133,7 @@ def find_entries(
 
 
 def _words(octets: NDArray[np.uint8], size: int) -> NDArray[Any]:
-    """A view with an item of `size` bytes at every byte, to be compared; a number where it can."""
+    """Returns a view with an item of `size` bytes at every byte, to be compared; a number where it can."""
     dtype = f"{'u' if size in WORD_BYTES else 'S'}{size}"
     words: NDArray[Any] = np.ndarray((len(octets) - size + 1,), dtype, octets, strides=(1,))
     return words
@@ -145,7 +145,7 @@ def _same_names(
     middles: NDArray[np.int64],
     per_record: int,
 ) -> tuple[bytes, ...]:
-    """The names of each record's `per_record` entries, where all records have the same few."""
+    """Returns the names of each record's `per_record` entries, where all records have the same few."""
     if per_record > ALIKE_NAMES_MAX:
         return ()
     places = begins.reshape(-1, per_record)
@@ -195,7 +195,7 @@ def _with_open_ended(
 def _first_middles(
     middles: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The first name end in each entry; where there is none, something outside of it."""
+    """Returns the first name end in each entry; where there is none, something outside of it."""
     if len(middles) == len(begins):
         inside = (begins <= middles) & (middles < ends)
         if np.count_nonzero(inside) == len(inside):
@@ -210,7 +210,7 @@ def _first_middles(
 def _last_ones(
     count: int, record: NDArray[np.int64], names: pa.StringArray, values: pa.StringArray
 ) -> BlockProperties:
-    """Drop every entry whose name comes again later in its record."""
+    """Drops every entry whose name comes again later in its record."""
     dictionary = names.dictionary_encode()
     codes = numbers_in(dictionary.indices, np.int32)
     name_code = {name: code for code, name in enumerate(dictionary.dictionary.to_pylist())}

@@ -29,7 +29,7 @@ _HEX_DIGITS = np.frombuffer(b"".join(b"%02X" % octet for octet in range(256)), "
 def binary_ranges(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> pa.BinaryArray:
-    """The ranges as a compact BinaryArray."""
+    """Returns the ranges as a compact BinaryArray."""
     count = len(starts)
     if count == 0:
         return binaries_of([])
@@ -44,7 +44,7 @@ def binary_ranges(
 def binary_views(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> pa.Array:
-    """The ranges, each longer than INLINE_BYTES_MAX, as a BinaryViewArray over `data` itself.
+    """Returns the ranges, each longer than INLINE_BYTES_MAX, as a BinaryViewArray over `data` itself.
 
     Only fit for being turned into objects: prefixes are left out, which comparing would need.
     """
@@ -55,13 +55,13 @@ def binary_views(
 
 
 def offsets_of(array: pa.BinaryArray | pa.StringArray) -> NDArray[np.int32]:
-    """The n + 1 offsets of a binary or string array into its data buffer."""
+    """Returns the n + 1 offsets of a binary or string array into its data buffer."""
     offsets = np.frombuffer(array.buffers()[1], np.int32)
     return offsets[array.offset : array.offset + len(array) + 1]
 
 
 def octets_of(array: pa.BinaryArray | pa.StringArray) -> NDArray[np.uint8]:
-    """The data buffer that `offsets_of` points into."""
+    """Returns the data buffer that `offsets_of` points into."""
     buffer = array.buffers()[2]
     return np.frombuffer(buffer, np.uint8) if buffer is not None else np.empty(0, np.uint8)
 
@@ -94,12 +94,12 @@ def to_strings(array: pa.BinaryArray) -> pa.StringArray:
 
 
 def hex_digits(octets: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Each row of an n x w array as 2 w upper-case hex digits."""
+    """Returns each row of an n x w array as 2 w upper-case hex digits."""
     return _HEX_DIGITS[octets].view(np.uint8).reshape(len(octets), 2 * octets.shape[1])
 
 
 def fixed_width_strings(letters: NDArray[np.uint8]) -> pa.StringArray:
-    """Each row of an n x w array of ASCII letters as a string."""
+    """Returns each row of an n x w array of ASCII letters as a string."""
     count, width = letters.shape
     offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters.tobytes())]

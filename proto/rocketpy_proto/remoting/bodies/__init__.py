@@ -1,7 +1,7 @@
 """The bodies of requests and answers, by code. Holds no state.
 
 Records (pulls, pops, look-ups), batches and properties texts are no JSON and stay bytes. Compressed
-registrations are read by registration.py. Source: spec/remoting.md section 4.
+registrations are read by registration.py. Source: docs/design/remoting.md section 4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What clients tell of themselves, and what is told of them: heartbeats, members, locks. No state.
 
-Source: spec/remoting.md sections 2.8, 4.4 and 4.5.
+Source: docs/design/remoting.md sections 2.8, 4.4 and 4.5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Configurations of topics and groups, and their versions. Holds no state.
 
-Source: spec/remoting.md section 4.7, spec/storage.md section 11.4.
+Source: docs/design/remoting.md section 4.7, docs/design/storage.md section 11.4.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Plain it is JSON. Compressed it is one zlib stream of pieces, each behind its le
     DataVersion as JSON | count 4 | count times: a topic as text | filter servers as JSON
     | from 5.0 on: count 4 | count times: a queue mapping as JSON
 
-Source: spec/remoting.md section 4.7.
+Source: docs/design/remoting.md section 4.7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where topics lie: routes, and the brokers of a cluster. Holds no state.
 
-Source: spec/remoting.md sections 4.2 and 4.3, spec/cluster.md section 3.3.
+Source: docs/design/remoting.md sections 4.2 and 4.3, docs/design/cluster.md section 3.3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How far queues and groups are: statistics and tables of offsets. Holds no state.
 
-Source: spec/remoting.md section 4.6, spec/cluster.md section 2.6.
+Source: docs/design/remoting.md section 4.6, docs/design/cluster.md section 2.6.
 """
 
 from __future__ import annotations

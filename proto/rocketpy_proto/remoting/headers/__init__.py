@@ -1,4 +1,4 @@
-"""The headers of requests and of their answers, by code. Source: spec/remoting.md 2. No state.
+"""The headers of requests and of their answers, by code. Source: docs/design/remoting.md 2. No state.
 
 A request of some code has the ext fields of `EXCHANGES[code].request`, a successful answer those of
 `EXCHANGES[code].response`. Where a code has no fields, the header is a NoFields.

@@ -1,4 +1,4 @@
-"""Headers about groups and their clients. Source: spec/remoting.md section 2.8. Holds no state."""
+"""Headers about groups and their clients. Source: docs/design/remoting.md section 2.8. Holds no state."""
 
 from __future__ import annotations
 

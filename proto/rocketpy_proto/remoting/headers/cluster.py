@@ -1,6 +1,6 @@
 """Headers of what brokers and operators ask of name servers. Holds no state.
 
-Source: spec/remoting.md section 2.8.
+Source: docs/design/remoting.md section 2.8.
 """
 
 from __future__ import annotations

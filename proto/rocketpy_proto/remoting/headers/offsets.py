@@ -1,4 +1,4 @@
-"""Headers of requests for offsets. Source: spec/remoting.md section 2.6 and 2.8. Holds no state."""
+"""Headers of requests for offsets. Source: docs/design/remoting.md section 2.6 and 2.8. Holds no state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of pop consumption, of 5.x only. Source: spec/remoting.md section 2.8. Holds no state.
+"""Headers of pop consumption, of 5.x only. Source: docs/design/remoting.md section 2.8. Holds no state.
 
 Their codes do not fit a binary header: these commands have JSON ones.
 """

@@ -1,4 +1,4 @@
-"""Headers of pulls and look-ups of messages. Source: spec/remoting.md 2.5 and 2.8. No state."""
+"""Headers of pulls and look-ups of messages. Source: docs/design/remoting.md 2.5 and 2.8. No state."""
 
 from __future__ import annotations
 

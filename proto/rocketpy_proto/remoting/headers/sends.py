@@ -1,4 +1,4 @@
-"""Headers of sends, send-backs and transactions. Source: spec/remoting.md 2.4 and 2.8. No state."""
+"""Headers of sends, send-backs and transactions. Source: docs/design/remoting.md 2.4 and 2.8. No state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers about topics and routes. Source: spec/remoting.md 2.7 and 2.8. Holds no state."""
+"""Headers about topics and routes. Source: docs/design/remoting.md 2.7 and 2.8. Holds no state."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def write(
     tells: bool = False,
     waiting_bytes_max: int = 64 * MIB,
 ) -> list[broker_pb2.StageBlocksRequest]:
-    """Write as partition 3 does; the acknowledged blocks in their order."""
+    """Writes as partition 3 does; the acknowledged blocks in their order."""
     batches = list(batches)
     names = tuple(batches[0].schema.names)
     transport = RecordedTransport(broker.config, RetryPolicy(5, 1), 10_000)
@@ -91,7 +91,7 @@ def write(
 def properties(
     requests: Iterable[broker_pb2.StageBlocksRequest], name: str
 ) -> Iterator[str | None]:
-    """A property of every record."""
+    """Yields a property of every record."""
     for request in requests:
         sizes = np.frombuffer(request.record_sizes, ">i4").astype(np.int32)
         yield from property_column(RecordBlock.parse(request.records, sizes), name).to_pylist()

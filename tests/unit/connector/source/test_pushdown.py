@@ -58,7 +58,7 @@ def search(times: Sequence[QueueTime]) -> list[int | None]:
 
 
 def rows(begin: Positions, end: Positions) -> list[dict[str, Any]]:
-    """The messages of ranges, as far as filters look at them."""
+    """Returns the messages of ranges, as far as filters look at them."""
     return [
         {
             "queueId": i.queue_id,
@@ -71,17 +71,17 @@ def rows(begin: Positions, end: Positions) -> list[dict[str, Any]]:
 
 
 def passes(row: dict[str, Any], one: Any) -> bool:
-    """Whether Spark lets a row pass a comparison."""
+    """True if Spark lets a row pass a comparison."""
     return COMPARISONS[type(one)](row[one.attribute[0]], one.value)
 
 
 def passing(found: list[dict[str, Any]], filters: list[Filter]) -> list[dict[str, Any]]:
-    """The rows that pass all filters."""
+    """Returns the rows that pass all filters."""
     return [row for row in found if all(passes(row, one) for one in filters)]
 
 
 def narrowed(*filters: Filter) -> tuple[Positions, Positions]:
-    """The ranges that are left."""
+    """Returns the ranges that are left."""
     return PushedFilters.of(filters).applied(BEGIN, END, BOUNDS, search)
 
 

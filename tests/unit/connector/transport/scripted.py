@@ -58,7 +58,7 @@ class Message:
     keys: frozenset[str]
 
     def matches(self, expression: str) -> bool:
-        """Whether an SQL92 expression is true for it."""
+        """True if an SQL92 expression is true for it."""
         wanted = FilterService().filter_of(FilterText("SQL92", expression)).sql92
         assert wanted is not None
         return bool(wanted.matches(RecordBlock.parse(self.record)).all())
@@ -103,7 +103,7 @@ class MemoryBroker:
         self.topics[topic] = [[] for _ in range(queues)]
 
     def store(self, block: Block) -> None:
-        """Append the records of a block to its queue, or to those that they name."""
+        """Appends the records of a block to its queue, or to those that they name."""
         if block.queue_id == OWN_QUEUES:
             parts = by_queue(block.queue_id, block.records, block.record_sizes)
             for queue_id, part in parts.items():
@@ -136,7 +136,7 @@ class MemoryBroker:
         return self.topics[topic][queue_id]
 
     def is_committed(self, job: BatchJob) -> bool:
-        """Whether the writer has committed this batch or a later one."""
+        """True if the writer has committed this batch or a later one."""
         last = self.last_batches.get(job.batch.writer_id)
         return last is not None and last.job.batch.batch_id >= job.batch.batch_id
 
@@ -161,12 +161,12 @@ class MemoryBroker:
         ]
 
     def remove(self, job: BatchJob) -> None:
-        """Put a job away, with all that it has staged."""
+        """Puts a job away, with all that it has staged."""
         self.staged.pop(job, None)
         self.put_away.add(job)
 
     def commit(self, job: BatchJob, tasks: Sequence[StagedTask]) -> None:
-        """Show a job's batch. Raises BrokerError for attempts that are not there as named."""
+        """Shows a job's batch. Raises BrokerError for attempts that are not there as named."""
         attempts, blocks = self.attempts(job), list[Block]()
         for task in tasks:
             found = attempts.get(task.attempt, [])
@@ -181,7 +181,7 @@ class MemoryBroker:
             self.remove(other)
 
     def enter(self, store_id: str = "") -> None:
-        """Fail the call if the script says so, or if it is for another store."""
+        """Fails the call if the script says so, or if it is for another store."""
         if self.faults:
             raise self.faults.pop(0)
         if store_id not in {"", self.store_id}:
@@ -392,5 +392,5 @@ def _bytes(messages: Sequence[Message]) -> int:
 
 
 def away() -> ConnectionFailedError:
-    """A fault for the script: nobody answers."""
+    """Returns a fault for the script: nobody answers."""
     return ConnectionFailedError("the script says so")

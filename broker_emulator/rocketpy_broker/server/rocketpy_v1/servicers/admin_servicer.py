@@ -53,7 +53,7 @@ class AdminServicer:
     async def UpdateTopic(
         self, request: admin_pb2.UpdateTopicRequest, _context: status.Context
     ) -> admin_pb2.UpdateTopicResponse:
-        """Create or change a topic."""
+        """Creates or change a topic."""
         try:
             await self._to.admin.update_topic(
                 _to_change(request.config), create_only=request.create_only
@@ -65,7 +65,7 @@ class AdminServicer:
     async def DeleteTopic(
         self, request: admin_pb2.DeleteTopicRequest, _context: status.Context
     ) -> admin_pb2.DeleteTopicResponse:
-        """Remove a topic."""
+        """Removes a topic."""
         try:
             await self._to.admin.delete_topic(request.topic)
         except BrokerError as error:
@@ -75,7 +75,7 @@ class AdminServicer:
     async def ListTopics(
         self, request: admin_pb2.ListTopicsRequest, _context: status.Context
     ) -> admin_pb2.ListTopicsResponse:
-        """All topics, or the named ones; the answer is made some at a time."""
+        """Returns all topics, or the named ones; the answer is made some at a time."""
         await scheduler.take_slot("admin")
         try:
             page = self._to.admin.list_topics(
@@ -95,7 +95,7 @@ class AdminServicer:
     async def ListTopicGroups(
         self, request: admin_pb2.ListTopicGroupsRequest, _context: status.Context
     ) -> admin_pb2.ListTopicGroupsResponse:
-        """A page of the groups with progress in a topic."""
+        """Returns a page of the groups with progress in a topic."""
         try:
             page = await self._to.admin.topic_groups(
                 request.topic, request.after, request.count_max
@@ -109,7 +109,7 @@ class AdminServicer:
     async def ListTopicQueues(
         self, request: admin_pb2.ListTopicQueuesRequest, _context: status.Context
     ) -> admin_pb2.ListTopicQueuesResponse:
-        """A page of the queues of a topic."""
+        """Returns a page of the queues of a topic."""
         try:
             page = await self._to.admin.topic_queues(
                 request.topic, request.queue_id, request.count_max
@@ -175,7 +175,7 @@ class AdminServicer:
     async def ViewMessage(
         self, request: admin_pb2.ViewMessageRequest, _context: status.Context
     ) -> admin_pb2.MessagesResponse:
-        """The message with an id."""
+        """Returns the message with an id."""
         try:
             record = self._to.store_admin.view_message(request.offset_msg_id)
         except BrokerError as error:
@@ -185,7 +185,7 @@ class AdminServicer:
     async def CleanExpiredFiles(
         self, _request: admin_pb2.CleanExpiredFilesRequest, _context: status.Context
     ) -> admin_pb2.CleanExpiredFilesResponse:
-        """Clean by age, now."""
+        """Cleans by age, now."""
         try:
             cleaned = await self._to.store_admin.clean_expired_files()
         except BrokerError as error:
@@ -200,7 +200,7 @@ class AdminServicer:
     async def CleanUnusedTopics(
         self, _request: admin_pb2.CleanUnusedTopicsRequest, _context: status.Context
     ) -> admin_pb2.CleanUnusedTopicsResponse:
-        """Remove queues of topics that are not configured."""
+        """Removes queues of topics that are not configured."""
         try:
             topics = await self._to.store_admin.clean_unused_topics()
         except BrokerError as error:
@@ -208,7 +208,7 @@ class AdminServicer:
         return admin_pb2.CleanUnusedTopicsResponse(status=status.success(), topics=topics)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs."""
+        """Returns the methods with their codecs."""
         bytes_max, messages = self._to.request_bytes_max, admin_pb2.MessagesResponse
         methods: dict[str, Callable[..., Any]] = {
             "UpdateTopic": self.UpdateTopic,

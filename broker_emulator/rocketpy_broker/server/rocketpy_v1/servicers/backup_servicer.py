@@ -32,7 +32,7 @@ class BackupServicer:
     async def backup(
         self, request: Decoded, context: status.Context
     ) -> AsyncGenerator[Response, None]:
-        """The pieces of a copy, in responses of some 1 MiB."""
+        """Yields the pieces of a copy, in responses of some 1 MiB."""
         if isinstance(request, BrokerError):
             yield Response(status=status.failure(request))
             return
@@ -59,7 +59,7 @@ class BackupServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The method with its codecs."""
+        """Returns the method with its codecs."""
         decode = decoder(admin_pb2.BackupStoreRequest, self._request_bytes_max)
         return {
             "BackupStore": grpc.unary_stream_rpc_method_handler(

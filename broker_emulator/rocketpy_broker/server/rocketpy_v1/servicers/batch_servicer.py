@@ -48,7 +48,7 @@ class BatchServicer:
         requests: AsyncIterator[broker_pb2.StageBlocksRequest | BrokerError],
         context: status.Context,
     ) -> AsyncIterator[broker_pb2.StageBlocksResponse]:
-        """One block after the other; a refused one does not end the stream."""
+        """Yields one block after the other; a refused one does not end the stream."""
         scheduler.connection.set(context.peer())
         with self._staging.stream() as stream:
             async for request in requests:
@@ -118,7 +118,7 @@ class BatchServicer:
         return broker_pb2.AbortBatchResponse(status=status.success(), attempt_count=count)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs. A batch of many tasks has long columns of numbers."""
+        """Returns the methods with their codecs. A batch of many tasks has long columns of numbers."""
         bytes_max, response = self._request_bytes_max, broker_pb2.BatchResponse
         return {
             "StageBlocks": grpc.stream_stream_rpc_method_handler(

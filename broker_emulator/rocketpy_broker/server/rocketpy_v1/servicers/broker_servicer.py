@@ -106,7 +106,7 @@ class BrokerServicer:
         requests: AsyncIterator[broker_pb2.AppendRequest | BrokerError],
         context: status.Context,
     ) -> None:
-        """Write each block as it comes; answer in order, as flushes complete."""
+        """Writes each block as it comes; answer in order, as flushes complete."""
         scheduler.connection.set(context.peer())
         now_ms, on_appended = self._to.clock.monotonic_ms, self._to.on_appended
 
@@ -153,7 +153,7 @@ class BrokerServicer:
         request: broker_pb2.PullRequest | BrokerError,
         context: status.Context,
     ) -> AsyncIterator[PullResponseParts]:
-        """Stream what is there; hold the call where nothing is."""
+        """Streams what is there; hold the call where nothing is."""
         scheduler.connection.set(context.peer())
         try:
             if isinstance(request, BrokerError):
@@ -177,7 +177,7 @@ class BrokerServicer:
     async def query_offsets(
         self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
     ) -> broker_pb2.QueryOffsetsResponse | OffsetsAnswer:
-        """Each topic by itself: a missing one does not hide the others."""
+        """Returns each topic by itself: a missing one does not hide the others."""
         try:
             known = await known_offsets(request)
             self._to.check_store(request.store_id)
@@ -238,7 +238,7 @@ class BrokerServicer:
     async def search_offsets(
         self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
     ) -> broker_pb2.SearchOffsetsResponse:
-        """The first queues or an error."""
+        """Returns the first queues or an error."""
         try:
             self._to.check_store(request.store_id)
             times = [
@@ -263,7 +263,7 @@ class BrokerServicer:
     async def query_consumer_offsets(
         self, request: broker_pb2.QueryConsumerOffsetsRequest, _context: status.Context
     ) -> broker_pb2.QueryConsumerOffsetsResponse:
-        """Each queue by itself: one without progress does not hide the others."""
+        """Returns each queue by itself: one without progress does not hide the others."""
         group = request.consumer_group
         try:
             queues = [QueueKey(entry.topic, entry.queue_id) for entry in request.queues]
@@ -287,7 +287,7 @@ class BrokerServicer:
     async def commit_offsets(
         self, request: broker_pb2.CommitOffsetsRequest, _context: status.Context
     ) -> broker_pb2.CommitOffsetsResponse:
-        """All or nothing."""
+        """Returns all or nothing."""
         try:
             self._to.check_store(request.store_id)
             wanted = [
@@ -304,7 +304,7 @@ class BrokerServicer:
     async def recall_message(
         self, request: broker_pb2.RecallMessageRequest, _context: status.Context
     ) -> broker_pb2.RecallMessageResponse:
-        """Order a message that waits to be cancelled."""
+        """Orders a message that waits to be cancelled."""
         try:
             msg_id = await self._to.recall.recall(request.topic, request.recall_handle)
         except BrokerError as error:
@@ -312,7 +312,7 @@ class BrokerServicer:
         return broker_pb2.RecallMessageResponse(status=status.success(), msg_id=msg_id)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs. Written out, because Pull has a serializer of its own."""
+        """Returns the methods with their codecs. Written out, because Pull has a serializer of its own."""
         bytes_max = self._to.request_bytes_max
         return {
             "Append": grpc.stream_stream_rpc_method_handler(

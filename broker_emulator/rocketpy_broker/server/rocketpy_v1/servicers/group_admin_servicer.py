@@ -57,7 +57,7 @@ class GroupAdminServicer:
     async def list_groups(
         self, request: groups_pb2.ListGroupsRequest, _context: status.Context
     ) -> groups_pb2.ListGroupsResponse:
-        """A page of groups."""
+        """Returns a page of groups."""
         try:
             page = await self._to.listing.groups(
                 request.after, request.count_max, include_system=request.include_system
@@ -74,7 +74,7 @@ class GroupAdminServicer:
     async def get_group(
         self, request: groups_pb2.GetGroupRequest, _context: status.Context
     ) -> groups_pb2.GetGroupResponse:
-        """One group."""
+        """Returns one group."""
         try:
             details = await self._to.listing.get(request.consumer_group)
         except BrokerError as error:
@@ -90,7 +90,7 @@ class GroupAdminServicer:
     async def list_group_topics(
         self, request: groups_pb2.ListGroupTopicsRequest, _context: status.Context
     ) -> groups_pb2.ListGroupTopicsResponse:
-        """A page of a group's topics."""
+        """Returns a page of a group's topics."""
         try:
             page = await self._to.listing.topics(
                 request.consumer_group, request.after, request.count_max
@@ -115,7 +115,7 @@ class GroupAdminServicer:
     async def update_group(
         self, request: groups_pb2.UpdateGroupRequest, _context: status.Context
     ) -> groups_pb2.UpdateGroupResponse:
-        """Create or change a group."""
+        """Creates or change a group."""
         config = request.config
         try:
             if config.attributes:
@@ -132,7 +132,7 @@ class GroupAdminServicer:
     async def delete_group(
         self, request: groups_pb2.DeleteGroupRequest, _context: status.Context
     ) -> groups_pb2.DeleteGroupResponse:
-        """Remove a group."""
+        """Removes a group."""
         try:
             topics = await self._to.changes.delete(
                 request.consumer_group, keep_topics=request.keep_topics, force=request.force
@@ -144,7 +144,7 @@ class GroupAdminServicer:
     async def reset_offsets(
         self, request: groups_pb2.ResetOffsetsRequest, _context: status.Context
     ) -> groups_pb2.ResetOffsetsResponse:
-        """Set a group to other places of a topic."""
+        """Sets a group to other places of a topic."""
         try:
             queues = await self._to.resetting.reset(_reset_request(request))
         except BrokerError as error:
@@ -165,7 +165,7 @@ class GroupAdminServicer:
     async def list_clients(
         self, request: groups_pb2.ListClientsRequest, _context: status.Context
     ) -> groups_pb2.ListClientsResponse:
-        """A page of clients."""
+        """Returns a page of clients."""
         try:
             page = await self._to.listing.clients(request.after, request.count_max)
         except BrokerError as error:
@@ -188,7 +188,7 @@ class GroupAdminServicer:
         return response
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs."""
+        """Returns the methods with their codecs."""
         methods: dict[str, Callable[..., Any]] = {
             "ListGroups": self.list_groups,
             "GetGroup": self.get_group,

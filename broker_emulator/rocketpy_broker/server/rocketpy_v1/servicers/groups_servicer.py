@@ -64,7 +64,7 @@ class GroupsServicer:
     async def heartbeat(
         self, request: groups_pb2.HeartbeatRequest, context: status.Context
     ) -> groups_pb2.HeartbeatResponse:
-        """All groups or none."""
+        """Returns all groups or none."""
         try:
             check_counts(
                 len(request.producer_groups) + len(request.consumers),
@@ -156,7 +156,7 @@ class GroupsServicer:
     async def notices(
         self, request: groups_pb2.NoticesRequest | BrokerError, context: status.Context
     ) -> None:
-        """Write notices as they come, until the client or the broker ends the stream."""
+        """Writes notices as they come, until the client or the broker ends the stream."""
         try:
             if isinstance(request, BrokerError):
                 raise request
@@ -174,7 +174,7 @@ class GroupsServicer:
             self._clients.close_notices(stream)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs. Written out, because their requests are bounded."""
+        """Returns the methods with their codecs. Written out, because their requests are bounded."""
         methods: dict[str, Callable[..., Any]] = {
             "Heartbeat": self.heartbeat,
             "Unregister": self.unregister,

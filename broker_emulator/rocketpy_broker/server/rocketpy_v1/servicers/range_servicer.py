@@ -98,7 +98,7 @@ class RangeServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs."""
+        """Returns the methods with their codecs."""
         methods: dict[str, Callable[..., Any]] = {
             "FindKeys": self.find_keys,
             "MeasureRanges": self.measure_ranges,

@@ -39,7 +39,7 @@ class RetryServicer:
     async def send_back(
         self, request: retry_pb2.SendBackRequest, _context: status.Context
     ) -> retry_pb2.SendBackResponse:
-        """The first messages of the request, each with its own status."""
+        """Returns the first messages of the request, each with its own status."""
         messages = [
             SendBack(
                 each.commit_log_offset, each.delay_level, each.origin_msg_id, each.origin_topic
@@ -59,7 +59,7 @@ class RetryServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs. Written out, because their requests are bounded."""
+        """Returns the methods with their codecs. Written out, because their requests are bounded."""
         return all_bounded(retry_pb2, {"SendBack": self.send_back}, self._to.request_bytes_max)
 
 

@@ -77,7 +77,7 @@ class StatisticsServicer:
     async def get_statistics(
         self, request: admin_pb2.GetStatisticsRequest, _context: status.Context
     ) -> admin_pb2.GetStatisticsResponse:
-        """A page of items."""
+        """Returns a page of items."""
         query = Query(
             list(request.names),
             request.topic,
@@ -98,7 +98,7 @@ class StatisticsServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs."""
+        """Returns the methods with their codecs."""
         methods: dict[str, Callable[..., Any]] = {
             "GetStoreStatistics": self.get_store_statistics,
             "GetStatistics": self.get_statistics,

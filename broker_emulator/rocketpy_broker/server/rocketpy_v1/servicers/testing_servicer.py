@@ -41,7 +41,7 @@ class TestingServicer:
     async def advance_clock(
         self, request: testing_pb2.AdvanceClockRequest, _context: status.Context
     ) -> testing_pb2.AdvanceClockResponse:
-        """Move the clock, and do what became due."""
+        """Moves the clock, and do what became due."""
         clock, delta_ms = self._to.clock, request.advance_ms
         if not 0 <= delta_ms <= ADVANCE_MS_MAX:
             error = ParameterIllegalError("advance_ms", delta_ms, f"0 to {ADVANCE_MS_MAX}")
@@ -59,7 +59,7 @@ class TestingServicer:
     async def forget_writers(
         self, _request: testing_pb2.ForgetWritersRequest, _context: status.Context
     ) -> testing_pb2.ForgetWritersResponse:
-        """Forget what no other call can remove."""
+        """Forgets what no other call can remove."""
         try:
             await self._to.batches.commits.forget_writers()
             await self._to.batches.saver.save()
@@ -69,7 +69,7 @@ class TestingServicer:
         return testing_pb2.ForgetWritersResponse(status=status.success())
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs."""
+        """Returns the methods with their codecs."""
         methods: dict[str, Callable[..., Any]] = {
             "AdvanceClock": self.advance_clock,
             "ForgetWriters": self.forget_writers,

@@ -35,7 +35,7 @@ class TransactionsServicer:
     async def end_transaction(
         self, request: transactions_pb2.EndTransactionRequest, _context: status.Context
     ) -> transactions_pb2.EndTransactionResponse:
-        """Commit or roll back."""
+        """Commits or roll back."""
         try:
             await self._service.end(_command(request))
         except BrokerError as error:
@@ -59,7 +59,7 @@ class TransactionsServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The methods with their codecs."""
+        """Returns the methods with their codecs."""
         methods: dict[str, Callable[..., Any]] = {
             "EndTransaction": self.end_transaction,
             "ListTransactions": self.list_transactions,

@@ -115,7 +115,7 @@ class MessageFile:
                 raise MessageFileError(self.path, reason)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The messages, some rows at a time, in the types of `_BY_NAME`. May be asked twice."""
+        """Yields the messages, some rows at a time, in the types of `_BY_NAME`. May be asked twice."""
         row = 0
         try:
             for whole in self._read():
@@ -140,7 +140,7 @@ class MessageFile:
 
 
 def _cast(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that are imported, in their one type; times in ms."""
+    """Returns the columns that are imported, in their one type; times in ms."""
     names = [name for name in batch.schema.names if name in _BY_NAME]
     return pa.RecordBatch.from_arrays(
         [_cast_column(batch.column(name), _BY_NAME[name].target) for name in names], names

@@ -48,7 +48,7 @@ class QueueRows:
 
 
 def by_queue(batch: pa.RecordBatch, topic: str | None, now_ms: int) -> Iterator[_Encoder]:
-    """The rows of each queue, ready to be encoded; `topic` overrides the column.
+    """Yields the rows of each queue, ready to be encoded; `topic` overrides the column.
 
     Raises UnencodableRecordError for a row without a topic or with a queue that cannot be.
     """
@@ -89,7 +89,7 @@ class _Encoder:
         self._now_ms = now_ms
 
     def blocks(self, segment_bytes: int) -> Iterator[RecordBlock]:
-        """The records, in blocks that fit a log segment, in writable buffers.
+        """Yields the records, in blocks that fit a log segment, in writable buffers.
 
         Raises UnencodableRecordError, which names the row of the batch.
         """
@@ -211,7 +211,7 @@ class _PropertyColumns(TypedDict):
 
 
 def _property_columns(batch: pa.RecordBatch) -> _PropertyColumns:
-    """The arguments of BlockColumns that become properties.
+    """Returns the arguments of BlockColumns that become properties.
 
     A column that says what the map says already is left out, so that the map's order is kept.
     """

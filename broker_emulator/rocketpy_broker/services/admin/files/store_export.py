@@ -72,7 +72,7 @@ class ExportRequest:
 
     @property
     def has_span(self) -> bool:
-        """Whether not all messages are wanted."""
+        """True if not all messages are wanted."""
         return self.begin_ms is not None or self.end_ms is not None
 
 
@@ -143,7 +143,7 @@ class StoreExport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the files and give the lock back."""
+        """Closes the files and give the lock back."""
         self._stack.close()
 
     @property
@@ -152,7 +152,7 @@ class StoreExport:
         return sum(queue.max_offset - queue.min_offset for queue in self._queues.values())
 
     def run(self, advance: Advance = lambda _count: None) -> ExportResult:
-        """Write the files. Raises OSError."""
+        """Writes the files. Raises OSError."""
         request = self._request
         count, paths = 0, []
         targets: list[tuple[Path, list[str]]] = [(request.out, list(request.topics))]
@@ -186,7 +186,7 @@ class StoreExport:
         self._damaged_count += 1
 
     def _decoded(self, block: RecordBlock) -> Iterator[pa.RecordBatch]:
-        """The wanted messages of a block; a body that cannot be inflated is as it is stored."""
+        """Yields the wanted messages of a block; a body that cannot be inflated is as it is stored."""
         request = self._request
         if request.has_span:
             times = block.header["store_timestamp"].astype(np.int64)

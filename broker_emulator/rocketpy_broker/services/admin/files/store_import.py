@@ -74,7 +74,7 @@ class StoreImport:
         )
 
     def plan(self, advance: Advance = lambda _count: None) -> ImportPlan:
-        """Read everything once, and write nothing.
+        """Reads everything once, and write nothing.
 
         Raises MessageFileError, TopicIllegalError, StoreLockedError.
         """
@@ -96,7 +96,7 @@ class StoreImport:
         return plan
 
     def run(self, plan: ImportPlan, advance: Advance = lambda _count: None) -> None:
-        """Store the messages. Raises StoreError, ConfigFileError, OSError."""
+        """Stores the messages. Raises StoreError, ConfigFileError, OSError."""
         config = StoreConfig(
             self._folder,
             self._sizes.segment_bytes,

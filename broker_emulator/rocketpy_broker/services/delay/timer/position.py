@@ -7,7 +7,7 @@ leaves out what was delivered since by what the log says (`progress`).
 The position belongs to a content of `config/timercheck`: with another one RocketMQ has had the
 store since, and that file tells what it left pending: what lies behind its offset, and what lies
 below and gets out at its last read time or later. Holds no state.
-Source: spec/storage.md sections 13.5 and 13.7.
+Source: docs/design/storage.md sections 13.5 and 13.7.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A message is due at the time that its sender named, within the second that RocketMQ's TIMER_OUT_MS
 begins, else at that second's end; so both brokers agree on which ones a read time leaves pending.
 One that says no time at all is due at once. Holds no state.
-Source: spec/storage.md section 13.5; row D02.
+Source: docs/design/storage.md section 13.5.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _marks(
     out_ms: NDArray[np.int64],
     cancels: pa.StringArray,
 ) -> list[Mark]:
-    """A loop over those that cancel or were rolled, of which most blocks have none.
+    """Returns a loop over those that cancel or were rolled, of which most blocks have none.
 
     A copy that a stop of this broker has made names what it was made from. That says more than a
     key, which several messages may have.
@@ -119,7 +119,7 @@ def _place_key(physical_offset: int) -> str:
 
 
 def _numbers(properties: BlockProperties, name: str) -> NDArray[np.int64]:
-    """The values of a property; -1 where there is none, or no number of 1 to 15 digits."""
+    """Returns the values of a property; -1 where there is none, or no number of 1 to 15 digits."""
     texts = properties.column(name)
     is_number = pc.match_substring_regex(texts, "^[0-9]{1,15}$")
     numbers = null_unless(is_number, texts).cast(pa.int64())
@@ -156,7 +156,7 @@ def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
 
 
 def delivered_strings(block: RecordBlock, now_ms: int) -> pa.BinaryArray:
-    """The properties of messages that are delivered now, with RocketMQ's times of waiting.
+    """Returns the properties of messages that are delivered now, with RocketMQ's times of waiting.
 
     A string that has no room for them stays as it is.
     """
@@ -171,7 +171,7 @@ def delivered_strings(block: RecordBlock, now_ms: int) -> pa.BinaryArray:
 
 
 def fitting(longer: pa.BinaryArray, strings: pa.BinaryArray) -> pa.BinaryArray:
-    """The longer strings where they fit a record, else those that did."""
+    """Returns the longer strings where they fit a record, else those that did."""
     fits = pc.less_equal(pc.binary_length(longer), PROPERTIES_BYTES_MAX)
     if pc.all(fits).as_py():
         return longer

@@ -8,7 +8,7 @@ it was made from, as a delivered message does; so after a crash in between nothi
 Of very many messages only the first are rolled; the log then says how many RocketMQ will deliver
 again. This broker does not, in any case. RocketMQ's wheel and its log are removed, for they hold
 messages that have been delivered, or are read from the queue again.
-Source: spec/storage.md sections 13.5 and 13.7.
+Source: docs/design/storage.md sections 13.5 and 13.7.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RocketmqExport:
         self._clock = clock
 
     def run(self) -> None:
-        """Roll what has to be rolled, and leave timercheck. Raises OSError."""
+        """Rolls what has to be rolled, and leave timercheck. Raises OSError."""
         flush_now(self._store)
         while self._timer.read():
             pass
@@ -90,7 +90,7 @@ class RocketmqExport:
         self._checkpoint.remove_wheel()
 
     def _pending(self) -> NDArray[np.int64]:
-        """The queue offsets of what is pending, without what was cancelled."""
+        """Returns the queue offsets of what is pending, without what was cancelled."""
         void = [np.empty(0, np.int64)]
         for due in self._timer.pending.marked_slots():
             begin = 0
@@ -106,7 +106,7 @@ class RocketmqExport:
         return pending
 
     def _roll_front(self, pending: NDArray[np.int64]) -> int:
-        """Roll what has anything but pending messages behind it; return RocketMQ's offset."""
+        """Rolls what has anything but pending messages behind it; return RocketMQ's offset."""
         queue_end = self._store.range_of(TIMER_QUEUE).max_offset
         is_apart = pending != np.arange(queue_end - len(pending), queue_end)
         front_count = int(np.flatnonzero(is_apart)[-1]) + 1 if is_apart.any() else 0
@@ -128,7 +128,7 @@ class RocketmqExport:
         return offset
 
     def _roll(self, offsets: NDArray[np.int64]) -> int:
-        """Append these messages once more, as many as may be; return how many of the first."""
+        """Appends these messages once more, as many as may be; return how many of the first."""
         count, left_bytes = 0, ROLL_BYTES_MAX
         while count < min(len(offsets), ROLL_COUNT_MAX) and left_bytes > 0:
             wanted = offsets[count : count + TURN_UNITS]
@@ -174,7 +174,7 @@ class RocketmqExport:
 
 
 def _rolled_strings(block: RecordBlock) -> pa.BinaryArray:
-    """The properties with one more roll, where there is room."""
+    """Returns the properties with one more roll, where there is room."""
     texts = property_column(block, TIMER_ROLL_TIMES)
     is_number = pc.match_substring_regex(texts, "^[0-9]{1,9}$")
     times = null_unless(is_number, texts).cast(pa.int64())

@@ -7,7 +7,7 @@ be appended whole is tried again; nothing behind it goes first.
 Progress is marked whenever all messages up to a time have gone. Messages that come to be due
 before that time, as behind a clock that was set back, hold up the next mark, and a crash meanwhile
 lets the next start read more of the log. Holds no state on disk but that.
-Source: spec/storage.md section 13.5; row D03.
+Source: docs/design/storage.md section 13.5.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class TimerDelivery:
         self.read_offset = 0
 
     def load(self, position: TimerPosition) -> None:
-        """Go on from there; the messages are read when `run` begins."""
+        """Goes on from there; the messages are read when `run` begins."""
         self._start = position
         self.released_ms = position.delivered_ms
         self.read_offset = position.pending_offset
@@ -101,7 +101,7 @@ class TimerDelivery:
         return TimerPosition(self.released_ms, low_offset, self.read_offset)
 
     async def run(self) -> None:
-        """Deliver what is due, when it is due, until the broker stops."""
+        """Delivers what is due, when it is due, until the broker stops."""
         is_stopping = False
         while not is_stopping:
             try:
@@ -114,7 +114,7 @@ class TimerDelivery:
                 is_stopping = not await self._held.wait([TIMER_QUEUE], deadline_ms)
 
     async def _step(self) -> int:
-        """Read what is new, release a turn of what is due; return how long to wait."""
+        """Reads what is new, release a turn of what is due; return how long to wait."""
         while self.read():
             await take_slot()
         now_ms = self._clock.now_ms()
@@ -129,7 +129,7 @@ class TimerDelivery:
         return 0
 
     async def _take_due(self, now_ms: int) -> Due:
-        """A turn of what is due, of several slots where none of their messages is void."""
+        """Returns a turn of what is due, of several slots where none of their messages is void."""
         taken = self.pending.due(now_ms, TURN_UNITS)
         if len(taken.offsets) == 0:
             return taken
@@ -197,7 +197,7 @@ class TimerDelivery:
     # --- Reading ---
 
     def read(self) -> bool:
-        """Read some units of the queue; False where there are no more. Takes some milliseconds."""
+        """Reads some units of the queue; False where there are no more. Takes some milliseconds."""
         begin = self.read_offset
         stretch = self._store.queue_lookup.stretch(TIMER_QUEUE, begin, begin + READ_UNITS)
         if stretch is None:
@@ -211,7 +211,7 @@ class TimerDelivery:
         return True
 
     def _take(self, block: RecordBlock) -> None:
-        """Add what is pending of these records, and what they say of others."""
+        """Adds what is pending of these records, and what they say of others."""
         times = read_times(block)
         offsets = block.header["queue_offset"].astype(np.int64)
         delivered = self._progress.is_delivered(block.header["physical_offset"].astype(np.int64))

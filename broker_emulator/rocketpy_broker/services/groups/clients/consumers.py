@@ -1,8 +1,8 @@
 """Consumer groups that have clients: how they consume, and what they subscribe to.
 
 Lives in memory only, from a group's first member to its last; after a crash the next heartbeats
-bring it back. A group consumes as its latest heartbeat says. Rows G01, G02.
-Source: ConsumerManager and ConsumerGroupInfo, spec/broker_behaviour.md sections 4.1 and 4.3.
+bring it back. A group consumes as its latest heartbeat says.
+Source: ConsumerManager and ConsumerGroupInfo, docs/design/broker_behaviour.md sections 4.1 and 4.3.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class ConsumerData:
 
 
 def consumers_of(group: str) -> GroupKey:
-    """The consumer group of that name."""
+    """Returns the consumer group of that name."""
     return GroupKey(Role.CONSUMER, group)
 
 
 def as_enum(name: str, kind: type[EnumT], value: int) -> EnumT:
-    """The value of an enumeration. Raises ParameterIllegalError."""
+    """Returns the value of an enumeration. Raises ParameterIllegalError."""
     try:
         return kind(value)
     except ValueError as error:
@@ -99,7 +99,7 @@ class ConsumerGroup:
 
     @property
     def is_broadcasting(self) -> bool:
-        """Whether members have nothing to share out among them."""
+        """True if members have nothing to share out among them."""
         return self.latest.message_model is MessageModel.BROADCASTING
 
 
@@ -118,15 +118,15 @@ class ConsumerGroups:
         return self._shares.total
 
     def get(self, group: str) -> ConsumerGroup | None:
-        """The group; None where it has no clients."""
+        """Returns the group; None where it has no clients."""
         return self._groups.get(group)
 
     def names(self) -> list[str]:
-        """The groups that have clients, in no order."""
+        """Returns the groups that have clients, in no order."""
         return list(self._groups)
 
     def is_subscribed(self, group: str, topic: str) -> bool:
-        """Whether a client of the group is there, and the group subscribes to the topic."""
+        """True if a client of the group is there, and the group subscribes to the topic."""
         found = self._groups.get(group)
         return found is not None and topic in found.subscriptions
 
@@ -149,7 +149,7 @@ class ConsumerGroups:
             )
 
     def register(self, data: ConsumerData, client_id: str, address: str) -> bool:
-        """Take in what a client says of its group; return whether others should know of it.
+        """Takes in what a client says of its group; return whether others should know of it.
 
         The caller has asked both `check_room`.
         """
@@ -166,7 +166,7 @@ class ConsumerGroups:
         return is_new or merged.is_changed
 
     def left(self, group: str) -> ConsumerGroup | None:
-        """A member has left: the group, or None where nobody is left.
+        """Returns a member has left: the group, or None where nobody is left.
 
         Of several that have left together each is told, also when the group is gone already.
         """

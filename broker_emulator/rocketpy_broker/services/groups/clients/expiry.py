@@ -1,7 +1,7 @@
 """Every ten seconds: clients that were silent for too long go, and so do locks that are over.
 
 Holds no state. Each turn takes the oldest entries only, so the time that others wait does not grow
-with the number of clients. Row B08. Source: ClientHousekeepingService, spec/broker_behaviour.md
+with the number of clients. Source: ClientHousekeepingService, docs/design/broker_behaviour.md
 section 4.7; unlike there, the rest of the group is told.
 """
 
@@ -32,7 +32,7 @@ class ClientExpiry:
         self._locks = locks
 
     async def run(self) -> None:
-        """Look at intervals, for ever."""
+        """Looks at intervals, for ever."""
         while True:
             await sleep(self._clock, INTERVAL_MS)
             await self.clean()

@@ -3,7 +3,7 @@
 Lives in memory only; after a crash clients come back with their next heartbeat. Every step takes
 the same time however many clients there are: expiry takes the oldest registrations first, and never
 looks at the others. A client is its id: two connections with one id are one member.
-Rows B08, G01, G03. Source: ProducerManager, ConsumerManager, spec/broker_behaviour.md 4.1 and 4.7.
+Source: ProducerManager, ConsumerManager, docs/design/broker_behaviour.md 4.1 and 4.7.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class MemberTable:
         return len(self._groups_of)
 
     def is_registered(self, client_id: str) -> bool:
-        """Whether a client is in any group."""
+        """True if a client is in any group."""
         return client_id in self._groups_of
 
     def registration_count(self, role: Role) -> int:
@@ -99,11 +99,11 @@ class MemberTable:
         return list(self._groups_of)
 
     def members(self, group: GroupKey) -> Mapping[str, Member]:
-        """The members by client id; none where the group is not there."""
+        """Returns the members by client id; none where the group is not there."""
         return self._groups.get(group, {})
 
     def groups_of(self, client_id: str) -> list[GroupKey]:
-        """The groups that a client is in."""
+        """Returns the groups that a client is in."""
         return list(self._groups_of.get(client_id, ()))
 
     def check_room(self, client_id: str, groups: Sequence[GroupKey], address: str) -> None:
@@ -166,7 +166,7 @@ class MemberTable:
         return True
 
     def take_expired(self, count_max: int) -> list[Registration]:
-        """Remove the registrations that are too old, at most so many, and return them."""
+        """Removes the registrations that are too old, at most so many, and return them."""
         oldest_ms = self._clock.monotonic_ms() - EXPIRY_MS
         expired: list[Registration] = []
         for registration, member in islice(self._by_age.items(), count_max):
@@ -178,7 +178,7 @@ class MemberTable:
         return expired
 
     def rotate(self, group: GroupKey) -> str:
-        """The first member of a group that is there, which becomes the last."""
+        """Returns the first member of a group that is there, which becomes the last."""
         members = self._groups[group]
         client_id = next(iter(members))
         members.move_to_end(client_id)

@@ -1,7 +1,7 @@
 """Producer groups: which of their clients is asked next.
 
-Holds no state; the members of a group stand in the order in which they are asked. Row G01.
-Source: ProducerManager#getAvailableChannel, spec/broker_behaviour.md sections 4.2 and 7.6.
+Holds no state; the members of a group stand in the order in which they are asked.
+Source: ProducerManager#getAvailableChannel, docs/design/broker_behaviour.md sections 4.2 and 7.6.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CLIENTS_ASKED_MAX = 1_000
 
 
 def producers_of(group: str) -> GroupKey:
-    """The producer group of that name."""
+    """Returns the producer group of that name."""
     return GroupKey(Role.PRODUCER, group)
 
 
@@ -30,7 +30,7 @@ class ProducerGroups:
         self._members.register(producers_of(group), client_id, address)
 
     def ask_one(self, group: str, ask: Callable[[str], bool]) -> bool:
-        """Ask clients in turn until one takes it; return whether one did.
+        """Asks clients in turn until one takes it; return whether one did.
 
         Who was asked is asked again when all the others were.
         """

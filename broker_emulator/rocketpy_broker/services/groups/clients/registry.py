@@ -3,7 +3,7 @@
 Holds no state of its own; a crash costs what `members`, `consumers` and `notices` hold, until the
 next heartbeats. A heartbeat is checked as a whole before anything of it is done. What it creates is
 saved first, and only then it registers, in one go.
-Rows B08, G01, G02, G03. Source: ClientManageProcessor, spec/broker_behaviour.md 4.2 to 4.7.
+Source: ClientManageProcessor, docs/design/broker_behaviour.md 4.2 to 4.7.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class ClientService:
         await self._retry_topics.ensure(wanted)
 
     def _is_told(self, group: str) -> bool:
-        """Whether members of the group want to know of changes."""
+        """True if members of the group want to know of changes."""
         if group not in self._configs:
             return True
         return self._configs.get(group).notify_consumer_ids_changed_enable
@@ -248,7 +248,7 @@ class ClientService:
     # --- Who is there ---
 
     def member_ids(self, group: str) -> list[str]:
-        """The clients of a consumer group, in order. Raises ParameterIllegalError, NoConsumerError.
+        """Returns the clients of a consumer group, in order. Raises ParameterIllegalError, NoConsumerError.
 
         A group has so few that they can be sorted in one go.
         """
@@ -268,23 +268,23 @@ class ClientService:
         return self._members.client_count
 
     def registered_ids(self) -> list[str]:
-        """The ids of all clients, in no order."""
+        """Returns the ids of all clients, in no order."""
         return self._members.client_ids()
 
     def registrations(self, client_id: str) -> list[tuple[GroupKey, Member]]:
-        """The groups that a client is in, and what is known of it in each."""
+        """Returns the groups that a client is in, and what is known of it in each."""
         return [
             (group, self._members.members(group)[client_id])
             for group in self._members.groups_of(client_id)
         ]
 
     def connections(self, group: GroupKey) -> list[Member]:
-        """The clients of a group by id, or none. Raises ParameterIllegalError."""
+        """Returns the clients of a group by id, or none. Raises ParameterIllegalError."""
         check_group(group.name, f"{group.role.value}_group")
         return sorted(self._members.members(group).values(), key=lambda member: member.client_id)
 
     def groups_of(self, client_id: str) -> list[GroupKey]:
-        """The groups that a client is in."""
+        """Returns the groups that a client is in."""
         return self._members.groups_of(client_id)
 
     def consumer_group(self, group: str) -> ConsumerGroup | None:
@@ -292,7 +292,7 @@ class ClientService:
         return self.consumers.get(group)
 
     def notify_one_producer(self, notice: CheckTransaction) -> bool:
-        """Send a notice to one client of its producer group, another each time.
+        """Sends a notice to one client of its producer group, another each time.
 
         Returns False where none listens, or all that do have too many notices waiting.
         """

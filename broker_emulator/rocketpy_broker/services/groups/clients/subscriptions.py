@@ -1,6 +1,6 @@
 """What a consumer group subscribes to, and how a heartbeat changes it. Holds no state.
 
-Row G02. Source: ConsumerGroupInfo, spec/broker_behaviour.md section 4.3.
+Source: ConsumerGroupInfo, docs/design/broker_behaviour.md section 4.3.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Merged:
 
 
 def merge(old: Mapping[str, Subscription], new: Sequence[Subscription]) -> Merged:
-    """The new ones, but the old where that is not older. Topics not named are dropped.
+    """Returns the new ones, but the old where that is not older. Topics not named are dropped.
 
     A newer text for a topic is no change: which member reads which queue is not touched by it.
     """

@@ -23,18 +23,18 @@ class BulkHistogram(Collector):
         self._series: dict[str, tuple[NDArray[np.int64], float]] = {}
 
     def observe(self, value: str, observed: NDArray[np.float64]) -> None:
-        """Count these, for one value of the label."""
+        """Counts these, for one value of the label."""
         counts, total = self._series.get(value, (np.zeros(len(self._texts), np.int64), 0.0))
         places = np.searchsorted(self._bounds, observed, side="left")
         found = np.bincount(places, minlength=len(self._texts))
         self._series[value] = counts + found, total + float(observed.sum())
 
     def remove(self, *labels: str) -> None:
-        """Remove a series, if there is one."""
+        """Removes a series, if there is one."""
         self._series.pop(labels[0], None)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """All series, as they are now."""
+        """Yields all series, as they are now."""
         family = HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
         for value, (counts, total) in [*self._series.items()]:
             buckets = zip(self._texts, np.cumsum(counts).tolist(), strict=True)

@@ -1,6 +1,6 @@
 """Topics, groups and clients: how many there are. Holds no state.
 
-Source: spec/broker_behaviour.md section 9.6.
+Source: docs/design/broker_behaviour.md section 9.6.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is counted as it happens: sizes, latencies, ends of transactions, calls, flushes.
 
 Told by listeners of lower rooms and of the server. Lives in memory; a restart begins at zero.
-Buckets are RocketMQ's where the name is. Source: spec/broker_behaviour.md section 9.6.
+Buckets are RocketMQ's where the name is. Source: docs/design/broker_behaviour.md section 9.6.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Events:
         self.registry.register(self._delay_latency)
 
     def _counter(self, name: str, documentation: str) -> Counter:
-        """A counter by topic."""
+        """Returns a counter by topic."""
         return Counter(name, documentation, ("topic",), registry=self.registry)
 
     def _make_operations(self) -> None:

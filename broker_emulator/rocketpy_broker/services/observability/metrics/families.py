@@ -28,14 +28,14 @@ class MetricSource(Protocol):
 def gauge(
     name: str, documentation: str, value: float, labels: dict[str, str] | None = None
 ) -> Metric:
-    """A gauge of one series."""
+    """Returns a gauge of one series."""
     family = GaugeMetricFamily(name, documentation, labels=[*(labels or {})])
     family.add_metric([*(labels or {}).values()], value)
     return family
 
 
 def counter(name: str, documentation: str, value: float) -> Metric:
-    """A counter of one series; `name` ends without `_total`."""
+    """Returns a counter of one series; `name` ends without `_total`."""
     return CounterMetricFamily(name, documentation, value)
 
 

@@ -1,6 +1,6 @@
 """Label values that several metrics share, and their bounds. Lives in memory.
 
-Source: spec/broker_behaviour.md section 9.6.
+Source: docs/design/broker_behaviour.md section 9.6.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ OTHERS = "_others"
 
 
 def flag(value: bool) -> str:
-    """A label that is true or false."""
+    """Returns a label that is true or false."""
     return "true" if value else "false"
 
 
 def is_retry_or_dlq(topic: str) -> bool:
-    """Whether a topic holds what groups have sent back, or given up."""
+    """True if a topic holds what groups have sent back, or given up."""
     return is_retry(topic) or topic.startswith(DLQ_PREFIX)
 
 
 def is_system_group(group: str) -> bool:
-    """Whether a consumer group is one of RocketMQ's own."""
+    """True if a consumer group is one of RocketMQ's own."""
     return group in PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def message_type(topics: TopicConfigManager, topic: str) -> str:
-    """The type of what is sent to a topic: by where it waits, or as the topic is configured.
+    """Returns the type of what is sent to a topic: by where it waits, or as the topic is configured.
 
     A sharding key alone does not make a message FIFO here: nobody looks for it.
     """
@@ -69,7 +69,7 @@ def node_labels(config: BrokerConfig) -> dict[str, str]:
 
 
 def labelled(family: Metric, labels: dict[str, str]) -> Metric:
-    """The family with these labels at each of its samples, and nothing of when series began."""
+    """Returns the family with these labels at each of its samples, and nothing of when series began."""
     found = Metric(family.name, family.documentation, family.type)
     found.samples = [
         Sample(
@@ -87,7 +87,7 @@ class Removing(Protocol):
     """A metric whose series can be removed."""
 
     def remove(self, *labels: str) -> None:
-        """Remove the series with these labels, if there is one."""
+        """Removes the series with these labels, if there is one."""
 
 
 class TopicLabels:
@@ -100,7 +100,7 @@ class TopicLabels:
         self._series: dict[str, set[tuple[Removing, tuple[str, ...]]]] = {}
 
     def of(self, topic: str) -> str:
-        """The topic, or what stands for all that came too late, and for those that are gone."""
+        """Returns the topic, or what stands for all that came too late, and for those that are gone."""
         if topic in self._series:
             return topic
         if len(self._series) >= self._topics_max or not self._is_there(topic):

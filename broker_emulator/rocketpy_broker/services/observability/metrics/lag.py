@@ -4,7 +4,7 @@ A message is behind as long as its group has not committed it. When it was store
 log, once for each offset that a group stands at, and READS_MAX times at most for one snapshot: of
 groups beyond it, only messages are told. LAGS_MAX groups in topics are told of, and how many others
 there are. What was read lives in memory, up to PLACES_KEPT_MAX.
-Source: spec/broker_behaviour.md section 9.6.
+Source: docs/design/broker_behaviour.md section 9.6.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Waiting:
     oldest_ms: int | None = None
 
     def add(self, messages: int, stored_ms: int | None) -> None:
-        """Add those of one queue, and when its first was stored, if that is known."""
+        """Adds those of one queue, and when its first was stored, if that is known."""
         self.messages += messages
         if stored_ms is not None:
             self.oldest_ms = min(stored_ms, self.oldest_ms or stored_ms)
@@ -135,7 +135,7 @@ class GroupLags:
         yield gauge("rocketpy_untold_consumer_lags", "Groups in topics without their lag.", untold)
 
     def _is_there(self, group: str, config: TopicConfig) -> bool:
-        """Whether topic and progress are there yet: either may be deleted in others' turns."""
+        """True if topic and progress are there yet: either may be deleted in others' turns."""
         now = self._topics.find(config.topic)
         return (
             now is not None

@@ -1,7 +1,7 @@
 """How far each group has pulled each queue, which may be further than it has committed.
 
 Lives in memory; a group that has not pulled since the start is as far as it has committed. The
-oldest entries make room for new ones. Source: spec/broker_behaviour.md section 9.6, inflight.
+oldest entries make room for new ones. Source: docs/design/broker_behaviour.md section 9.6, inflight.
 """
 
 from __future__ import annotations
@@ -45,5 +45,5 @@ class PulledOffsets:
             del self._offsets[key]
 
     def of(self, group: str, queue: QueueKey) -> int:
-        """The offset; 0 where none is known."""
+        """Returns the offset; 0 where none is known."""
         return self._offsets.get((group, queue), 0)

@@ -29,7 +29,7 @@ class SafeListeners:
         self._told: set[str] = set()
 
     def spared(self, listener: Callable[P, None]) -> Callable[P, None]:
-        """One that never raises."""
+        """Returns one that never raises."""
         name = listener.__name__
 
         @wraps(listener)

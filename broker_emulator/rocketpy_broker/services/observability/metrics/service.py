@@ -38,7 +38,7 @@ class _Given(Collector):
         self._labels = labels
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
+        """Yields all of them."""
         for family in self._families:
             yield labelled(family, self._labels)
 
@@ -66,15 +66,15 @@ class MetricsService:
         self._kept_until_ms = float("-inf")
 
     def watch(self, name: str, documentation: str, value: Callable[[], float]) -> None:
-        """Ask for `value` with each snapshot."""
+        """Asks for `value` with each snapshot."""
         self._gauges.append((name, documentation, value))
 
     def close(self) -> None:
-        """End the thread."""
+        """Ends the thread."""
         self._thread.shutdown(wait=True)
 
     async def text(self) -> Sequence[bytes]:
-        """A snapshot in pieces, new or kept. Raises what a source does."""
+        """Returns a snapshot in pieces, new or kept. Raises what a source does."""
         async with self._turn:
             begin_ms = self._clock.monotonic_ms()
             if begin_ms >= self._kept_until_ms:
@@ -91,7 +91,7 @@ class MetricsService:
             return self._kept
 
     async def _taken(self) -> Sequence[bytes]:
-        """A new snapshot."""
+        """Returns a new snapshot."""
         watched = [gauge(name, text, value()) for name, text, value in self._gauges]
         # By the name of a family, which may come in parts.
         texts = {"": [await self._written(watched)]}
@@ -121,7 +121,7 @@ def _text(families: Iterable[Metric], labels: dict[str, str]) -> bytes:
 
 
 def _pieces(texts: dict[str, list[bytes]]) -> Iterator[bytes]:
-    """All parts in their order, joined to pieces that can be handed to the system at a time."""
+    """Yields all parts in their order, joined to pieces that can be handed to the system at a time."""
     piece, size = [], 0
     for name in list(texts):
         # Taken out, so that a large page is not there twice.
@@ -135,5 +135,5 @@ def _pieces(texts: dict[str, list[bytes]]) -> Iterator[bytes]:
 
 
 def _without_head(text: bytes) -> bytes:
-    """A part of a family that has its help and its type already."""
+    """Returns a part of a family that has its help and its type already."""
     return text.split(b"\n", 2)[2]

@@ -1,6 +1,6 @@
 """What the store holds and how it keeps up: RocketMQ's gauges, and our own. Holds no state.
 
-Source: spec/broker_behaviour.md section 9.6.
+Source: docs/design/broker_behaviour.md section 9.6.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StorageState:
         self._clock = clock
 
     async def families(self) -> AsyncGenerator[Metric, None]:
-        """All of them in one turn: there are few."""
+        """Yields all of them in one turn: there are few."""
         for family in (*self._of_rocketmq(), *self._of_waiting(), *self._of_ours()):
             yield family
 

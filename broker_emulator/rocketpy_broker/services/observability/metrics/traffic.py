@@ -1,7 +1,7 @@
 """What went in and out, by topic and group: RocketMQ's counters, from the rows of statistics.
 
 Holds no state: a row that says nothing for a day is dropped, and its counter begins again at zero.
-Source: spec/broker_behaviour.md section 9.6.
+Source: docs/design/broker_behaviour.md section 9.6.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Traffic:
         self._topics = topics
 
     async def families(self) -> AsyncGenerator[Metric, None]:
-        """One kind of rows after the other; others have turns in between."""
+        """Yields one kind of rows after the other; others have turns in between."""
         for kind, labels_of, labels, named in (
             (Kind.TOPIC_PUT, self._in_labels, IN_LABELS, IN),
             (Kind.GROUP_GET, self._out_labels, OUT_LABELS, OUT),
@@ -72,7 +72,7 @@ class Traffic:
         labels_of: Callable[[Key], Sequence[str] | None],
         made: Callable[[], list[CounterMetricFamily]],
     ) -> AsyncGenerator[Metric, None]:
-        """A series for each row: in the first family its messages, in the second its bytes."""
+        """Yields a series for each row: in the first family its messages, in the second its bytes."""
         for family in made():
             yield family
         # A row that is dropped and begins anew meanwhile would come twice.

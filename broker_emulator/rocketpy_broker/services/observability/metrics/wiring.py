@@ -59,7 +59,7 @@ class Measured:
 
 
 def build(context: BrokerContext, services: Measured) -> Metrics:
-    """The metrics of one broker. Only who wants them pays for them: nothing is told before."""
+    """Returns the metrics of one broker. Only who wants them pays for them: nothing is told before."""
     clock, store, config = context.clock, context.store, context.config
     events = Events(services.topics, TopicLabels(services.topics))
     pulled = PulledOffsets()

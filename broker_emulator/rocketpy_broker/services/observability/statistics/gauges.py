@@ -3,7 +3,7 @@
 They are no sums, and have no windows. Each five minutes all are set to 0, as RocketMQ does; a key
 that nothing was set for in five minutes makes room then. A row takes 0.4 kB; what finds no room is
 counted in `untracked`. In memory only; a restart begins with none.
-Source: MomentStatsItemSet, spec/broker_behaviour.md section 9.5; row S13.
+Source: MomentStatsItemSet, docs/design/broker_behaviour.md section 9.5.
 """
 
 from __future__ import annotations

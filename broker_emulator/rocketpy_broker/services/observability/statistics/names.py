@@ -1,7 +1,7 @@
 """RocketMQ's names of statistics, and in which column of which kind of row they are. No state.
 
 Where RocketMQ keeps latencies by queue, this broker keeps them by topic, and by topic and group.
-Source: BrokerStatsManager, spec/broker_behaviour.md section 9.5; row S13.
+Source: BrokerStatsManager, docs/design/broker_behaviour.md section 9.5.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What is counted is told by listeners of the store and of lower rooms, once a block. A housekeeping
 task samples a slab of rows at a time, with a turn for everybody else in between. In memory only; a
 restart begins at zero. Topics and groups that are deleted take their statistics along.
-Source: BrokerStatsManager, spec/broker_behaviour.md sections 6.3 and 9.5; row S13.
+Source: BrokerStatsManager, docs/design/broker_behaviour.md sections 6.3 and 9.5.
 """
 
 from __future__ import annotations
@@ -190,13 +190,13 @@ class StatisticsService:
     # --- Samples ---
 
     async def run(self) -> None:
-        """Sample when it is time to, for ever."""
+        """Samples when it is time to, for ever."""
         while True:
             await sleep(self._clock, max(min(self._due_ms) - self._clock.monotonic_ms(), 0))
             await self.sample()
 
     async def sample(self) -> None:
-        """Take the samples that are due, a slab at a time."""
+        """Takes the samples that are due, a slab at a time."""
         now_ms = self._clock.monotonic_ms()
         due = [index for index, due_ms in enumerate(self._due_ms) if due_ms <= now_ms]
         for index in due:

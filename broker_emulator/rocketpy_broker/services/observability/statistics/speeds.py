@@ -2,7 +2,7 @@
 
 And how long the puts of the last minute took. Sampled each 10 s with the other statistics. In
 memory only; a restart begins anew.
-Source: StoreStatsService, spec/broker_behaviour.md section 9.5; row S13.
+Source: StoreStatsService, docs/design/broker_behaviour.md section 9.5.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StoreSpeeds:
         )
 
     def sample(self, now_ms: float) -> None:
-        """Take a sample; each sixth ends a minute of latencies."""
+        """Takes a sample; each sixth ends a minute of latencies."""
         self._samples.append(self._sample(now_ms))
         self._count += 1
         if self._count % MINUTE_SAMPLES == 0:

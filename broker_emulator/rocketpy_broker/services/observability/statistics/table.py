@@ -3,7 +3,7 @@
 Adding to a row is a look-up and some additions, whatever their number. A row takes 1.3 kB. One to
 which nothing was added for a day says nothing any more, and makes room for another; one that was
 idle for an hour does when three quarters of the rows are taken. What finds no room is counted in
-`untracked`. In memory only; a restart begins at zero. Row S13.
+`untracked`. In memory only; a restart begins at zero.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class CounterPage:
         self._latency_ms, self._times = self.counters["latency_ms"], self.counters["times"]
 
     def begin(self, row: int, key: Key) -> None:
-        """Give a free row to a key."""
+        """Gives a free row to a key."""
         self.keys[row] = key
         self.counters[row] = 0
         for ring in self.rings:
             ring.begin(row)
 
     def add(self, row: int, nums: int, size: int, latency_ms: int) -> None:
-        """Count one more event."""
+        """Counts one more event."""
         self._nums[row] += nums
         # Numpy's numbers are slow one by one, and many events have neither.
         if size:
@@ -55,19 +55,19 @@ class CounterPage:
         self._times[row] += 1
 
     def set(self, row: int, size: int, latency_ms: int | None) -> None:
-        """Put values in the place of those before; None leaves one."""
+        """Puts values in the place of those before; None leaves one."""
         self._size[row] = size
         if latency_ms is not None:
             self._latency_ms[row] = latency_ms
         self._times[row] += 1
 
     def clear_values(self) -> None:
-        """Set all to 0, but for how often something was."""
+        """Sets all to 0, but for how often something was."""
         for column in (self._nums, self._size, self._latency_ms):
             column[:] = 0
 
     def sample(self, windows: list[int], now_ms: float) -> None:
-        """Take samples of those windows."""
+        """Takes samples of those windows."""
         for window in windows:
             self.rings[window].add(self.counters, now_ms)
 
@@ -96,19 +96,19 @@ class StatisticsTable:
         return key in self._rows
 
     def add(self, key: Key, now_ms: float, nums: int, size: int = 0, latency_ms: int = 0) -> None:
-        """Count one more event of a key."""
+        """Counts one more event of a key."""
         place = self._place(key, now_ms)
         if place is not None:
             place[0].add(place[1], nums, size, latency_ms)
 
     def set(self, key: Key, now_ms: float, size: int, latency_ms: int | None) -> None:
-        """Put the values of a key in the place of those before; None leaves one."""
+        """Puts the values of a key in the place of those before; None leaves one."""
         place = self._place(key, now_ms)
         if place is not None:
             place[0].set(place[1], size, latency_ms)
 
     def _place(self, key: Key, now_ms: float) -> tuple[CounterPage, int] | None:
-        """The slab and the row of a key; None where there is no room for it."""
+        """Returns the slab and the row of a key; None where there is no room for it."""
         index = self._rows.get(key)
         if index is None:
             index = self._begin(key, now_ms)
@@ -141,7 +141,7 @@ class StatisticsTable:
 
     @property
     def is_tight(self) -> bool:
-        """Whether three quarters of the rows are taken."""
+        """True if three quarters of the rows are taken."""
         return len(self._rows) * 4 > self._rows_max * 3
 
     def drop_idle(self, number: int, window: int) -> None:
@@ -150,7 +150,7 @@ class StatisticsTable:
             self._drop(number * SLAB_ROWS + row)
 
     def drop(self, number: int, is_gone: Callable[[Key], bool]) -> None:
-        """Drop the rows of a slab that are about what is gone."""
+        """Drops the rows of a slab that are about what is gone."""
         for row, key in enumerate(self.pages[number].keys):
             if key is not None and is_gone(key):
                 self._drop(number * SLAB_ROWS + row)

@@ -3,7 +3,7 @@
 A window holds the last samples of a slab of rows: 7 of the minute, one each 10 s; 7 of the hour,
 one each 10 min; 25 of the day, one each hour. A row that is new begins with a sample of zeros one
 period before its first. Sum, TPS and AVGPT are RocketMQ's. In memory only; a restart begins anew.
-Source: StatsItem, spec/broker_behaviour.md section 9.5; row S13.
+Source: StatsItem, docs/design/broker_behaviour.md section 9.5.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SampleRing:
         self._round = 0
 
     def add(self, counters: NDArray[np.void], now_ms: float) -> None:
-        """Take a sample of all rows."""
+        """Takes a sample of all rows."""
         if self._round == 0:
             self._times_ms[0] = now_ms - self._window.period_ms
         self._round += 1

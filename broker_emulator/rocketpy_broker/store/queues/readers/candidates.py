@@ -1,7 +1,7 @@
 """Units that a read may give: all from an offset on, or those with certain tags codes.
 
 A filtered read looks at so many units at most, so that it takes a fraction of a millisecond
-however rare its tags are; the caller goes on behind them. Holds no state. Row C03.
+however rare its tags are; the caller goes on behind them. Holds no state.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Candidates:
         return len(self.units) if self.rows is None else len(self.rows)
 
     def first(self, count: int) -> Units:
-        """The first `count` that are wanted, or fewer."""
+        """Returns the first `count` that are wanted, or fewer."""
         return self.units[:count] if self.rows is None else self.units[self.rows[:count]]
 
     def offset_behind(self, count: int) -> int:

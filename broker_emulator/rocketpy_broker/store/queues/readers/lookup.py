@@ -2,7 +2,7 @@
 
 Records are read one at a time, for their times only, and each is checked before it is believed.
 Holds no state. Source: ConsumeQueueStore#getOffsetInQueueByTime with the lower boundary,
-spec/storage.md section 6.6; row K05.
+docs/design/storage.md section 6.6.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class QueueLookup:
         self._times = times
 
     def first_since(self, key: QueueKey, timestamp_ms: int) -> StoredAt | None:
-        """The first message stored at `timestamp_ms` or later; None if there is none.
+        """Returns the first message stored at `timestamp_ms` or later; None if there is none.
 
         Behind the last message before that time, should store times have fallen: one that a clock
         ahead has stored counts as stored no later than those behind it.
@@ -83,7 +83,7 @@ class QueueLookup:
         return found
 
     def last(self, key: QueueKey) -> StoredAt | None:
-        """The last message that can be read, of the last LAST_UNITS_MAX places; None: none can."""
+        """Returns the last message that can be read, of the last LAST_UNITS_MAX places; None: none can."""
         queue = self._queues.get(key)
         if queue is None:
             return None
@@ -98,7 +98,7 @@ class QueueLookup:
         return None
 
     def first_behind(self, key: QueueKey, physical_offset: int) -> int:
-        """The first message whose record lies there or behind it; where the queue ends, if none.
+        """Returns the first message whose record lies there or behind it; where the queue ends, if none.
 
         Reads of the order of log2(n) units.
         """
@@ -118,7 +118,7 @@ class QueueLookup:
         yield queue.min_offset
 
     def _first_behind(self, queue: ConsumeQueue, physical_offset: int) -> int:
-        """The first offset whose record lies at `physical_offset` or behind it."""
+        """Returns the first offset whose record lies at `physical_offset` or behind it."""
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
@@ -132,7 +132,7 @@ class QueueLookup:
     def _search(
         self, queue: ConsumeQueue, low: int, high: int, timestamp_ms: int
     ) -> StoredAt | None:
-        """The first message of [low, high), where times rise, stored at that time or later."""
+        """Returns the first message of [low, high), where times rise, stored at that time or later."""
         found: StoredAt | None = None
         while low < high:
             middle = (low + high) // 2
@@ -146,7 +146,7 @@ class QueueLookup:
         return found
 
     def _first_stored(self, queue: ConsumeQueue, offset: int, offset_end: int) -> StoredAt | None:
-        """The first record of [offset, offset_end) that can be read."""
+        """Returns the first record of [offset, offset_end) that can be read."""
         while (offset := _first_real(queue, offset, offset_end)) < offset_end:
             unit = queue.units(offset, offset + 1)
             timestamp_ms = self._messages.store_timestamp_ms(int(unit["physical_offset"][0]))
@@ -171,7 +171,7 @@ class QueueLookup:
 
 
 def _first_real(queue: ConsumeQueue, offset: int, offset_end: int) -> int:
-    """The first offset of [offset, offset_end) whose unit is not blank; `offset_end` if all are."""
+    """Returns the first offset of [offset, offset_end) whose unit is not blank; `offset_end` if all are."""
     while offset < offset_end and queue.units(offset, offset + 1)["size"][0] == BLANK_SIZE:
         end = min(offset_end, offset + STRETCH_UNITS_MAX)
         offset += blank_count(queue.units(offset, end))

@@ -2,7 +2,7 @@
 
 Holds no state. A record is decoded and checked before it is given, so an offset that points into
 the middle of one, or a damaged one, is answered with nothing.
-Source: DefaultMessageStore#lookMessageByOffset, #queryMessage; spec/storage.md sections 5.1 and
+Source: DefaultMessageStore#lookMessageByOffset, #queryMessage; docs/design/storage.md sections 5.1 and
 7.5.
 """
 
@@ -51,7 +51,7 @@ class MessageLookup:
         self._deleted_below = deleted_below
 
     def at(self, physical_offset: int) -> memoryview | None:
-        """The bytes of the message at `physical_offset`; None where none begins.
+        """Returns the bytes of the message at `physical_offset`; None where none begins.
 
         A prepared record is no message yet.
         """
@@ -64,14 +64,14 @@ class MessageLookup:
         return None if found is None else found.record.store_timestamp_ms
 
     def _decoded(self, physical_offset: int) -> DecodedRecord | None:
-        """The message there."""
+        """Returns the message there."""
         found = self._whole(physical_offset)
         if found is None or is_filler(found.record):
             return None
         return found if has_queue_offset(found.record.sys_flag) else None
 
     def _whole(self, physical_offset: int) -> DecodedRecord | None:
-        """The record there, if it begins there and is as it was written."""
+        """Returns the record there, if it begins there and is as it was written."""
         segment = self._log.files.find(physical_offset)
         if segment is None or physical_offset >= self._log.end:
             return None
@@ -88,7 +88,7 @@ class MessageLookup:
     def by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> list[memoryview]:
-        """The newest records of `topic` with `key` among KEYS or as UNIQ_KEY, oldest first.
+        """Returns the newest records of `topic` with `key` among KEYS or as UNIQ_KEY, oldest first.
 
         Times are store timestamps in ms, both included. At most 64, as in RocketMQ.
         Raises StoreReadError.
@@ -98,7 +98,7 @@ class MessageLookup:
     def by_tag(
         self, topic: str, tag: str, begin_ms: int, end_ms: int, count_max: int
     ) -> list[memoryview]:
-        """The newest records of `topic` whose TAGS are `tag`; otherwise as `by_key`.
+        """Returns the newest records of `topic` whose TAGS are `tag`; otherwise as `by_key`.
 
         A record that an older version stored has no entry for its tag, and is not found.
         """

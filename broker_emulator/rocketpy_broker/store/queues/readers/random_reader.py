@@ -110,7 +110,7 @@ class RandomReader:
 
 
 def _binary(data: bytes, sizes: NDArray[np.int64]) -> pa.BinaryArray:
-    """The records that fill `data`, an element each."""
+    """Returns the records that fill `data`, an element each."""
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
@@ -118,7 +118,7 @@ def _binary(data: bytes, sizes: NDArray[np.int64]) -> pa.BinaryArray:
 
 
 def _units(queue: ConsumeQueue, offsets: NDArray[np.int64]) -> Units:
-    """The unit at each offset; one of zeros where there is none."""
+    """Returns the unit at each offset; one of zeros where there is none."""
     found = np.zeros(len(offsets), UNIT)
     order = np.argsort(offsets, kind="stable")
     rising = offsets[order]

@@ -8,7 +8,7 @@ process has written and that lie together, only the first and the last one are a
 process has written or scanned, and what is recent enough to be in memory, is then given as it is.
 Anything else comes from a disk and is compared with its checksums first; a damaged record is
 reported and passed over, a filler that stands for one is passed over. Holds no state.
-Source: spec/storage.md section 6.6 (statuses and next offsets); rows C03, S11, S12, F5, F16.
+Source: docs/design/storage.md section 6.6 (statuses and next offsets).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Reader:
     def _read(
         self, bounds: QueueRange, candidates: Candidates, limits: ReadLimits
     ) -> GetMessageResult:
-        """The records of the first candidates, at least of one."""
+        """Returns the records of the first candidates, at least of one."""
         physical_offset, first_size, _ = candidates.first(1).item(0)
         segment = self.log.files.find(physical_offset)
         if segment is None:
@@ -171,7 +171,7 @@ class Reader:
         *,
         is_cold: bool,
     ) -> Units:
-        """The leading units that are real, lie in `segment`, and fit the limits; at least one.
+        """Returns the leading units that are real, lie in `segment`, and fit the limits; at least one.
 
         Offsets rise, so behind a hot unit there are only others.
         """
@@ -196,7 +196,7 @@ class Reader:
         return units[: int(np.argmax(stops))] if stops.any() else units
 
     def _whole(self, segment: Segment, units: Units, *, is_cold: bool) -> Units:
-        """The units before the first damaged record; that is reported if nothing is before it."""
+        """Returns the units before the first damaged record; that is reported if nothing is before it."""
         offsets, sizes = _fields(units)
         starts = offsets - segment.base
         inside = (sizes >= FIXED_BYTES) & (starts >= 0) & (starts <= segment.size_bytes - sizes)
@@ -232,7 +232,7 @@ def _leading(good: NDArray[np.bool_]) -> int:
 
 
 def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
-    """The first fields of the records at `starts`, each of which has room for them."""
+    """Returns the first fields of the records at `starts`, each of which has room for them."""
     items: NDArray[np.void] = np.ndarray(
         (max(segment.size_bytes - _HEAD.itemsize + 1, 0),),
         f"V{_HEAD.itemsize}",
@@ -243,7 +243,7 @@ def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
 
 
 def _fit(limits: ReadLimits, units: Units) -> bool:
-    """Whether the records of all these units may go into one read."""
+    """True if the records of all these units may go into one read."""
     size_bytes = np.add.reduce(units["size"], dtype=np.int64)
     return int(size_bytes) <= max(limits.bytes_max, limits.cold_bytes_max)
 
@@ -330,7 +330,7 @@ def _unmatched(bounds: QueueRange, next_offset: int) -> GetMessageResult:
 
 
 def _gone(bounds: QueueRange, candidates: Candidates) -> GetMessageResult:
-    """The first candidate's record is lost, which is told only to who asks from its offset on."""
+    """Returns the first candidate's record is lost, which is told only to who asks from its offset on."""
     first = candidates.offset_behind(0)
     if first > candidates.offset:
         return _unmatched(bounds, first)

@@ -35,7 +35,7 @@ RECORDS_PER_RUN_MIN = 16
 
 
 def gather(segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]) -> Parts:
-    """The bytes of the records at `starts`, in order."""
+    """Returns the bytes of the records at `starts`, in order."""
     ends = starts + sizes
     return _gathered(segment, starts, ends, _breaks(starts, ends))
 

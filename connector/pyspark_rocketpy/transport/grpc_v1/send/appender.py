@@ -61,7 +61,7 @@ class Appender(Generic[RequestT, AnswerT]):
         self._stream: _Stream[RequestT, AnswerT] | None = None
 
     def send(self, request: RequestT) -> None:
-        """Send a block; waits while too many are unanswered.
+        """Sends a block; waits while too many are unanswered.
 
         Raises BrokerError for a refused block, ConnectionFailedError.
         """
@@ -71,12 +71,12 @@ class Appender(Generic[RequestT, AnswerT]):
         self._unacknowledged.append(request)
 
     def finish(self) -> None:
-        """Wait for all acknowledgements. Raises BrokerError, ConnectionFailedError."""
+        """Waits for all acknowledgements. Raises BrokerError, ConnectionFailedError."""
         while self._unacknowledged:
             self._await_one()
 
     def _open(self) -> _Stream[RequestT, AnswerT]:
-        """The stream; a new one is given first what the last one left."""
+        """Returns the stream; a new one is given first what the last one left."""
         if self._stream is None:
             self._stream = _Stream(client_for(self._config), self._form)
             for request in self._unacknowledged:
@@ -100,7 +100,7 @@ class Appender(Generic[RequestT, AnswerT]):
                 self._retries.pause(error)
 
     def close(self) -> None:
-        """End the stream, whatever state it is in."""
+        """Ends the stream, whatever state it is in."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -131,7 +131,7 @@ class _Stream(Generic[RequestT, AnswerT]):
         self._outgoing.put(request)
 
     def answer(self, timeout_ms: int) -> AnswerT:
-        """The next answer, which has succeeded. Raises ConnectionFailedError, BrokerError."""
+        """Returns the next answer, which has succeeded. Raises ConnectionFailedError, BrokerError."""
         try:
             answer = self._answers.get(timeout=timeout_ms / 1000)
         except queue.Empty as error:
@@ -147,7 +147,7 @@ class _Stream(Generic[RequestT, AnswerT]):
         return answer
 
     def close(self) -> None:
-        """Cancel the call. The thread of one that gRPC has lost is left: it never ends."""
+        """Cancels the call. The thread of one that gRPC has lost is left: it never ends."""
         self._outgoing.put(None)
         self._call.cancel()
         self._listener.join(CANCEL_SECONDS_MAX)

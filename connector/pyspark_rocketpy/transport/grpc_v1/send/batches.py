@@ -3,7 +3,7 @@
 A staged block is kept aside by the broker, which shows the blocks of a batch when CommitBatch names
 their attempts. The broker carries a commit out by itself; the caller asks after it for as long as
 it gets on. Holds no state on disk: what a killed task or driver has staged is never named, and so
-never shows. Rows S2, S7, S8, S10.
+never shows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROGRESS_MS = 30_000
 
 
 def job_of(job: BatchJob) -> broker_pb2.BatchJob:
-    """The job as the broker is told of it."""
+    """Returns the job as the broker is told of it."""
     return broker_pb2.BatchJob(
         writer_id=job.batch.writer_id,
         batch_id=job.batch.batch_id,
@@ -44,7 +44,7 @@ def job_of(job: BatchJob) -> broker_pb2.BatchJob:
 
 
 def part_of(attempt: Attempt, sent: broker_pb2.StageBlocksResponse, store_id: str = "") -> bytes:
-    """A task's part of the request that commits the batch, as it travels to the driver."""
+    """Returns a task's part of the request that commits the batch, as it travels to the driver."""
     part = broker_pb2.CommitBatchRequest(job=job_of(attempt.job))
     part.job.store_id = store_id
     if sent.block_count:
@@ -57,7 +57,7 @@ def part_of(attempt: Attempt, sent: broker_pb2.StageBlocksResponse, store_id: st
 
 
 def joined(parts: Sequence[bytes], batch_id: int) -> broker_pb2.CommitBatchRequest:
-    """The request of all tasks, in their order.
+    """Returns the request of all tasks, in their order.
 
     Raises CommitError where they do not agree, or are of another batch than `batch_id`.
     """
@@ -105,7 +105,7 @@ class BatchCommitter:
     patience: CommitTimeouts
 
     def commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
-        """Make the batch visible, and wait until it is; see SinkTransport.commit_batch.
+        """Makes the batch visible, and wait until it is; see SinkTransport.commit_batch.
 
         Raises BrokerError, CommitError, ConnectionFailedError.
         """
@@ -135,7 +135,7 @@ class BatchCommitter:
         )
 
     def abort(self, job: broker_pb2.BatchJob) -> None:
-        """Remove what a job has staged. Raises BrokerError, ConnectionFailedError.
+        """Removes what a job has staged. Raises BrokerError, ConnectionFailedError.
 
         Not tried again: a failed query waits for it, and the broker removes it in time.
         """
@@ -191,7 +191,7 @@ class _Watch:
         self._standing = 0
 
     def look(self, response: broker_pb2.BatchResponse) -> None:
-        """Wait where the answer came at once and says nothing new, so that none is asked in vain.
+        """Waits where the answer came at once and says nothing new, so that none is asked in vain.
 
         Raises CommitError where it has stood still for too long.
         """

@@ -43,7 +43,7 @@ class Cluster:
         self._routes = Routes(self._name_servers.route)
 
     def topics(self) -> tuple[str, ...]:
-        """Every topic, those of RocketMQ itself among them.
+        """Returns every topic, those of RocketMQ itself among them.
 
         Raises ConnectionFailedError, BrokerError.
         """
@@ -54,15 +54,15 @@ class Cluster:
         return self._routes.route(topic)
 
     def prepare(self, topics: Sequence[str]) -> None:
-        """Ask for the routes of many topics at a time, which `route` would ask for one by one."""
+        """Asks for the routes of many topics at a time, which `route` would ask for one by one."""
         self._routes.prepare(topics, self._name_servers.routes)
 
     def doubt(self, topic: str) -> None:
-        """Ask for the topic's route when it is wanted next."""
+        """Asks for the topic's route when it is wanted next."""
         self._routes.doubt(topic)
 
     def masters(self) -> dict[str, Peer]:
-        """The masters of all brokers that have one, by name.
+        """Returns the masters of all brokers that have one, by name.
 
         Raises ConnectionFailedError, BrokerError.
         """
@@ -78,13 +78,13 @@ class Cluster:
         return frozenset({*brokers, *(name for name in clusters if name)})
 
     def ask(self, peer: Peer, request: Request[T]) -> Call[T]:
-        """Ask a broker about itself. Raises ConnectionFailedError."""
+        """Asks a broker about itself. Raises ConnectionFailedError."""
         return self._caller.ask(peer, request)
 
     def ask_owner(
         self, topic: str, broker_name: str, request: Request[T], broker_id: int = MASTER_ID
     ) -> Call[T]:
-        """Ask a broker that has queues of a topic.
+        """Asks a broker that has queues of a topic.
 
         Raises ConnectionFailedError, also where the route has no such broker just now,
         TopicNotExistError, BrokerError.
@@ -98,7 +98,7 @@ class Cluster:
         requests: Sequence[Request[T]],
         broker_id: int = MASTER_ID,
     ) -> list[Call[T]]:
-        """The same for many requests, which leave in one go.
+        """Returns the same for many requests, which leave in one go.
 
         Where no connection is made, a name server is asked again, and a new address is tried: a
         broker may have moved since the route was kept. Nothing was sent then.

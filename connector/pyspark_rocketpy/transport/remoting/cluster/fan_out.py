@@ -5,7 +5,7 @@
 
 So many chunks are on their way; while one is worked on the others are waited for. A broker that
 does not answer is left out of the look, and for a time of others where that took long. Nothing is
-kept that a crash could lose. Source: spec/cluster.md 2.2 item 4, 2.4 and 2.5.
+kept that a crash could lose. Source: docs/design/cluster.md 2.2 item 4, 2.4 and 2.5.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class FanOut:
         ids: Mapping[str, int | None],
         ask: Ask[T],
     ) -> dict[MessageQueue, BrokerAnswer[T]]:
-        """Each broker answers for all of its queues, or for none."""
+        """Returns each broker answers for all of its queues, or for none."""
         seen: dict[str, dict[MessageQueue, BrokerAnswer[T]]] = {name: {} for name in queues}
         under_way: deque[_Chunk[T]] = deque()
         for chunk in _interleaved(queues):
@@ -152,7 +152,7 @@ class FanOut:
         since_ms: int,
         error: ConnectionFailedError | BrokerError,
     ) -> None:
-        """Go on without a broker. Raises what does not pass."""
+        """Goes on without a broker. Raises what does not pass."""
         if not is_passing(error, is_slave=broker_id != 0) or getattr(error, "is_lasting", False):
             raise error
         self.failures.setdefault(name, error)

@@ -1,6 +1,6 @@
 """What brokers are told and asked of groups and their filters. Holds no state.
 
-Source: spec/remoting.md sections 2.8 and 4.4, spec/cluster.md section 2.6.
+Source: docs/design/remoting.md sections 2.8 and 4.4, docs/design/cluster.md section 2.6.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class NameServers:
         return found
 
     def topics(self) -> tuple[str, ...]:
-        """Every topic, those of RocketMQ itself among them.
+        """Returns every topic, those of RocketMQ itself among them.
 
         Raises ConnectionFailedError, BrokerError.
         """
@@ -74,7 +74,7 @@ class NameServers:
         return self._ask(_json(code, TopicList)).topic_list
 
     def cluster_info(self) -> ClusterInfo:
-        """Every broker, and its addresses. Raises ConnectionFailedError, BrokerError."""
+        """Returns every broker, and its addresses. Raises ConnectionFailedError, BrokerError."""
         return self._ask(_json(RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfo))
 
     def _ask(self, request: Request[T]) -> T:

@@ -1,6 +1,6 @@
 """How long a broker is waited for that is away, busy, or behind. State: since when.
 
-Source: spec/cluster.md sections 2.4 and 2.5.
+Source: docs/design/cluster.md sections 2.4 and 2.5.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Outage:
         self._failures = 0
 
     def pause(self, place: str, error: ConnectionFailedError | BrokerError) -> None:
-        """Wait before the next try.
+        """Waits before the next try.
 
         Raises `error` where no other try helps; ConnectionFailedError when the time is over.
         """

@@ -1,7 +1,7 @@
 """What a reader asks of brokers: offsets of queues, and their records. Holds no state.
 
 Each function sends a request and returns at once: many may be under way. A queue that is not there
-has the offset 0, without an error: whether it is there, the route says. Source: spec/remoting.md
+has the offset 0, without an error: whether it is there, the route says. Source: docs/design/remoting.md
 sections 2.5 and 2.6.
 """
 
@@ -96,13 +96,13 @@ class Pull(msgspec.Struct, frozen=True):
 
 
 def max_offset(cluster: Cluster, queue: MessageQueue, broker_id: int = MASTER_ID) -> Call[int]:
-    """The offset that the queue's next message will have."""
+    """Returns the offset that the queue's next message will have."""
     header = GetMaxOffsetRequest(queue.topic, queue.queue_id, broker_name=queue.broker_name)
     return _ask_offset(cluster, queue, RequestCode.GET_MAX_OFFSET, header, broker_id)
 
 
 def min_offset(cluster: Cluster, queue: MessageQueue, broker_id: int = MASTER_ID) -> Call[int]:
-    """The offset of the queue's oldest message."""
+    """Returns the offset of the queue's oldest message."""
     header = QueueRequest(queue.topic, queue.queue_id, queue.broker_name)
     return _ask_offset(cluster, queue, RequestCode.GET_MIN_OFFSET, header, broker_id)
 
@@ -110,7 +110,7 @@ def min_offset(cluster: Cluster, queue: MessageQueue, broker_id: int = MASTER_ID
 def search_offset(
     cluster: Cluster, queue: MessageQueue, store_ms: int, broker_id: int = MASTER_ID
 ) -> Call[int]:
-    """The first offset stored at that time (ms since 1970) or later; the end where there is none.
+    """Returns the first offset stored at that time (ms since 1970) or later; the end where there is none.
 
     4.9 and the first of 5.x answer the nearest in time, which may be older: look at the record.
     """
@@ -139,7 +139,7 @@ def consumer_offset(cluster: Cluster, group: str, queue: MessageQueue) -> Call[i
 def update_consumer_offset(
     cluster: Cluster, group: str, queue: MessageQueue, offset: int
 ) -> Call[None]:
-    """Commit a group's offset, at the master, which keeps it without looking at the range.
+    """Commits a group's offset, at the master, which keeps it without looking at the range.
 
     Its answer raises BrokerError 26 where 5.3 does not know the group.
     """

@@ -3,7 +3,7 @@
 Each record says where the next one begins, so the walk is a loop: 0.13 microseconds a record. What
 was slower: one record of each answer in a step of NumPy (0.17 with 80 answers, 0.9 with 12), and
 splitting at the magic (0.2 for short records, 0.9 for 1 KiB). What the records say of themselves is
-looked at all at once. Pure functions, no state. Source: spec/storage.md 2.1, spec/remoting.md 3.1.
+looked at all at once. Pure functions, no state. Source: docs/design/storage.md 2.1, docs/design/remoting.md 3.1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Records:
     offsets: NDArray[np.int64]
 
     def is_just(self, begin: int, end: int) -> bool:
-        """Whether these are the offsets [begin, end), each of them."""
+        """True if these are the offsets [begin, end), each of them."""
         count = len(self.offsets)
         return (
             count == end - begin
@@ -45,7 +45,7 @@ class Records:
         )
 
     def is_in(self, begin: int, end: int) -> bool:
-        """Whether all of these offsets are among [begin, end)."""
+        """True if all of these offsets are among [begin, end)."""
         return int(self.offsets[0]) >= begin and int(self.offsets[-1]) < end
 
     def within(self, begin: int, end: int) -> Records:
@@ -54,7 +54,7 @@ class Records:
         return self.part(first, last)
 
     def part(self, first: int, last: int) -> Records:
-        """The records [first, last), by their place."""
+        """Returns the records [first, last), by their place."""
         ahead, size = int(self.sizes[:first].sum()), int(self.sizes[first:last].sum())
         place = slice(first, last)
         return Records(self.data[ahead : ahead + size], self.sizes[place], self.offsets[place])
@@ -68,7 +68,7 @@ class Records:
 
 
 def records_of(bodies: Sequence[memoryview], queue_id: int) -> Records:
-    """The records of answers that follow each other, none of which is empty.
+    """Returns the records of answers that follow each other, none of which is empty.
 
     Raises StrangeRecordsError for what is not records of this queue, in rising order.
     """

@@ -1,6 +1,6 @@
 """What a reader makes of a broker's refusal: wait, give up, or name a hidden queue.
 
-Holds no state. Source: spec/remoting.md 2.5, spec/cluster.md 2.4 and 2.5.
+Holds no state. Source: docs/design/remoting.md 2.5, docs/design/cluster.md 2.4 and 2.5.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PASSING_AT_SLAVES = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
 
 
 def is_passing(error: ConnectionFailedError | BrokerError, *, is_slave: bool = False) -> bool:
-    """Whether the same may be asked again.
+    """True if the same may be asked again.
 
     Also of a topic that is unknown: so is one whose only broker is away.
     """
@@ -39,7 +39,7 @@ def is_hidden_queue(error: ConnectionFailedError | BrokerError) -> bool:
 def with_advice(
     error: ConnectionFailedError | BrokerError, *, is_sql: bool
 ) -> ConnectionFailedError | BrokerError:
-    """The error, with what is to be done where that is known."""
+    """Returns the error, with what is to be done where that is known."""
     if is_sql and isinstance(error, BrokerError) and "SQL92" in str(error):
         return BrokerError(
             f"{error}; option filter needs enablePropertyFilter=true in the configuration of "

@@ -2,7 +2,7 @@
 
 Kept for 30 s, as RocketMQ's clients do, and asked for anew once a broker has said otherwise or not
 answered. While no name server answers, the last route goes on to count: it may be right. Nothing is
-kept that a crash could lose. Source: spec/remoting.md 4.2, spec/cluster.md sections 2 and 3.
+kept that a crash could lose. Source: docs/design/remoting.md 4.2, docs/design/cluster.md sections 2 and 3.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class TopicRoute:
         )
 
     def peer(self, broker_name: str, broker_id: int = MASTER_ID) -> Peer | None:
-        """The address of a broker; None where it has none just now."""
+        """Returns the address of a broker; None where it has none just now."""
         address = self._addresses.get(broker_name, {}).get(broker_id)
         return None if address is None else Peer(address)
 
@@ -100,7 +100,7 @@ class TopicRoute:
         return bool(queues.perm & PERM_WRITE) and has_master
 
     def _ordered(self) -> dict[str, int] | None:
-        """The queues of a topic whose order was configured, like `broker-a:4;broker-b:2`."""
+        """Returns the queues of a topic whose order was configured, like `broker-a:4;broker-b:2`."""
         if not self.data.order_topic_conf:
             return None
         ordered = {}
@@ -113,7 +113,7 @@ class TopicRoute:
         return ordered
 
     def _checked(self, counts: dict[str, int]) -> dict[str, int]:
-        """The numbers of queues by broker. Raises BrokerError for those that cannot be meant."""
+        """Returns the numbers of queues by broker. Raises BrokerError for those that cannot be meant."""
         for count in counts.values():
             if not 0 <= count <= QUEUES_MAX:
                 raise self._senseless(f"{count} queues at one broker, limit {QUEUES_MAX}")
@@ -167,7 +167,7 @@ class Routes:
         topics: Sequence[str],
         look_up: Callable[[Sequence[str]], Mapping[str, TopicRouteData]],
     ) -> None:
-        """Ask for many at a time, of those that `route` would ask for; it does where that fails."""
+        """Asks for many at a time, of those that `route` would ask for; it does where that fails."""
         now_ms, kept = clock.monotonic_ms(), self._kept
         due = [
             topic for topic in topics if topic not in kept or kept[topic].asked_again_ms <= now_ms
@@ -178,7 +178,7 @@ class Routes:
                     self._keep(TopicRoute(topic, data))
 
     def doubt(self, topic: str) -> None:
-        """Ask for the route when it is wanted next: a broker was not what it says."""
+        """Asks for the route when it is wanted next: a broker was not what it says."""
         kept = self._kept.get(topic)
         if kept is not None:
             kept.asked_again_ms = clock.monotonic_ms()
@@ -196,14 +196,14 @@ class Routes:
             self._leave(topic)
 
     def _leave(self, topic: str) -> None:
-        """Keep a route no longer. With the lock."""
+        """Keeps a route no longer. With the lock."""
         kept = self._kept.pop(topic, None)
         if kept is not None:
             self._entry_count -= kept.route.entry_count
 
 
 def masters(brokers: dict[str, BrokerData]) -> dict[str, Peer]:
-    """The masters among the brokers of a cluster, by name."""
+    """Returns the masters among the brokers of a cluster, by name."""
     return {
         name: Peer(broker.broker_addrs[MASTER_ID])
         for name, broker in brokers.items()

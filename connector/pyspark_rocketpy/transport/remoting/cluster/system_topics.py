@@ -2,7 +2,7 @@
 
 Left out is what brokers keep for themselves, and what is named after a group: a `%RETRY%` topic
 comes with option withRetries, dead letters (`%DLQ%`) by the topic's own name in option topic.
-Source: TopicValidator of RocketMQ 5.3.3, spec/cluster.md 3.3.
+Source: TopicValidator of RocketMQ 5.3.3, docs/design/cluster.md 3.3.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ _SUFFIXES = ("_REPLY_TOPIC",)
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether it is RocketMQ's own, by its name; `%RETRY%` and `%DLQ%` topics are."""
+    """True if it is RocketMQ's own, by its name; `%RETRY%` and `%DLQ%` topics are."""
     return topic in _SYSTEM_TOPICS or topic.startswith(_PREFIXES) or topic.endswith(_SUFFIXES)

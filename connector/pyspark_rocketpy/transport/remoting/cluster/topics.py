@@ -1,6 +1,6 @@
 """What is asked of brokers about topics and about themselves. Holds no state.
 
-Source: spec/remoting.md section 2.8, spec/cluster.md section 5.
+Source: docs/design/remoting.md section 2.8, docs/design/cluster.md section 5.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rocketpy_proto.remoting.headers.topics import TopicRequest
 
 
 def topic_config(cluster: Cluster, topic: str, broker_name: str) -> Call[TopicConfig]:
-    """A topic as one broker has it. 4.9 does not know this request: code 3."""
+    """Returns a topic as one broker has it. 4.9 does not know this request: code 3."""
     request = Request(
         RequestCode.GET_TOPIC_CONFIG,
         json_reader(TopicConfig),
@@ -28,7 +28,7 @@ def topic_config(cluster: Cluster, topic: str, broker_name: str) -> Call[TopicCo
 
 
 def broker_version(cluster: Cluster, topic: str, broker_name: str) -> Call[int]:
-    """The number of a master's RocketMQ version, 413 for 5.0.0, as each of its answers tells it.
+    """Returns the number of a master's RocketMQ version, 413 for 5.0.0, as each of its answers tells it.
 
     What is asked is a queue's end: who may write a topic may know that.
     """
@@ -42,7 +42,7 @@ def _version(_peer: Peer, answer: RemotingCommand) -> int:
 
 
 def broker_info(cluster: Cluster, peer: Peer) -> Call[TextTable]:
-    """A broker's figures about itself, by name: version, offsets of its log, disk, load."""
+    """Returns a broker's figures about itself, by name: version, offsets of its log, disk, load."""
     request = Request(
         RequestCode.GET_BROKER_RUNTIME_INFO,
         json_reader(TextTable),

@@ -1,7 +1,7 @@
 """Who asks: a user and what proves it, which signs every request. Secrets show nowhere.
 
 The same for RocketMQ's access control 1.0 and 2.0. Holds no state.
-Source: spec/remoting.md section 5.
+Source: docs/design/remoting.md section 5.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class AccessKeys:
     security_token: str | None = field(default=None, repr=False)
 
     def sign(self, request: RemotingCommand) -> RemotingCommand:
-        """The request with its signature, which no field may be added to.
+        """Returns the request with its signature, which no field may be added to.
 
         Raises UnencodableRemotingError.
         """

@@ -83,12 +83,12 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
         return [("pending", self.pending)]
 
     def __repr__(self) -> str:
-        """The same."""
+        """Returns the same."""
         return f"Call({self.pending})"
 
     @property
     def is_answered(self) -> bool:
-        """Whether `answer` returns or raises at once."""
+        """True if `answer` returns or raises at once."""
         return self.pending.is_over
 
     def leave(self) -> None:
@@ -96,7 +96,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
         self.pending.leave()
 
     def answer(self) -> T:
-        """Wait for it. Raises ConnectionFailedError, BrokerError."""
+        """Waits for it. Raises ConnectionFailedError, BrokerError."""
         try:
             answer = self.pending.answer()
             if answer.code not in self.request.accepted:
@@ -120,7 +120,7 @@ class Caller:
         request: Request[T],
         on_failure: Callable[[ConnectionFailedError | BrokerError], None] = _ignore,
     ) -> Call[T]:
-        """Send a request; a connection is opened where there is none.
+        """Sends a request; a connection is opened where there is none.
 
         Raises ConnectionFailedError, OptionError, and UnencodableRemotingError for values that no
         request holds.
@@ -133,7 +133,7 @@ class Caller:
         requests: Sequence[Request[T]],
         on_failure: Callable[[ConnectionFailedError | BrokerError], None] = _ignore,
     ) -> list[Call[T]]:
-        """Send requests in one go, which costs less than one by one. Raises as `ask`."""
+        """Sends requests in one go, which costs less than one by one. Raises as `ask`."""
         config = self._config
         questions = [self._question(request) for request in requests]
         try:

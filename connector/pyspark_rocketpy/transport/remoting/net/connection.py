@@ -4,7 +4,7 @@ The thread that asks writes its request itself; a thread of the connection reads
 wakes who waits once for all that came together. A request that a peer sends is refused: nobody here
 serves one. Whatever breaks the protocol ends the connection, and with it every request that waits.
 Nothing is kept that a crash could lose; a request whose answer did not come may have been done.
-Source: spec/remoting.md sections 1.4 and 6.1.
+Source: docs/design/remoting.md sections 1.4 and 6.1.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True):
         return [("patience", self.patience)]
 
     def __repr__(self) -> str:
-        """The same."""
+        """Returns the same."""
         return f"Question({self.patience})"
 
 
@@ -81,11 +81,11 @@ class Pending(msgspec.Struct, eq=False):
 
     @property
     def is_over(self) -> bool:
-        """Whether `answer` returns or raises at once."""
+        """True if `answer` returns or raises at once."""
         return self.outcome is not None
 
     def answer(self) -> RemotingCommand:
-        """The answer, once it is here. Raises ConnectionFailedError."""
+        """Returns the answer, once it is here. Raises ConnectionFailedError."""
         if not self.is_over:
             self.connection.wait_for(self)
         if isinstance(self.outcome, RemotingCommand):
@@ -108,7 +108,7 @@ class Pending(msgspec.Struct, eq=False):
         return [("peer", self.connection.peer), ("opaque", self.opaque)]
 
     def __repr__(self) -> str:
-        """The same."""
+        """Returns the same."""
         return f"Pending({self.connection.peer}, {self.opaque})"
 
 
@@ -141,12 +141,12 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether a request may still be answered."""
+        """True if a request may still be answered."""
         return self._failure is None
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """True if somebody waits for an answer."""
         return bool(self._waiting)
 
     @property
@@ -161,11 +161,11 @@ class Connection:
         return "" if self._receipts else "; it may be no RocketMQ server, or want TLS (option tls)"
 
     def ask(self, question: OutgoingRequest) -> Pending:
-        """Send a request. See `ask_all`."""
+        """Sends a request. See `ask_all`."""
         return self.ask_all([question])[0]
 
     def ask_all(self, questions: Sequence[OutgoingRequest]) -> list[Pending]:
-        """Send requests, all in one go. What fails on the way is raised by `Pending.answer`.
+        """Sends requests, all in one go. What fails on the way is raised by `Pending.answer`.
 
         Raises UnencodableRemotingError for a request that no frame holds; then none is sent.
         """
@@ -208,7 +208,7 @@ class Connection:
             return pending.told
 
     def _give_up(self, pending: Pending) -> None:
-        """Wait no longer. A peer that has sent nothing is given up.
+        """Waits no longer. A peer that has sent nothing is given up.
 
         What others wait for goes on, where anything has come since this was asked.
         """
@@ -226,12 +226,12 @@ class Connection:
             self._fail(problem)
 
     def leave(self, pending: Pending) -> None:
-        """Wait no longer, without a doubt in the peer: it may still be in time."""
+        """Waits no longer, without a doubt in the peer: it may still be in time."""
         with self._lock:
             self._abandon(pending, "was left: its answer is not wanted any more")
 
     def _abandon(self, pending: Pending, problem: str) -> bool:
-        """Whether it was waited for until now; what may come is read over then. With the lock."""
+        """True if it was waited for until now; what may come is read over then. With the lock."""
         if pending.opaque not in self._waiting:
             return False
         # In this order: who is interrupted in between leaves no answer that nobody knows.
@@ -241,7 +241,7 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """End the connection; what waits for an answer fails."""
+        """Ends the connection; what waits for an answer fails."""
         self._fail("was left: its connection was closed here")
         self._reader.join()
 
@@ -250,7 +250,7 @@ class Connection:
         self._stream.close()
 
     def _withdraw(self, pending: Pending) -> None:
-        """Fail a request of which nothing was sent."""
+        """Fails a request of which nothing was sent."""
         patience = pending.question.patience
         problem = f"was taking other requests for {patience.ms} ms (option {patience.option})"
         with self._lock:
@@ -258,7 +258,7 @@ class Connection:
                 pending.end(self.peer.failed(problem))
 
     def _write(self, frames: list[bytes | memoryview], deadline_ms: int) -> bool:
-        """Whether it was these frames' turn in time. What fails then ends the connection."""
+        """True if it was these frames' turn in time. What fails then ends the connection."""
         left_ms = max(deadline_ms - clock.monotonic_ms(), 0)
         if not self._writing.acquire(timeout=left_ms / 1000):
             return False
@@ -346,7 +346,7 @@ class Connection:
             self._write(encode_frame(answer), clock.monotonic_ms() + _REFUSAL_TIMEOUT_MS)
 
     def _fail(self, problem: str, *, is_lasting: bool = False) -> None:
-        """End the connection, for its first problem."""
+        """Ends the connection, for its first problem."""
         with self._lock:
             if self._failure is not None:
                 return

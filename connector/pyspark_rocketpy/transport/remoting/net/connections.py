@@ -40,7 +40,7 @@ class Connections:
         self._places: dict[_Key, _Place] = {}
 
     def get(self, peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Connection:
-        """An open connection. Raises ConnectionFailedError, OptionError.
+        """Returns an open connection. Raises ConnectionFailedError, OptionError.
 
         While one is opened, others to the same address wait for it, and nobody else does.
         """
@@ -73,7 +73,7 @@ class Connections:
             return place
 
     def _make_room(self, peer: Peer) -> None:
-        """Leave the address that was not used for longest. Raises ConnectionFailedError."""
+        """Leaves the address that was not used for longest. Raises ConnectionFailedError."""
         for key, place in self._places.items():
             if place.lock.acquire(blocking=False):
                 try:
@@ -89,7 +89,7 @@ class Connections:
         )
 
     def close(self) -> None:
-        """End all connections; others may be opened after that."""
+        """Ends all connections; others may be opened after that."""
         with self._lock:
             places, self._places = self._places, {}
         for place in places.values():

@@ -46,7 +46,7 @@ class Peer:
         return int(port)
 
     def failed(self, problem: str, *, is_lasting: bool = False) -> ConnectionFailedError:
-        """The declared error for a problem, with what to look at."""
+        """Returns the declared error for a problem, with what to look at."""
         advice = (
             f"check option {NAME_SERVER_OPTION} and that the name server runs"
             if self.is_name_server

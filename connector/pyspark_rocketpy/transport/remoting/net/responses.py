@@ -47,7 +47,7 @@ _ACL_1_REMARK = "AclException"
 
 
 def refusal(peer: Peer, answer: RemotingCommand) -> BrokerError:
-    """The error for an answer that is no success."""
+    """Returns the error for an answer that is no success."""
     remark = (answer.remark or "says no more").strip()[:_REMARK_CHARACTERS_MAX]
     name = _NAMES.get(answer.code, "unknown")
     text = f"{peer}: {remark} (response code {answer.code}, {name})"
@@ -68,7 +68,7 @@ def _is_busy(code: int, remark: str) -> bool:
 def header_of(
     peer: Peer, code: RequestCode, answer: RemotingCommand, kind: type[HeaderT]
 ) -> HeaderT:
-    """The header of an answer to a request with this code. Raises ConnectionFailedError."""
+    """Returns the header of an answer to a request with this code. Raises ConnectionFailedError."""
     try:
         header = EXCHANGES[code].response.decode(answer.ext_fields)
     except RemotingFormatError as error:
@@ -78,7 +78,7 @@ def header_of(
 
 
 def body_of(peer: Peer, answer: RemotingCommand, kind: type[BodyT]) -> BodyT:
-    """The body of an answer. Raises ConnectionFailedError."""
+    """Returns the body of an answer. Raises ConnectionFailedError."""
     try:
         return decode_body(kind, answer.body)
     except RemotingFormatError as error:

@@ -58,7 +58,7 @@ class TlsConfig:
 
 
 def connect(peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Stream:
-    """A connected stream. Raises ConnectionFailedError, OptionError."""
+    """Returns a connected stream. Raises ConnectionFailedError, OptionError."""
     context = None if tls is None else tls.context()
     timeout = patience.ms / 1000
     try:

@@ -4,7 +4,7 @@ Begins small. Who reads faster than answers come has twice as many pulls on thei
 round, up to the bounds of options; a broker that is busy or late halves that, and then gets one
 more a round. Brokers cut answers short by rules of their own (messages, bytes, fewer from disk), so
 the length of a pull follows what came. Plain numbers, which end with the pull.
-Source: spec/cluster.md 2.2 item 8.
+Source: docs/design/cluster.md 2.2 item 8.
 """
 
 from __future__ import annotations

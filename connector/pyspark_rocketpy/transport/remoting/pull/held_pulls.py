@@ -2,7 +2,7 @@
 
 A held pull costs one request in 15 s for a queue, and is answered within milliseconds. It stays
 with its broker while a batch is worked on, and counts on for the next wait. Nothing is kept that a
-crash could lose. Source: spec/remoting.md 2.5.3.
+crash could lose. Source: docs/design/remoting.md 2.5.3.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class HeldPulls:
             self._end(queue)
 
     def _hold(self, group: str, queue: MessageQueue, offset: int) -> bool:
-        """Whether a pull is held there."""
+        """True if a pull is held there."""
         now_ms = clock.monotonic_ms()
         held = self._held.get(queue)
         if held is not None and (held.offset != offset or held.until_ms <= now_ms):

@@ -1,6 +1,6 @@
 """Bounds of queues that a route may not have any more: a broker still answers for them.
 
-Holds no state. Source: spec/cluster.md sections 2.2 and 2.4.
+Holds no state. Source: docs/design/cluster.md sections 2.2 and 2.4.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _by_route(
     places: dict[BrokerQueue, int],
     queues: dict[BrokerQueue, QueueBounds],
 ) -> dict[BrokerQueue, QueueBounds]:
-    """The queues, of which some may have come back since the route was asked for.
+    """Returns the queues, of which some may have come back since the route was asked for.
 
     Messages that are unread may have come since: then the route is asked for again.
     """

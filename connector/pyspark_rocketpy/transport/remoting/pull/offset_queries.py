@@ -4,7 +4,7 @@ Queues are those of the route; a queue that is not there has the offset 0 at a b
 error. A broker that is away is left out, and its slave is asked in its place, where it has one.
 What is only looked at now and then is kept for some seconds: least offsets, and, while no name
 server answers, the topics. The very first query is not repeated: a wrong address is told at once.
-Nothing is kept that a crash could lose. Source: spec/cluster.md sections 2.2 to 2.6.
+Nothing is kept that a crash could lose. Source: docs/design/cluster.md sections 2.2 to 2.6.
 
 An idle query has a held pull at each of up to 256 queues, and looks at the ends of all queues every
 5 s, or every 50 ms for each queue where that is longer, and when a wait ends:
@@ -163,7 +163,7 @@ class RemotingOffsetQueries:
         return self._retried(partial(hidden_bounds, self._cluster, self._fan_out, queues))
 
     def _queues(self, subscription: Subscription) -> dict[str, list[MessageQueue]]:
-        """The queues to read of each topic that is there, by the name servers."""
+        """Returns the queues to read of each topic that is there, by the name servers."""
         found: dict[str, list[MessageQueue]] = {}
         left = QUERY_QUEUES_MAX
         names = self._names(subscription)
@@ -269,7 +269,7 @@ class RemotingOffsetQueries:
         return None
 
     def broker_name(self) -> str:
-        """The first by name of the cluster's masters."""
+        """Returns the first by name of the cluster's masters."""
         return min(self._retried(self._cluster.masters), default="")
 
     # Progress.
@@ -305,7 +305,7 @@ class RemotingOffsetQueries:
     def _tell(
         self, group: str, progress: Iterable[_Progress]
     ) -> list[ConnectionFailedError | BrokerError]:
-        """Commit all of it at once; what failed. What a busy broker has refused is told again."""
+        """Commits all of it at once; what failed. What a busy broker has refused is told again."""
         failures, left = list[ConnectionFailedError | BrokerError](), list(progress)
 
         def tell() -> None:
@@ -326,7 +326,7 @@ class RemotingOffsetQueries:
     def _tell_once(
         self, group: str, progress: Iterable[_Progress]
     ) -> list[tuple[_Progress, ConnectionFailedError | BrokerError]]:
-        """Commit all of it at once; what failed, and how."""
+        """Commits all of it at once; what failed, and how."""
         failed: list[tuple[_Progress, ConnectionFailedError | BrokerError]] = []
         calls: list[tuple[_Progress, Call[None]]] = []
         for each in progress:
@@ -362,7 +362,7 @@ class RemotingOffsetQueries:
         return True
 
     def _retried(self, ask: Callable[[], T]) -> T:
-        """The answer; before the first one a connection that fails is an error at once."""
+        """Returns the answer; before the first one a connection that fails is an error at once."""
         passing = PASSING_ERRORS if self._answered else (BrokerBusyError,)
         answer = retried(self._retries, ask, passing)
         self._answered = True

@@ -57,12 +57,12 @@ class PullPipeline:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is to come."""
+        """True if nothing more is to come."""
         return self.position >= self.end
 
     @property
     def is_answered(self) -> bool:
-        """Whether an answer is there that nobody has looked at."""
+        """True if an answer is there that nobody has looked at."""
         return self.asked is not None and not self.is_stuck and self.asked.call.is_answered
 
     def take(self, end: int, records: memoryview, loss: str | None = None) -> None:
@@ -72,7 +72,7 @@ class PullPipeline:
         self.asked = None
 
     def delivered(self) -> list[Answer]:
-        """The answers, which are no more the lane's."""
+        """Returns the answers, which are no more the lane's."""
         answers, self.answers = self.answers, []
         return answers
 

@@ -8,7 +8,7 @@ that the master does not have is a loss.
 Master first. Where it is away, or does not answer, a slave of the route is asked, and the master
 again where that one fails; a slave that lacks an offset may be behind, and is waited for. All that
 passes is waited for up to `brokerAbsenceTimeout`. A killed task leaves nothing behind.
-Source: spec/remoting.md 2.5 and 6.7, spec/cluster.md 2.2 to 2.5.
+Source: docs/design/remoting.md 2.5 and 6.7, docs/design/cluster.md 2.2 to 2.5.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class RangePuller:
         return PullPipeline(begin, min(begin + count, self._range.end))
 
     def _has_room(self, lane: PullPipeline) -> bool:
-        """Whether more may be kept for a lane; always for the one that is delivered next."""
+        """True if more may be kept for a lane; always for the one that is delivered next."""
         if not self._is_filtered or not self._lanes or lane is self._lanes[0]:
             return True
         kept = sum(len(answer.records) for other in self._lanes for answer in other.answers)
@@ -190,7 +190,7 @@ class RangePuller:
         )
 
     def _next_broker_id(self) -> int:
-        """The master, or who has its turn of those that the route has.
+        """Returns the master, or who has its turn of those that the route has.
 
         Raises ConnectionFailedError, BrokerError.
         """
@@ -313,7 +313,7 @@ class RangePuller:
     # Failures.
 
     def _meet(self, error: ConnectionFailedError | BrokerError) -> None:
-        """Wait, and let the next try be another one. Raises the error where none helps."""
+        """Waits, and let the next try be another one. Raises the error where none helps."""
         head = self._lanes[0] if self._lanes else None
         if is_hidden_queue(error):
             place = self._range.rest(self._joiner.offset)

@@ -34,7 +34,7 @@ class ResponseAssembler:
         self.offset = part.begin
 
     def pieces(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
-        """The pieces that answers bring, joined where they are just what was asked for."""
+        """Yields the pieces that answers bring, joined where they are just what was asked for."""
         joined: list[Answer] = []
         for answer in answers:
             if answer.loss is None:
@@ -63,7 +63,7 @@ class ResponseAssembler:
             yield from self._cut(begin, end, records.within(begin, end))
 
     def _records(self, bodies: list[memoryview]) -> Records | None:
-        """The records of several answers; None where each is to be looked at alone.
+        """Returns the records of several answers; None where each is to be looked at alone.
 
         Raises ConnectionFailedError for what is none.
         """
@@ -79,7 +79,7 @@ class ResponseAssembler:
             ) from error
 
     def _are_all(self, records: Records, begin: int, end: int) -> bool:
-        """Whether nothing is to be cut off, and nothing is missing."""
+        """True if nothing is to be cut off, and nothing is missing."""
         if self._is_filtered:
             return records.is_in(begin, end)
         return records.is_just(begin, end)

@@ -2,7 +2,7 @@
 
 Brokers of RocketMQ measure no ranges, and the older ones find times only nearly; so records are
 pulled and looked at, a bounded number of them. Planners start without what decodes records, so the
-few fields are read here. Source: spec/storage.md section 2, spec/remoting.md 2.6.
+few fields are read here. Source: docs/design/storage.md section 2, docs/design/remoting.md 2.6.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Sampler:
     def _settled(
         self, queue: MessageQueue, time_ms: int, offset: int, before: _Look, there: _Look
     ) -> int | None:
-        """The offset that was told, where the records agree; else what a search of ours finds."""
+        """Returns the offset that was told, where the records agree; else what a search of ours finds."""
         low, high = there.min_offset, there.max_offset
         is_first = offset <= low or not before.is_at_least(time_ms)
         if offset == high and is_first:

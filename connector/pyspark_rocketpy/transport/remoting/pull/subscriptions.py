@@ -1,6 +1,6 @@
 """What a broker is told to leave out: an expression of tags or of SQL92. Pure functions, no state.
 
-Source: spec/remoting.md 2.5.1.
+Source: docs/design/remoting.md 2.5.1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _OR = "||"
 
 
 def expression_of(options: PullOptions) -> tuple[str, str]:
-    """The type of the expression, and its text.
+    """Returns the type of the expression, and its text.
 
     Brokers know no quotes: tags that an expression cannot name are left to the task, with all
     others, for it compares tags anyway.

@@ -5,7 +5,7 @@
 
 So an entry is its record with the topic left out and the fixed part's last bytes written over: all
 entries of a block are cut out of a copy of it in one step. Messages that wait go one by one, since
-brokers take no delay in a batch. Holds no state. Source: spec/remoting.md section 3.2.
+brokers take no delay in a batch. Holds no state. Source: docs/design/remoting.md section 3.2.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def first_unique_key(parcel: SendBatch) -> str:
 
 
 def parcels(block: Block) -> Iterator[tuple[int, SendBatch]]:
-    """The block's messages, in order, each parcel with the number of its queue.
+    """Yields the block's messages, in order, each parcel with the number of its queue.
 
     The loop is over parcels; single messages cost some 10 microseconds each.
     """
@@ -116,7 +116,7 @@ class _Entries:
 
 
 def _woven(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One of these, one of those, and so on."""
+    """Returns one of these, one of those, and so on."""
     return np.stack((first, second), axis=1).reshape(-1)
 
 

@@ -93,7 +93,7 @@ class RemotingBlockWriter:
             self._showing.stored(queue, result, parcel.count)
 
     def _elsewhere(self, queue: MessageQueue, away: frozenset[str]) -> MessageQueue | None:
-        """The same queue of the next broker that is not away, counted around its queues."""
+        """Returns the same queue of the next broker that is not away, counted around its queues."""
         nums = self._queues[queue.topic].nums
         names = [name for name in nums if nums[name] and name not in away]
         if not names:

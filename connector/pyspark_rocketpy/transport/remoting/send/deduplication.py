@@ -46,12 +46,12 @@ class StoredRows:
         self._marks = np.union1d(self._marks, marks)
 
     def has(self, key: str) -> bool:
-        """Whether a row with this key is stored."""
+        """True if a row with this key is stored."""
         [number] = row_numbers(pa.array([key]), self._digits)
         return bool((self._numbers == number).any())
 
     def without(self, block: Block) -> Block | None:
-        """The block without the rows that are stored; None where no row is left."""
+        """Returns the block without the rows that are stored; None where no row is left."""
         sizes = np.frombuffer(block.record_sizes, ">i4").astype(np.int32)
         records = RecordBlock.parse(block.records, sizes)
         marks = marks_of(records, self._numbers_of(records), block.topic)
@@ -71,7 +71,7 @@ class StoredRows:
         )
 
     def _numbers_of(self, records: RecordBlock) -> NDArray[np.int64]:
-        """The number of each row; -1 for records of others."""
+        """Returns the number of each row; -1 for records of others."""
         return row_numbers(property_columns(records, [UNIQ_KEY])[UNIQ_KEY], self._digits)
 
 

@@ -52,7 +52,7 @@ class Since:
 
     @classmethod
     def of(cls, markers: Iterable[Marker]) -> Since:
-        """The earliest of several markers."""
+        """Returns the earliest of several markers."""
         offsets: dict[MessageQueue, int] = {}
         for marker in markers:
             for name, ends in marker.offsets.items():
@@ -108,7 +108,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         return msgspec.json.encode(self._part)
 
     def _begin(self, topic: str, queues: WriteQueues) -> None:
-        """Leave a marker, and look for what attempts with earlier ones have stored."""
+        """Leaves a marker, and look for what attempts with earlier ones have stored."""
         ends = self._ends_of(
             [MessageQueue(name, i, topic) for name, n in queues.nums.items() for i in range(n)]
         )
@@ -146,7 +146,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
             into.add(block, queue.topic)
 
     def _is_stored(self, queue: MessageQueue, parcel: SendBatch) -> bool:
-        """Whether a parcel was stored whose answer did not come. Raises what does not pass."""
+        """True if a parcel was stored whose answer did not come. Raises what does not pass."""
         begin = self._lanes.end_of(queue)
         if begin is None:
             begin = self._ends[queue]
@@ -159,5 +159,5 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
 
 
 def writer_name(writer_id: str) -> str:
-    """A writer's name as groups may have it."""
+    """Returns a writer's name as groups may have it."""
     return task_digits((writer_id, 0, 0))

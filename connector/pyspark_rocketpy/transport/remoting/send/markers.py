@@ -130,7 +130,7 @@ class ControlQueue:
         return retried(self._reach.policy, ask)
 
     def leave(self, tag: str, marker: Marker) -> int:
-        """Store a marker; its offset."""
+        """Stores a marker; its offset."""
         properties = encode_properties({"TAGS": tag}).decode()
         message = Message(msgspec.json.encode(marker), properties)
         cluster, patience = self._reach.cluster, self._reach.patience

@@ -98,16 +98,16 @@ class SendPipeline:
         self._is_stored: Callable[[MessageQueue, SendBatch], bool] | None = None
 
     def look_before_repeating(self, is_stored: Callable[[MessageQueue, SendBatch], bool]) -> None:
-        """Ask so about a parcel whose answer was lost; what is stored is not sent again."""
+        """Asks so about a parcel whose answer was lost; what is stored is not sent again."""
         self._is_stored = is_stored
 
     def end_of(self, queue: MessageQueue) -> int | None:
-        """The offset behind a queue's last acknowledged parcel; None before there is any."""
+        """Returns the offset behind a queue's last acknowledged parcel; None before there is any."""
         lane = self._lanes.get(queue)
         return None if lane is None else lane.end
 
     def put(self, queue: MessageQueue, parcel: SendBatch) -> None:
-        """Send a parcel soon; waits while too many bytes do. Raises what `finish` raises."""
+        """Sends a parcel soon; waits while too many bytes do. Raises what `finish` raises."""
         if parcel.is_movable and queue.broker_name in self._away:
             queue = self._elsewhere(queue, self._away) or queue
         self._queue_up(queue, parcel)
@@ -117,7 +117,7 @@ class SendPipeline:
             self._await_one()
 
     def finish(self) -> None:
-        """Wait for all acknowledgements. Raises BrokerError, ConnectionFailedError."""
+        """Waits for all acknowledgements. Raises BrokerError, ConnectionFailedError."""
         while self._ready or self._flying or self._paused:
             self._await_one()
 
@@ -130,7 +130,7 @@ class SendPipeline:
         lane.parcels.append(parcel)
 
     def _start_ready(self) -> None:
-        """Send what brokers have room for. What fails at once may make other lanes ready."""
+        """Sends what brokers have room for. What fails at once may make other lanes ready."""
         held: deque[_Lane] = deque()
         while self._ready:
             lane = self._ready.popleft()
@@ -248,14 +248,14 @@ class SendPipeline:
 
 
 def _is_refused(error: SendError) -> bool:
-    """Whether a broker has said that it did not store it. A system error may come from behind."""
+    """True if a broker has said that it did not store it. A system error may come from behind."""
     if isinstance(error, ConnectionFailedError):
         return False
     return error.response_code != ResponseCode.SYSTEM_ERROR
 
 
 def _is_passing(error: SendError) -> bool:
-    """Whether the same request may succeed later.
+    """True if the same request may succeed later.
 
     A topic was there when the task began: name servers and slaves forget topics for moments.
     """

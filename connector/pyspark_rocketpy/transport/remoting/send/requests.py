@@ -1,7 +1,7 @@
 """What a writer asks of brokers: to store one message, or a batch of one queue. Holds no state.
 
 A request whose answer is lost may have been done; sent again, it is a second message. So nothing is
-repeated here. Source: spec/remoting.md sections 2.4 and 3.2, spec/cluster.md section 2.3.
+repeated here. Source: docs/design/remoting.md sections 2.4 and 3.2, docs/design/cluster.md section 2.3.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SendResult:
 def send(
     cluster: Cluster, group: str, queue: MessageQueue, message: Message, patience: Timeouts
 ) -> Call[SendResult]:
-    """Store one message."""
+    """Stores one message."""
     header = SendMessageRequest(
         group,
         queue.topic,
@@ -87,7 +87,7 @@ def send_batch(
     messages: Sequence[BatchMessage],
     patience: Timeouts,
 ) -> Call[SendResult]:
-    """Store all of the messages, at offsets that follow each other, or none.
+    """Stores all of the messages, at offsets that follow each other, or none.
 
     At most BATCH_MESSAGES_MAX, none with an empty body; brokers take 4 MiB of them.
     Raises UnencodableRemotingError.
@@ -106,7 +106,7 @@ def send_encoded_batch(
     body: bytes | memoryview,
     patience: Timeouts,
 ) -> Call[SendResult]:
-    """The same for messages that are a batch's body already."""
+    """Returns the same for messages that are a batch's body already."""
     header = SendMessageRequest(
         group,
         queue.topic,

@@ -67,7 +67,7 @@ class Visibility:
             )
 
     def _shows(self, last: _Last, until_ms: int) -> bool:
-        """Whether it does before then. A broker that does not say so is not asked again."""
+        """True if it does before then. A broker that does not say so is not asked again."""
         pause_ms = PAUSE_MS_FIRST
         while True:
             try:

@@ -40,7 +40,7 @@ BatchCall: TypeAlias = (
 
 
 def parts_of(block: broker_pb2.AppendRequest | StagedBlock) -> dict[int, WireBlock]:
-    """The records of a block, by queue."""
+    """Returns the records of a block, by queue."""
     return by_queue(block.queue_id, block.records, block.record_sizes)
 
 
@@ -92,7 +92,7 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
         forget_client(self.config)
 
     def start(self) -> None:
-        """Begin to serve, on the same port as before if there was one."""
+        """Begins to serve, on the same port as before if there was one."""
         # Streams that are to stay silent hold a thread each.
         self._server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
         admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)
@@ -101,7 +101,7 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
         self._server.start()
 
     def stop(self) -> None:
-        """Break off every call."""
+        """Breaks off every call."""
         if self._server is not None:
             self._server.stop(None).wait()
 
@@ -199,7 +199,7 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
         )
 
     def _kept(self, of: StagedBlock) -> list[StagedBlock]:
-        """The blocks that an attempt has staged."""
+        """Returns the blocks that an attempt has staged."""
         return [
             block
             for block in self.stored

@@ -42,7 +42,7 @@ def send_all(
     send_timeout_ms: int = 10_000,
     opened: Callable[..., Any] = BrokerClient.append,
 ) -> list[int]:
-    """Send a block for each name; the physical offset of each acknowledged one."""
+    """Sends a block for each name; the physical offset of each acknowledged one."""
     places: list[int] = []
 
     def acknowledge(

@@ -37,7 +37,7 @@ ALL = list(chain.from_iterable(BODIES))
 
 
 def blocks(bodies: Sequence[Sequence[bytes]] = BODIES) -> list[Block]:
-    """A block of queue 2 for each of the lists."""
+    """Returns a block of queue 2 for each of the lists."""
     wires = [wire_block("T", one) for one in bodies]
     return [Block("T", 2, wire.record_sizes, wire.records) for wire in wires]
 
@@ -51,7 +51,7 @@ def stage_all(
     bodies: Sequence[Sequence[bytes]] = BODIES,
     send_timeout_ms: int = 10_000,
 ) -> broker_pb2.CommitBatchRequest:
-    """Stage a block for each of the lists; the task's part of the commit."""
+    """Stages a block for each of the lists; the task's part of the commit."""
     with closing(staging(broker, send_timeout_ms)) as writer:
         return sent_to_end(writer, bodies)
 

@@ -43,7 +43,7 @@ class PullSetup:
     peers: Callable[..., ScriptedPeer]
 
     def route(self, **brokers: Script | str) -> dict[str, str]:
-        """Begin to route to brokers with these scripts, or at these addresses."""
+        """Begins to route to brokers with these scripts, or at these addresses."""
         addresses = {
             key: each if isinstance(each, str) else self.peers(each).address
             for key, each in brokers.items()
@@ -60,7 +60,7 @@ class PullSetup:
     def pulled(
         self, begin: int, end: int, options: PullOptions = OPTIONS, limits: PullLimits = LIMITS
     ) -> list[int]:
-        """The bodies, which are offsets; pieces are seen to be in order."""
+        """Returns the bodies, which are offsets; pieces are seen to be in order."""
         found: list[int] = []
         reached = begin
         for piece in self.puller(begin, end, options, limits).pieces():

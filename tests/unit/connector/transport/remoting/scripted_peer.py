@@ -89,7 +89,7 @@ def leaving(visit: Visit) -> None:
 def success(
     request: RemotingCommand, header: Header | None = None, body: Body | bytes = b""
 ) -> RemotingCommand:
-    """The answer of a server that did it."""
+    """Returns the answer of a server that did it."""
     form = EXCHANGES[RequestCode(request.code)].response
     return request.answer(
         ResponseCode.SUCCESS,
@@ -143,7 +143,7 @@ class ScriptedPeer:
             connected.close()
 
     def close(self) -> None:
-        """Stop listening, and end all connections."""
+        """Stops listening, and end all connections."""
         with contextlib.suppress(OSError):  # It is closed already.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._threads[0].join()

@@ -91,7 +91,7 @@ class Store:
         return replace(success(request, OffsetResponse(end)), version=self.version)
 
     def _take(self, visit: Visit, request: RemotingCommand) -> bool:
-        """Whether the connection goes on."""
+        """True if the connection goes on."""
         with self._lock:
             self.heard.append(request)
             fault = self.faults.pop(0) if self.faults else Fault.NONE
@@ -112,7 +112,7 @@ class Store:
         return True
 
     def _store(self, request: RemotingCommand) -> int:
-        """The first message's offset."""
+        """Returns the first message's offset."""
         is_batch = request.ext_fields["m"] == "true"
         body = bytes(request.body)
         found = [bytes(m.body) for m in decode_batch(body)] if is_batch else [body]

@@ -72,7 +72,7 @@ class Setup:
 
 @pytest.fixture
 def setup(peers: Peers, clusters: Clusters) -> Setup:
-    """The two brokers."""
+    """Returns the two brokers."""
     return Setup(peers, clusters)
 
 

@@ -1,0 +1,165 @@
+"""Rules of plain English for docstrings, comments and messages, as CONTRIBUTING lists them.
+
+Each rule takes one source file and yields a sentence for each place that breaks it. `UNREAD` names
+the folders that nobody has read with the rules in hand yet; it only ever gets shorter.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from tests.tidy import Source, parse
+
+TOP = Path(__file__).parents[1]
+UNREAD: tuple[str, ...] = ()
+
+# First words that hide the subject or the verb of a docstring.
+QUESTIONS = {"What", "Who", "Whose", "Whom", "Which", "Where", "How", "Let", "Whether", "Whoever"}
+# Words that end in s and are no verb.
+NO_VERBS = {"This", "Its", "As", "Is", "Has", "Does", "Always", "Was", "Us", "Thus", "Yes", "Less"}
+VERB = re.compile(r"(?:[A-Z][a-z]+s|Does|Is not|True if)\b")
+# No actor is named by these.
+NO_ACTORS = "who whom whose whoever somebody anybody nobody everybody everyone others those"
+# Words with a plainer one beside them.
+PLAINER = {
+    "tell": "return, report, notify or log",
+    "tells": "returns, reports, notifies or logs",
+    "telling": "reporting",
+    "told": "reported, notified or logged",
+    "behind": "after",
+    "anew": "again",
+    "for ever": "until stopped",
+    "comes to be": "is created",
+    "come to be": "are created",
+    "made again": "recreated or rebuilt",
+    "gets to know": "is notified",
+    "get to know": "are notified",
+    "let go": "wake or release",
+    "lets go": "wakes or releases",
+    "gets on": "makes progress",
+    "get on": "make progress",
+    "so many": "the limit's name",
+    "so much": "the limit's name",
+    "so long": "the limit's name",
+    "in silence": "silently",
+    "the begin": "the start",
+    "its begin": "its start",
+    "holds no state": "nothing: say where there is state",
+}
+# Documents that are no part of the repository, and ids of its plan.
+ELSEWHERE = re.compile(r"\bspec/\w+|\b[Rr]ows? [A-Z]{1,2}\d+|\bseed_systems\b|\barchitecture\.md §")
+# "docs/design/storage.md sections 2.1, 3 and 4.2", which may be broken over lines.
+CITED = re.compile(r"(docs/design/\w+\.md)((?:,?\s+(?:sections?|and|to|\d+(?:\.\d+)*)\b,?)*)")
+SECTION = re.compile(r"\d+(?:\.\d+)*")
+# File names that end in -ing and are nouns of the field.
+NOUNS = {"wiring", "long_polling", "process_tuning", "rebatching", "test_rebatching"}
+
+_ACTOR_WORDS = re.compile(rf"\b({'|'.join(NO_ACTORS.split())})\b", re.IGNORECASE)
+_PLAINER_WORDS = re.compile(rf"\b({'|'.join(PLAINER)})\b", re.IGNORECASE)
+_QUOTED = re.compile(r"`[^`]*`")
+
+
+class Prose(NamedTuple):
+    """A text for readers: its line and its words."""
+
+    line: int
+    text: str
+
+
+def prose(source: Source) -> Iterator[Prose]:
+    """Yields each docstring, comment and message of a Python file."""
+    tree = parse(source.text)
+    docstrings = set()
+    for node, text in _docstrings(tree):
+        docstrings.add(id(node.body[0].value))  # type: ignore[attr-defined]
+        yield Prose(_line(node), text)
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type == tokenize.COMMENT:
+            yield Prose(token.start[0], token.string.lstrip("# "))
+    for literal in ast.walk(tree):
+        is_text = isinstance(literal, ast.Constant) and isinstance(literal.value, str)
+        if is_text and id(literal) not in docstrings and " " in literal.value:  # type: ignore[attr-defined]
+            yield Prose(literal.lineno, literal.value)  # type: ignore[attr-defined]
+
+
+def docstring_form(source: Source) -> Iterator[str]:
+    """Yields a function's docstring begins with a verb, a class's or module's with a noun."""
+    for node, text in _docstrings(parse(source.text)):
+        first = text.split(None, 1)[0].strip("`.,:")
+        place = f"{source.path}:{_line(node)}"
+        if first in QUESTIONS:
+            yield f"{place}: a docstring begins with {first!r}: name the subject, or begin with a verb"
+        elif _is_function(node) and (first in NO_VERBS or not VERB.match(text)):
+            yield f"{place}: a function's docstring begins with {first!r}: Returns, Sends, Raises …"
+
+
+def plain_words(source: Source) -> Iterator[str]:
+    """Actors have names, and each idea its plainest word."""
+    for line, text in prose(source):
+        words = _QUOTED.sub("", text)
+        for found in _ACTOR_WORDS.findall(words):
+            yield f"{source.path}:{line}: {found!r} names no actor: client, caller, broker …"
+        for found in _PLAINER_WORDS.findall(words):
+            yield f"{source.path}:{line}: {found!r}: {PLAINER[found.lower()]}"
+
+
+def citation(source: Source) -> Iterator[str]:
+    """Yields a reader can open each document that the code cites."""
+    for line, text in prose(source):
+        for found in ELSEWHERE.findall(text):
+            yield f"{source.path}:{line}: {found!r} is no document of the repository"
+
+
+@cache
+def sections(document: str) -> set[str]:
+    """Returns the numbers of a document's sections; "" for the document itself if it exists."""
+    path = TOP / document
+    if not path.exists():
+        return set()
+    text = path.read_text(encoding="utf-8")
+    return {"", *re.findall(r"^#+ (\d+(?:\.\d+)*)\b", text, re.MULTILINE)}
+
+
+def noun_name(source: Source) -> Iterator[str]:
+    """Yields a file is named by a noun."""
+    stem = PurePosixPath(source.path).stem
+    if stem.endswith("ing") and stem not in NOUNS:
+        yield f"{source.path}: name the file by a noun"
+
+
+def is_read(source: Source) -> bool:
+    """True if the file has been read with the rules in hand."""
+    return source.is_python and not source.path.startswith(UNREAD)
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(tree):
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+            yield node, text
+
+
+def _is_function(node: ast.AST) -> bool:
+    """True if the node is a function that is called as one: a property is named as its value."""
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not any(
+        isinstance(each, ast.Name) and each.id.endswith("property") for each in node.decorator_list
+    )
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 1)
+
+
+RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
+    docstring_form,
+    plain_words,
+    citation,
+    noun_name,
+)
