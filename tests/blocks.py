@@ -23,7 +23,7 @@ class WireBlock:
     record_sizes: bytes
 
     def parsed(self) -> RecordBlock:
-        """Returns the block in a writable buffer, as the store takes it."""
+        """The block in a writable buffer, as the store takes it."""
         sizes = np.frombuffer(self.record_sizes, ">i4").astype(np.int32)
         return RecordBlock.parse(bytearray(self.records), sizes)
 
@@ -57,7 +57,7 @@ def wire_block(
 
 
 def by_queue(queue_id: int, records: bytes, record_sizes: bytes) -> dict[int, WireBlock]:
-    """Returns a block that was sent to a queue; with OWN_QUEUES as one of each queue that it names."""
+    """A block that was sent to a queue; with OWN_QUEUES as one of each queue that it names."""
     if queue_id != OWN_QUEUES:
         return {queue_id: WireBlock(records, record_sizes)}
     sizes = np.frombuffer(record_sizes, ">i4").astype(np.int32)
@@ -73,7 +73,7 @@ def by_queue(queue_id: int, records: bytes, record_sizes: bytes) -> dict[int, Wi
 
 
 def bodies_of(records: bytes, sizes: bytes | np.ndarray) -> list[bytes]:
-    """Returns the bodies in a run of records."""
+    """The bodies in a run of records."""
     if isinstance(sizes, bytes):
         sizes = np.frombuffer(sizes, ">i4").astype(np.int32)
     block = RecordBlock.parse(records, np.asarray(sizes, np.int32))

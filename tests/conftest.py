@@ -79,7 +79,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Returns a name of a test is a line: a long value is told by its length."""
+    """A name of a test is a line: a long value is told by its length."""
     if isinstance(val, (str, bytes)) and len(repr(val)) > NAME_LENGTH_MAX:
         return f"{argname} of {len(val)}"
     return None
@@ -93,7 +93,7 @@ def disk_half_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the wheel, built from the work tree."""
+    """The wheel, built from the work tree."""
     return build_wheel(TOP, tmp_path_factory.mktemp("wheel"))
 
 

@@ -41,12 +41,12 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    """Returns every fenced block of every document."""
+    """Every fenced block of every document."""
     return [block for path in DOCUMENTS for block in blocks_of(path, path.read_text("utf-8"))]
 
 
 def blocks_of(path: Path, text: str) -> Iterator[Block]:
-    """Yields the fenced blocks of one document."""
+    """The fenced blocks of one document."""
     for fence in _FENCE.finditer(text):
         language, _, note = fence[1].partition(" ")
         line = text.count("\n", 0, fence.start()) + 1

@@ -27,7 +27,7 @@ Environment = Callable[..., Path]
 
 
 def build_wheel(top: Path, folder: Path) -> Path:
-    """Returns the wheel, built from the work tree into `folder`."""
+    """The wheel, built from the work tree into `folder`."""
     build = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(top)]
     run(Path(sys.executable), *build)
     (wheel,) = folder.glob("pyspark_rocketpy-*.whl")
@@ -67,7 +67,7 @@ def requirements(library: Distribution, extras: set[str]) -> Iterator[Requiremen
 
 
 def required(library: Distribution, extras: set[str]) -> dict[str, Distribution]:
-    """Returns every library that `library` needs, directly or not, by name."""
+    """Every library that `library` needs, directly or not, by name."""
     found: dict[str, Distribution] = {}
     waiting = list(requirements(library, extras))
     while waiting:

@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tests.tidy import Source, parse
 
@@ -66,6 +66,9 @@ _PLAINER_WORDS = re.compile(rf"\b({'|'.join(PLAINER)})\b", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`")
 
 
+Documented: TypeAlias = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
 class Prose(NamedTuple):
     """A text for readers: its line and its words."""
 
@@ -78,30 +81,33 @@ def prose(source: Source) -> Iterator[Prose]:
     tree = parse(source.text)
     docstrings = set()
     for node, text in _docstrings(tree):
-        docstrings.add(id(node.body[0].value))  # type: ignore[attr-defined]
+        statement = node.body[0]
+        assert isinstance(statement, ast.Expr)
+        docstrings.add(id(statement.value))
         yield Prose(_line(node), text)
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.COMMENT:
             yield Prose(token.start[0], token.string.lstrip("# "))
     for literal in ast.walk(tree):
-        is_text = isinstance(literal, ast.Constant) and isinstance(literal.value, str)
-        if is_text and id(literal) not in docstrings and " " in literal.value:  # type: ignore[attr-defined]
-            yield Prose(literal.lineno, literal.value)  # type: ignore[attr-defined]
+        if not isinstance(literal, ast.Constant) or id(literal) in docstrings:
+            continue
+        if isinstance(literal.value, str) and " " in literal.value:
+            yield Prose(literal.lineno, literal.value)
 
 
 def docstring_form(source: Source) -> Iterator[str]:
-    """Yields a function's docstring begins with a verb, a class's or module's with a noun."""
+    """Yields docstrings that do not begin with a verb, or with a noun for a class or module."""
     for node, text in _docstrings(parse(source.text)):
         first = text.split(None, 1)[0].strip("`.,:")
         place = f"{source.path}:{_line(node)}"
         if first in QUESTIONS:
-            yield f"{place}: a docstring begins with {first!r}: name the subject, or begin with a verb"
+            yield f"{place}: a docstring begins with {first!r}: begin with a noun or a verb"
         elif _is_function(node) and (first in NO_VERBS or not VERB.match(text)):
             yield f"{place}: a function's docstring begins with {first!r}: Returns, Sends, Raises …"
 
 
 def plain_words(source: Source) -> Iterator[str]:
-    """Actors have names, and each idea its plainest word."""
+    """Yields words that name no actor, and words that have a plainer one."""
     for line, text in prose(source):
         words = _QUOTED.sub("", text)
         for found in _ACTOR_WORDS.findall(words):
@@ -111,10 +117,13 @@ def plain_words(source: Source) -> Iterator[str]:
 
 
 def citation(source: Source) -> Iterator[str]:
-    """Yields a reader can open each document that the code cites."""
+    """Yields documents that a reader cannot open, and sections that are not there."""
     for line, text in prose(source):
         for found in ELSEWHERE.findall(text):
             yield f"{source.path}:{line}: {found!r} is no document of the repository"
+        for document, numbers in CITED.findall(text):
+            for missing in sorted({"", *SECTION.findall(numbers)} - sections(document)):
+                yield f"{source.path}:{line}: {document} has no section {missing!r}"
 
 
 @cache
@@ -128,7 +137,7 @@ def sections(document: str) -> set[str]:
 
 
 def noun_name(source: Source) -> Iterator[str]:
-    """Yields a file is named by a noun."""
+    """Yields a file whose name is no noun."""
     stem = PurePosixPath(source.path).stem
     if stem.endswith("ing") and stem not in NOUNS:
         yield f"{source.path}: name the file by a noun"
@@ -139,10 +148,9 @@ def is_read(source: Source) -> bool:
     return source.is_python and not source.path.startswith(UNREAD)
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+def _docstrings(tree: ast.Module) -> Iterator[tuple[Documented, str]]:
     for node in ast.walk(tree):
-        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+        if isinstance(node, Documented) and (text := ast.get_docstring(node)):
             yield node, text
 
 

@@ -29,7 +29,7 @@ class RecordingProxy:
 
 @contextmanager
 def recording_proxy() -> Iterator[RecordingProxy]:
-    """Yields a proxy on a free port of 127.0.0.1."""
+    """A proxy on a free port of 127.0.0.1."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         proxy = RecordingProxy(f"127.0.0.1:{server.getsockname()[1]}")
 

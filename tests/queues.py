@@ -6,7 +6,7 @@ from pyspark_rocketpy.offsets import BrokerQueue
 
 
 def numbered(queue_id: int) -> BrokerQueue:
-    """Returns the queue with this number."""
+    """The queue with this number."""
     return BrokerQueue("", queue_id)
 
 

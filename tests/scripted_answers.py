@@ -59,7 +59,7 @@ class AnsweringServer:
         return ClientConfig((f"127.0.0.1:{self.port}",), 30_000)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
-        """Yields the handler of a method."""
+        """The handler of a method."""
         method = METHODS[details.method.rpartition("/")[2]]
         read = GetMessageClass(method.input_type).FromString
 
@@ -111,7 +111,7 @@ class _Handlers(grpc.GenericRpcHandler):
 
 @contextmanager
 def answering(right: Mapping[str, Right]) -> Iterator[AnsweringServer]:
-    """Yields a server on a free port; its client is forgotten at the end."""
+    """A server on a free port; its client is forgotten at the end."""
     answers = AnsweringServer(right)
     # Calls that are kept silent hold a thread each.
     server = grpc.server(ThreadPoolExecutor(16))

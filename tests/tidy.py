@@ -125,12 +125,12 @@ BANS = (
 
 @cache
 def parse(text: str) -> ast.Module:
-    """Returns the syntax tree; read by several rules, made once."""
+    """The syntax tree; read by several rules, made once."""
     return ast.parse(text)
 
 
 def sources(top: Path) -> list[Source]:
-    """Returns every text file that people write, below `top`; what protoc wrote is left out."""
+    """Every text file that people write, below `top`; what protoc wrote is left out."""
     found = [path for path in top.iterdir() if path.suffix in {".md", ".toml"}]
     found.append(top / "Makefile")
     for folder in FOLDERS:
@@ -148,7 +148,7 @@ def _is_written(path: Path) -> bool:
 
 
 def file_length(source: Source) -> Iterator[str]:
-    """Yields a Python file that one can hold in mind."""
+    """A Python file that one can hold in mind."""
     count = len(source.lines)
     if source.is_python and count > FILE_LINES_MAX:
         yield f"{source.path}: {count} lines, at most {FILE_LINES_MAX}: split it by noun"
@@ -167,7 +167,7 @@ def line_length(source: Source) -> Iterator[str]:
 
 
 def function_length(source: Source) -> Iterator[str]:
-    """Yields a function that shows on one screen; its signature and docstring do not count."""
+    """A function that shows on one screen; its signature and docstring do not count."""
     for function in _functions(source):
         body = function.body[1:] if ast.get_docstring(function) else function.body
         if not body:
@@ -181,7 +181,7 @@ def function_length(source: Source) -> Iterator[str]:
 
 
 def wide_result(source: Source) -> Iterator[str]:
-    """Yields three results or more have names."""
+    """Three results or more have names."""
     if not source.in_packages:
         return
     for function in _functions(source):
@@ -195,7 +195,7 @@ def wide_result(source: Source) -> Iterator[str]:
 
 
 def module_docstring(source: Source) -> Iterator[str]:
-    """Yields a module opens with what lives in it."""
+    """A module opens with what lives in it."""
     if source.in_packages and not ast.get_docstring(parse(source.text)) and source.text.strip():
         yield (
             f"{source.path}: no docstring at the top: "
@@ -204,7 +204,7 @@ def module_docstring(source: Source) -> Iterator[str]:
 
 
 def repeated_name(source: Source) -> Iterator[str]:
-    """Yields a file is named by what it adds to its folder's name."""
+    """A file is named by what it adds to its folder's name."""
     path = PurePosixPath(source.path)
     folder = path.parent.name
     names = {folder, folder.removesuffix("s"), folder.removesuffix("es")}
@@ -253,7 +253,7 @@ def left_over(source: Source) -> Iterator[str]:
 
 
 def one_title(source: Source) -> Iterator[str]:
-    """Yields a document is about one thing, so it has one title."""
+    """A document is about one thing, so it has one title."""
     if not source.path.endswith(".md"):
         return
     prose = re.sub(r"^(```|~~~).*?^\1", "", source.text, flags=re.MULTILINE | re.DOTALL)
@@ -312,7 +312,7 @@ def _module_name(path: str) -> str:
 
 
 def _imports(source: Source) -> set[str]:
-    """Returns every module that the source may import: `from a import b` means `a` and perhaps `a.b`."""
+    """Every module that the source may import: `from a import b` means `a` and perhaps `a.b`."""
     package = _module_name(source.path).split(".")
     if not source.path.endswith("/__init__.py"):
         package.pop()

@@ -51,7 +51,7 @@ def test_the_commands_of_a_document_run_as_they_stand(
 
 
 def commands() -> list[str]:
-    """Returns every command, with its group."""
+    """Every command, with its group."""
     return [" ".join(command.words[1:]) for command in leaves()]
 
 

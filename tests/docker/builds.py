@@ -93,7 +93,7 @@ class Builder:
         self._built: dict[str, Image] = {}
 
     def build(self, name: str) -> Image:
-        """Returns the image of a stage; built once."""
+        """The image of a stage; built once."""
         if name not in self._built:
             image = self._base(self._stages[name])
             for instruction in image.stage.instructions:

@@ -26,7 +26,7 @@ PARAMETER = r'\bparameter\("(\w+)"'
 
 
 def read(path: Path) -> Compose:
-    """Returns a compose file's content."""
+    """A compose file's content."""
     content: Compose = yaml.safe_load(path.read_text(encoding="utf-8"))
     return content
 
@@ -53,7 +53,7 @@ def validated(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def validated_after(edit: Edit, compose: Compose, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Returns the same for a file that was edited; `folder` gets it."""
+    """The same for a file that was edited; `folder` gets it."""
     edit(compose)
     path = folder / "compose.yml"
     path.write_text(yaml.safe_dump(compose), encoding="utf-8")
@@ -61,22 +61,22 @@ def validated_after(edit: Edit, compose: Compose, folder: Path) -> subprocess.Co
 
 
 def stage_of(service: Compose) -> Stage:
-    """Returns the stage of the Dockerfile that makes a service's image."""
+    """The stage of the Dockerfile that makes a service's image."""
     return stages()[service["build"]["target"]]
 
 
 def ours(compose: Compose) -> list[Compose]:
-    """Returns the services whose images are built here."""
+    """The services whose images are built here."""
     return [each for each in compose["services"].values() if "build" in each]
 
 
 def others(compose: Compose) -> dict[str, Compose]:
-    """Returns the services whose images are fetched."""
+    """The services whose images are fetched."""
     return {name: each for name, each in compose["services"].items() if "build" not in each}
 
 
 def staying(compose: Compose) -> dict[str, Compose]:
-    """Returns the services that run on; the others do something once, and others wait for their end."""
+    """The services that run on; the others do something once, and others wait for their end."""
     once = {
         name
         for each in compose["services"].values()

@@ -56,7 +56,7 @@ class Stage:
         return [instruction for instruction in self.instructions if instruction.name == name]
 
     def last(self, name: str) -> Instruction:
-        """Returns the one that counts where one replaces another."""
+        """The one that counts where one replaces another."""
         return self.all(name)[-1]
 
     @property
@@ -69,7 +69,7 @@ class Stage:
 
 
 def stages(path: Path = DOCKERFILE) -> dict[str, Stage]:
-    """Returns every stage by its name, in order."""
+    """Every stage by its name, in order."""
     found: dict[str, Stage] = {}
     arguments: dict[str, str] = {}
     with path.open("rb") as file:

@@ -43,7 +43,7 @@ def compose() -> Compose:
 
 
 def words(compose: Compose, name: str) -> list[str]:
-    """Returns a service's command, with what stands in a command for `sh -c` taken apart."""
+    """A service's command, with what stands in a command for `sh -c` taken apart."""
     return " ".join(compose["services"][name]["command"]).split()
 
 
@@ -52,13 +52,13 @@ def after(option: str, given: list[str]) -> str:
 
 
 def mounts(compose: Compose, name: str) -> dict[str, str]:
-    """Returns the source of each folder that a service mounts."""
+    """The source of each folder that a service mounts."""
     pairs = [volume.split(":")[:2] for volume in compose["services"][name]["volumes"]]
     return {folder: source for source, folder in pairs}
 
 
 def published(compose: Compose, name: str) -> list[str]:
-    """Returns the ports in the container that the host reaches, each by the same number."""
+    """The ports in the container that the host reaches, each by the same number."""
     ports = [port.split(":") for port in compose["services"][name]["ports"]]
     assert all(outside == inside for _, outside, inside in ports)
     return [inside for *_, inside in ports]
@@ -196,7 +196,7 @@ def conf(**changes: str) -> Edit:
 
 
 def told(name: str, old: str, new: str) -> Edit:
-    """Returns the command with another word in it."""
+    """The command with another word in it."""
 
     def edit(compose: Compose) -> object:
         command = [word.replace(old, new) for word in compose["services"][name]["command"]]

@@ -31,7 +31,7 @@ signal.pause()
 
 @pytest.fixture
 def program(tmp_path: Path) -> list[str]:
-    """Returns a script that runs a script that runs the server; none of them with `exec`."""
+    """A script that runs a script that runs the server; none of them with `exec`."""
     (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
     scripts = {"outer": "sh inner\n", "inner": f"if true; then {sys.executable} server.py; fi\n"}
     for name, text in scripts.items():

@@ -179,7 +179,7 @@ class Desk:
         *blocks: tuple[QueueKey, list[bytes]],
         ends: bool = True,
     ) -> StagedTask:
-        """Returns an attempt with these blocks, up to its end."""
+        """An attempt with these blocks, up to its end."""
         job = BatchJob(WRITER, batch_id, token)
         end = [(QUEUE, list[bytes]())] if ends else []
 
@@ -201,7 +201,7 @@ class Desk:
         return self._run(work)
 
     def path_of(self, batch_id: int, token: int, task: int) -> Path:
-        """Returns the file of an attempt."""
+        """The file of an attempt."""
         job = self.staging._jobs.find(BatchJob(WRITER, batch_id, token))
         assert job is not None
         path: Path = job.attempts[task, token].staged.file.path
@@ -260,7 +260,7 @@ class Desk:
 
 
 def messages_of(batch_id: int, size: int, word: bytes = b"body") -> list[bytes]:
-    """Returns the bodies of one block."""
+    """The bodies of one block."""
     return [b"%b-%d-%d" % (word, batch_id, number) for number in range(size)]
 
 
@@ -319,6 +319,6 @@ def limited_room() -> Iterator[Room]:
 
 @contextmanager
 def one_by_one() -> Iterator[None]:
-    """Yields each record is appended by itself, so that many moments lie between them."""
+    """Each record is appended by itself, so that many moments lie between them."""
     with mock.patch.object(message_store, "FRAME_BYTES", 1):
         yield

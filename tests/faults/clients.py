@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.02
 
 
 def append_request(queue: QueueKey, bodies: list[bytes]) -> broker_pb2.AppendRequest:
-    """Returns the request that sends `bodies` as one block."""
+    """The request that sends `bodies` as one block."""
     block = wire_block(queue.topic, bodies)
     return broker_pb2.AppendRequest(
         topic=queue.topic,
@@ -125,7 +125,7 @@ def pull(
 
 
 def bodies_in(stub: broker_pb2_grpc.BrokerStub, queue: QueueKey) -> list[bytes]:
-    """Returns every message of a queue. Raises grpc.RpcError."""
+    """Every message of a queue. Raises grpc.RpcError."""
     found: list[bytes] = []
     request = broker_pb2.PullRequest(topic=queue.topic, queue_id=queue.queue_id)
     for response in stub.Pull(request, timeout=CALL_SECONDS_MAX):

@@ -36,7 +36,7 @@ def seed() -> int:
 
 @pytest.fixture
 def ram_folder(tmp_path: Path) -> Iterator[Path]:
-    """Yields a folder in memory where there is one: a kill leaves the page cache alone anyway."""
+    """A folder in memory where there is one: a kill leaves the page cache alone anyway."""
     if not RAM_FOLDER.is_dir():
         yield tmp_path
         return

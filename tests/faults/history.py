@@ -65,19 +65,19 @@ def hash_of(body: bytes) -> str:
 
 
 def body_of(message_id: str, size_bytes: int) -> bytes:
-    """Returns the body of a message: its id, then bytes that follow from the id."""
+    """The body of a message: its id, then bytes that follow from the id."""
     head = message_id.encode("ascii") + ID_END
     filler = hashlib.blake2b(head).digest()
     return (head + filler * (size_bytes // len(filler) + 1))[: max(size_bytes, len(head))]
 
 
 def id_of(body: bytes) -> str:
-    """Returns the id at the start of a body."""
+    """The id at the start of a body."""
     return body.partition(ID_END)[0].decode("ascii", "replace")
 
 
 def copy_id(message_id: str, topic: str, reconsume_times: int = 0) -> str:
-    """Returns the id under which a message is looked for in another topic than the one it was sent to."""
+    """The id under which a message is looked for in another topic than the one it was sent to."""
     return f"{message_id}{COPY}{topic}{COPY}{reconsume_times}"
 
 
@@ -104,7 +104,7 @@ class History:
                 self.sends[send.message_id] = send
 
     def begin_copy(self, of: str, message_id: str, queue: QueueKey) -> Send:
-        """Returns a copy of a message may come up elsewhere; once more, where it was begun before."""
+        """A copy of a message may come up elsewhere; once more, where it was begun before."""
         with self._lock:
             known = self.sends.get(message_id)
             if known is not None:
@@ -220,7 +220,7 @@ class History:
 
 
 def judge(history: History) -> list[Fault]:
-    """Returns every fault of a history, sorted by kind."""
+    """Every fault of a history, sorted by kind."""
     return judged(history.sends, history.deliveries, history.events)
 
 

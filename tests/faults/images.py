@@ -41,7 +41,7 @@ Image = dict[str, tuple[bytes, int]]
 
 @contextmanager
 def workshop() -> Iterator[Path]:
-    """Yields a folder for stores that are opened by the thousand."""
+    """A folder for stores that are opened by the thousand."""
     in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with (
         tempfile.TemporaryDirectory(prefix="rocketpy-", dir=in_memory) as folder,
@@ -59,7 +59,7 @@ def small_store(
     segment_bytes: int = SEGMENT_BYTES,
     memory_ratio: float = 0.4,
 ) -> MessageStore:
-    """Returns a store with small files that is not open yet. With ratio 0 it checks all it reads."""
+    """A store with small files that is not open yet. With ratio 0 it checks all it reads."""
     config = StoreConfig(
         folder,
         segment_bytes,
@@ -74,7 +74,7 @@ def small_store(
 
 @contextmanager
 def opened(folder: Path, **options: object) -> Iterator[MessageStore]:
-    """Yields a small store, opened; let go of in the end as by a crash."""
+    """A small store, opened; let go of in the end as by a crash."""
     store = small_store(folder, **options)  # type: ignore[arg-type]
     store.open()
     try:
@@ -107,7 +107,7 @@ def put_image(image: Image, folder: Path) -> None:
 
 
 def altered(image: Image, name: str, alter: Callable[[bytearray], None]) -> Image:
-    """Returns the image with one file changed; its length stays."""
+    """The image with one file changed; its length stays."""
     data, length = image[name]
     content = bytearray(data.ljust(length, b"\0"))
     alter(content)
@@ -154,7 +154,7 @@ def send_prepared(store: MessageStore, body: bytes, queue: QueueKey = QUEUE) -> 
 
 
 def read_bodies(store: MessageStore, queue: QueueKey = QUEUE) -> list[bytes]:
-    """Returns every body of a queue; what was removed, or is damaged, is passed over as clients do."""
+    """Every body of a queue; what was removed, or is damaged, is passed over as clients do."""
     bounds = store.range_of(queue)
     offset, found = bounds.min_offset, []
     while offset < bounds.max_offset:
@@ -170,7 +170,7 @@ def read_bodies(store: MessageStore, queue: QueueKey = QUEUE) -> list[bytes]:
 
 
 def bodies_in(data: bytes, sizes: list[int], queue: QueueKey, offset: int) -> list[bytes]:
-    """Returns the bodies of records that lie together, each checked for what its queue must have."""
+    """The bodies of records that lie together, each checked for what its queue must have."""
     bodies, position = [], 0
     for number, size in enumerate(sizes):
         decoded = decode_record(data, position)

@@ -45,7 +45,7 @@ FATES = {
 
 
 def judged(sends: Sends, deliveries: Sequence[Delivery], events: Sequence[Event]) -> list[Fault]:
-    """Returns every fault, sorted by kind."""
+    """Every fault, sorted by kind."""
     found = _found(deliveries, events)
     faults = [event for event in events if isinstance(event, Fault)]
     faults += _lost(sends, deliveries, found)
@@ -107,7 +107,7 @@ def _sets(events: Sequence[Event], found: Counter[str]) -> Iterator[Fault]:
 
 
 def _halves(halves: Sequence[Half], found: Counter[str]) -> Iterator[Fault]:
-    """Yields each is committed once, invisible, or still asked after, as its stage has it."""
+    """Each is committed once, invisible, or still asked after, as its stage has it."""
     for half in halves:
         shown, name = found[half.message_id], f"half message {half.message_id}"
         if (shown, half.asked) in FATES[half.stage]:
@@ -201,7 +201,7 @@ def _duplicates(sends: Sends, reading: Sequence[Delivery]) -> Iterator[Fault]:
 
 
 def _reordered(sends: Sends, reading: Sequence[Delivery]) -> Iterator[Fault]:
-    """Yields a send that ended before another began comes first; so does an earlier one of a sender."""
+    """A send that ended before another began comes first; so does an earlier one of a sender."""
     known = [sends[each.message_id] for each in reading if each.message_id in sends]
     ordered = [send for send in known if not send.unordered]
     earliest_end: float = float("inf")

@@ -34,7 +34,7 @@ REMOVED = {GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.MESSAGE_WAS_REMOV
 
 
 def body_at(offset: int) -> bytes:
-    """Returns the body of the record at a queue offset."""
+    """The body of the record at a queue offset."""
     return b"%d:" % offset * (1 + offset % 60)
 
 

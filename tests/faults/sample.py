@@ -58,16 +58,16 @@ class Sample:
     records: list[Destination]
 
     def of_kind(self, kind: str) -> Destination:
-        """Returns the last record of that kind."""
+        """The last record of that kind."""
         return [record for record in self.records if record.kind == kind][-1]
 
     def at(self, offset: int) -> Destination:
-        """Returns the record that has the byte at this offset."""
+        """The record that has the byte at this offset."""
         return next(part for part in self.records if part.begin <= offset < part.end)
 
 
 def sample_of(folder: Path, *, clean: bool, whole: bool = True) -> Sample:
-    """Returns the sample, stopped cleanly or killed; or its first part, as of the clean stop."""
+    """The sample, stopped cleanly or killed; or its first part, as of the clean stop."""
     clock = ManualClock()
     with opened(folder, clock=clock, segment_bytes=SEGMENT_BYTES) as store:
         send(store, [b"gone"], GONE)

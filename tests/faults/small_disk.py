@@ -13,7 +13,7 @@ import pytest
 
 @contextmanager
 def mounted_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
-    """Yields a disk in memory, mounted at `folder`; the test is skipped where none can be."""
+    """A disk in memory, mounted at `folder`; the test is skipped where none can be."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root")
     folder.mkdir()

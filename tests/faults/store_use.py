@@ -56,7 +56,7 @@ def new_store(
     flush: FlushDiskType | str = FlushDiskType.SYNC_FLUSH,
     sizes: Sizes = DEFAULT_SIZES,
 ) -> MessageStore:
-    """Returns a store that is not open yet."""
+    """A store that is not open yet."""
     config = StoreConfig(
         Path(folder),
         sizes.segment,
@@ -150,7 +150,7 @@ class Found:
 
 
 def read_queue(store: MessageStore, queue: QueueKey, offset: int = 0) -> Iterator[Found]:
-    """Yields every message from `offset` on."""
+    """Every message from `offset` on."""
     while True:
         result = store.get_message(queue, offset, NO_END, ReadLimits.of_bytes(READ_BYTES_MAX))
         if result.status is GetMessageStatus.MESSAGE_WAS_REMOVING:

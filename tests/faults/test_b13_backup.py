@@ -192,7 +192,7 @@ def test_b13_a_backup_while_clients_work_has_all_that_was_acknowledged_before_on
 
 @contextlib.contextmanager
 def broker_with_much(folder: Path) -> Iterator[LocalBroker]:
-    """Yields a broker with 80 MB of messages, so that a backup takes a while."""
+    """A broker with 80 MB of messages, so that a backup takes a while."""
     with broker_on(folder) as broker:
         broker.create_topic("T", 1, exist_ok=True)
         while len(broker.messages("T")) < MANY:

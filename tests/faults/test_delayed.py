@@ -26,7 +26,7 @@ def at(ms: int) -> datetime:
 
 
 def came(offset: int, body: bytes) -> Message:
-    """Returns a message that was born a little after it was begun, and came 10 ms behind its time."""
+    """A message that was born a little after it was begun, and came 10 ms behind its time."""
     return Message(
         topic="T",
         queue_id=0,
@@ -48,7 +48,7 @@ def came(offset: int, body: bytes) -> Message:
 
 @pytest.fixture
 def messages(tmp_path: Path) -> DelayedMessages:
-    """Returns two blocks were acknowledged, and one that came nevertheless was not."""
+    """Two blocks were acknowledged, and one that came nevertheless was not."""
     sent = DelayedMessages(LocalBroker(tmp_path), 1)
     for block in (BODIES[:2], BODIES[2:3], BODIES[3:]):
         sent.begin(QUEUE, block, BORN_MS)

@@ -95,7 +95,7 @@ def test_f1_a_broker_killed_under_load_keeps_what_it_acknowledged(
 
 @contextlib.contextmanager
 def started(folder: Path, flush: FlushDiskType) -> Iterator[LocalBroker]:
-    """Yields a broker that is certainly gone at the end."""
+    """A broker that is certainly gone at the end."""
     broker = LocalBroker(folder, flush=flush, commit_log_segment_bytes=BROKER_SEGMENT_BYTES)
     try:
         yield broker.start()

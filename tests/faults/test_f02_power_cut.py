@@ -28,7 +28,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[LoopDisk]:
-    """Yields a disk with a switch."""
+    """A disk with a switch."""
     made = LoopDisk(tmp_path)
     try:
         try:
@@ -113,7 +113,7 @@ def _assert_config_is_old_or_new(recorder: Recorder) -> None:
 
 
 def _what_is_there(history: History) -> History:
-    """Returns a history in which all that was found has been acknowledged, long ago."""
+    """A history in which all that was found has been acknowledged, long ago."""
     known = History()
     for found in history.deliveries:
         if found.reader == FINAL:

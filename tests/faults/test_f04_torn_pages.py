@@ -80,7 +80,7 @@ def old_version(run: Run, path: str) -> bytes:
 
 
 def hybrid_of(run: Run, plan: random.Random) -> Files:
-    """Returns a state that the disk may be in: of what is written in place any page may be old."""
+    """A state that the disk may be in: of what is written in place any page may be old."""
     page_bytes = plan.choice(PAGE_BYTES)
     share_new = plan.choice([0.0, 0.1, 0.5, 0.9])
     hybrid: Files = {}

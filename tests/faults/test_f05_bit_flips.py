@@ -80,7 +80,7 @@ def check_told(
 
 @contextmanager
 def flipped_in_place(path: Path, bit: int) -> Iterator[None]:
-    """Yields a bit of a file, which a store may have mapped, is wrong for a while."""
+    """A bit of a file, which a store may have mapped, is wrong for a while."""
     with path.open("rb+", buffering=0) as file:
         (byte,) = os.pread(file.fileno(), 1, bit // 8)
         os.pwrite(file.fileno(), bytes([byte ^ 1 << bit % 8]), bit // 8)

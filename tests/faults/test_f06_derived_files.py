@@ -56,14 +56,14 @@ OLDER = "older"
 
 @cache
 def samples() -> dict[bool, Sample]:
-    """Returns the sample, stopped cleanly (True) or killed."""
+    """The sample, stopped cleanly (True) or killed."""
     with workshop() as folder:
         return {clean: sample_of(folder / str(clean), clean=clean) for clean in (True, False)}
 
 
 @cache
 def older_image() -> Image:
-    """Returns the sample's derived files at the clean stop in its middle."""
+    """The sample's derived files at the clean stop in its middle."""
     with workshop() as folder:
         return sample_of(folder, clean=True, whole=False).image
 
@@ -94,7 +94,7 @@ def rebuilt(folder: Path) -> dict[str, bytes]:
 
 
 def altered_image(image: Image, kinds: list[str], way: str, chance: random.Random) -> Image:
-    """Returns every file of these kinds altered in one way; `older` takes what the clean stop left."""
+    """Every file of these kinds altered in one way; `older` takes what the clean stop left."""
     altered: Image = {}
     for name, content in image.items():
         if not any(name.startswith(KINDS[kind]) for kind in kinds):
@@ -156,7 +156,7 @@ def is_size_unknown(ways: dict[str, str]) -> bool:
 
 
 def one_altered(image: Image, name: str, way: str, chance: random.Random) -> Image:
-    """Returns the image with one file altered."""
+    """The image with one file altered."""
     if way == "none":
         return image
     rest = {path: content for path, content in image.items() if path != name}

@@ -25,7 +25,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Yields a disk in memory that is soon full."""
+    """A disk in memory that is soon full."""
     with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
         yield folder
 

@@ -50,7 +50,7 @@ class Worst(random.Random):
     """A disk that keeps nothing that it need not keep."""
 
     def choice(self, seq: SupportsLenAndGetItem[Any]) -> Any:
-        """Returns the smallest share."""
+        """The smallest share."""
         return seq[0]
 
     def random(self) -> float:
@@ -74,7 +74,7 @@ class FailingDisk(SimulatedDisk):
         self.failed = False
 
     def written(self, descriptor: int, data: bytes, position: int) -> int:
-        """Returns a write makes its pages dirty."""
+        """A write makes its pages dirty."""
         lost = self._lost.get(os.fstat(descriptor).st_ino)
         if lost:
             end = position + len(data)
@@ -130,7 +130,7 @@ def _same(page: int, old: bytes, new: bytes) -> bool:
 
 
 def new_store(folder: Path) -> MessageStore:
-    """Returns a store with small files, whose index is off: it is written through a mapping."""
+    """A store with small files, whose index is off: it is written through a mapping."""
     config = StoreConfig(
         folder, SEGMENT_BYTES, QUEUE_BYTES, FlushDiskType.SYNC_FLUSH, index_enable=False
     )
@@ -138,7 +138,7 @@ def new_store(folder: Path) -> MessageStore:
 
 
 def opened(folder: Path) -> MessageStore:
-    """Returns the store, started again where its start has met the failing flush."""
+    """The store, started again where its start has met the failing flush."""
     for _ in range(2):
         store = new_store(folder)
         with contextlib.suppress(OSError):
@@ -209,7 +209,7 @@ def check(store: MessageStore, counts: dict[QueueKey, int]) -> None:
 
 
 def fails_once(folder: Path, number: int, folders: list[str], *, stop: bool) -> bool:
-    """Returns a run whose flush of that number fails, a start, a power cut; whether there was that many."""
+    """A run whose flush of that number fails, a start, a power cut; whether there was that many."""
     folder.mkdir()
     disk = FailingDisk(folder, number, folders)
     script = Script()

@@ -44,7 +44,7 @@ class SlowDisk:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Yields a flush that begins inside hangs, until `release` or the end."""
+        """A flush that begins inside hangs, until `release` or the end."""
         self._began.clear()
         self._free.clear()
         try:
@@ -63,7 +63,7 @@ class SlowDisk:
 
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
-    """Returns a disk that can be made to hang, under every broker of the test."""
+    """A disk that can be made to hang, under every broker of the test."""
     disk = SlowDisk()
 
     def run(plan: FlushPlan) -> None:

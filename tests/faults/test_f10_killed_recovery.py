@@ -131,7 +131,7 @@ def recover(folder: Path) -> None:
 
 
 def finished(folder: Path) -> Image:
-    """Returns all files after one more start and a clean stop."""
+    """All files after one more start and a clean stop."""
     store = small_store(folder, segment_bytes=SEGMENT_BYTES)
     store.open()
     store.close()
@@ -157,7 +157,7 @@ def check_same(found: Image, expected: Image) -> None:
 
 
 def recovered_ends(image: Image) -> set[bytes]:
-    """Returns the ends of the log that starts behind a crash have found."""
+    """The ends of the log that starts behind a crash have found."""
     text, _ = image[RECOVERIES]
     return {line.split()[1] for line in text.splitlines() if b" " in line}
 

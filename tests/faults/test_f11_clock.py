@@ -116,7 +116,7 @@ def test_f11_messages_are_found_by_key_whatever_the_clock_did(name: str) -> None
 
 
 def cleaning_store(folder: Path, clock: ManualClock) -> MessageStore:
-    """Returns a store with POLICY, opened."""
+    """A store with POLICY, opened."""
     config = StoreConfig(
         folder,
         SEGMENT_BYTES,
@@ -143,7 +143,7 @@ def store_with_old_segments(folder: Path, clock: ManualClock) -> MessageStore:
 
 
 def clean(store: MessageStore) -> int:
-    """Returns one pass, as the broker does it; returns how many segments went."""
+    """One pass, as the broker does it; returns how many segments went."""
     count = store.expired_segment_count(manual=False)
     for _ in range(count):
         remove_oldest_segment(store)

@@ -43,7 +43,7 @@ def folder() -> Iterator[Path]:
 
 
 def store_at(folder: Path, clock: Clock) -> MessageStore:
-    """Returns a store with small files, opened."""
+    """A store with small files, opened."""
     config = StoreConfig(
         folder,
         SEGMENT_BYTES,
@@ -58,7 +58,7 @@ def store_at(folder: Path, clock: Clock) -> MessageStore:
 
 
 def restarted(store: MessageStore, clock: Clock, how: str) -> MessageStore:
-    """Returns the store after a restart, or itself."""
+    """The store after a restart, or itself."""
     if how == "none":
         return store
     (store._release if how == "crash" else store.close)()
@@ -69,7 +69,7 @@ def restarted(store: MessageStore, clock: Clock, how: str) -> MessageStore:
 
 
 def send_some(store: MessageStore, clock: ManualClock, count: int = 5) -> list[int]:
-    """Returns one message a second; returns their store times."""
+    """One message a second; returns their store times."""
     times_ms = []
     for _ in range(count):
         clock.advance(SECOND_MS)

@@ -36,7 +36,7 @@ def descriptors_of(pid: int) -> int:
 
 @contextlib.contextmanager
 def with_few_descriptors(folder: Path) -> Iterator[LocalBroker]:
-    """Yields a broker that may have DESCRIPTORS_MAX descriptors open."""
+    """A broker that may have DESCRIPTORS_MAX descriptors open."""
     broker = LocalBroker(
         folder, flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=SEGMENT_BYTES
     )

@@ -40,7 +40,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(3600))
 
 
 def store_in(folder: Path) -> MessageStore:
-    """Returns a store whose queue files have RocketMQ's length."""
+    """A store whose queue files have RocketMQ's length."""
     config = StoreConfig(
         folder,
         commit_log_segment_bytes=64 << 20,
@@ -114,7 +114,7 @@ def test_f17_queues_with_a_message_each_cost_what_they_hold(
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """Yields a small disk in memory."""
+    """A small disk in memory."""
     with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
         yield folder
 

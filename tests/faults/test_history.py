@@ -18,7 +18,7 @@ QUEUE = QueueKey("T", 1)
 
 
 def sent(history: History, name: str, *, acked_at: int | None = None, sender: str = "a") -> bytes:
-    """Returns a message that was sent, and acknowledged if an offset is given."""
+    """A message that was sent, and acknowledged if an offset is given."""
     body = body_of(name, 50)
     history.begin(sender, QUEUE, [body])
     if acked_at is not None:

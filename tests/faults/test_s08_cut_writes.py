@@ -91,7 +91,7 @@ def shown_by(desk: Desk) -> Shown:
 
 
 def staged(desk: Desk, dice: random.Random) -> tuple[list[StagedTask], Shown]:
-    """Returns a batch of many small tasks, and what shows when it is committed."""
+    """A batch of many small tasks, and what shows when it is committed."""
     wanted = shown_by(desk)
     work = [list(blocks_of(task, dice)) for task in range(TASKS)]
     for queue, bodies in itertools.chain.from_iterable(work):

@@ -183,7 +183,7 @@ def write_all(folder: Path, answered: list[int]) -> None:
 
 
 def decided_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Image, int, int]:
-    """Returns a store that was killed right behind a decision, and where the decision lies."""
+    """A store that was killed right behind a decision, and where the decision lies."""
     with monkeypatch.context() as patch:
         desk = Desk(folder)
         desk.open()

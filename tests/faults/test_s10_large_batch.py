@@ -69,7 +69,7 @@ class Timeouts:
     cut_off_count: int = 0
 
     def ask_until_ended(self, stub: broker_pb2_grpc.BrokerStub) -> broker_pb2.BatchResponse:
-        """Returns the answer that ends it. Raises grpc.RpcError when the broker is gone."""
+        """The answer that ends it. Raises grpc.RpcError when the broker is gone."""
         commit = self.client.commit_request()
         while True:
             for ask in (
@@ -101,7 +101,7 @@ class Timeouts:
 
 
 def staged(stub: broker_pb2_grpc.BrokerStub, size: Size, dice: random.Random) -> Staged:
-    """Returns a batch of small blocks for queues that chance names."""
+    """A batch of small blocks for queues that chance names."""
     job = broker_pb2.BatchJob(writer_id="w", batch_id=0, job_token=7)
     batch = Staged(BatchClient(job))
     for task in range(size.tasks):
@@ -117,7 +117,7 @@ def staged(stub: broker_pb2_grpc.BrokerStub, size: Size, dice: random.Random) ->
 
 @contextmanager
 def served(folder: Path, flush: FlushDiskType) -> Iterator[Served]:
-    """Yields a broker, and a stub to talk to it."""
+    """A broker, and a stub to talk to it."""
     with started(folder, flush) as broker, grpc.insecure_channel(broker.endpoint) as channel:
         yield Served(broker, broker_pb2_grpc.BrokerStub(channel))
 

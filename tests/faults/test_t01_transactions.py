@@ -59,7 +59,7 @@ class Store:
         self._judge(self._start("", times=0))
 
     def _start(self, place: str, times: int) -> list[Event]:
-        """Returns all that a worker says, whose end is checked."""
+        """All that a worker says, whose end is checked."""
         self.starts += 1
         worker = self.zygote.start(
             programs.transact,

@@ -59,7 +59,7 @@ def forked_pytest() -> Iterator[ForkedPytest]:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the packages as they are, compiled."""
+    """The packages as they are, compiled."""
     folder = tmp_path_factory.mktemp("packages")
     no_compiled = shutil.ignore_patterns("__pycache__")
     for package in PACKAGES:
@@ -69,7 +69,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def planted(path: Path, sabotage: Sabotage) -> str:
-    """Returns the text of `path` with the fault. Fails where the old text is not there exactly once."""
+    """The text of `path` with the fault. Fails where the old text is not there exactly once."""
     text = path.read_text(encoding="utf-8")
     assert text.count(sabotage.old) == 1, f"{sabotage.path} has no longer, or twice: {sabotage.old}"
     return text.replace(sabotage.old, sabotage.new)

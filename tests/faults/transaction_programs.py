@@ -147,7 +147,7 @@ class Producer:
 async def producing(
     link: Link, folder: str, flush: str, place: str = "", times: int = 0
 ) -> AsyncIterator[Producer]:
-    """Yields the rooms, started over a folder; they are never stopped."""
+    """The rooms, started over a folder; they are never stopped."""
     config = BrokerConfig(
         Path(folder),
         flush_disk_type=FlushDiskType(flush),

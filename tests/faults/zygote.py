@@ -95,7 +95,7 @@ class Worker:
             return b""
 
     def expect(self, word: str) -> Event:
-        """Returns the next event, which has to begin with `word`."""
+        """The next event, which has to begin with `word`."""
         event = next(self.events(), None)
         assert event is not None, f"the worker ended before it said {word!r}"
         assert event[0] == word, event
@@ -110,7 +110,7 @@ class Worker:
         os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """Returns the exit status, or minus the signal; drops what the worker has still to say."""
+        """The exit status, or minus the signal; drops what the worker has still to say."""
         for _event in self.events():
             pass
         assert self._ended, f"worker {self.pid} does not end"
@@ -159,7 +159,7 @@ class Zygote:
 
 
 def _run(request: dict[str, Any], connection: socket.socket) -> int:
-    """Returns one worker, from its fork to its end."""
+    """One worker, from its fork to its end."""
     # A module started by `-m` is not the one of this name that the programs have imported.
     link = importlib.import_module("tests.faults.zygote").Link(connection)
     program = getattr(importlib.import_module(request["module"]), request["name"])

@@ -39,7 +39,7 @@ def _jars() -> None:
 
 @pytest.fixture
 def version() -> str:
-    """Returns the RocketMQ that a directory changes hands with.
+    """The RocketMQ that a directory changes hands with.
 
     A test names others where files are not the same: an index, a checkpoint, what a kill leaves.
     """
@@ -62,13 +62,13 @@ def new_stores(tmp_path: Path, version: str) -> MakeStores:
 
 @pytest.fixture
 def stores(new_stores: MakeStores) -> Stores:
-    """Returns a directory with small files, so that the tests cross their borders."""
+    """A directory with small files, so that the tests cross their borders."""
     return new_stores()
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Yields a real cluster for the whole session; who breaks it heals it: see `fragile_cluster`."""
+    """A real cluster for the whole session; who breaks it heals it: see `fragile_cluster`."""
     started = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         started.start()
@@ -79,6 +79,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def fragile_cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """Yields the same, for a test that kills or freezes servers: afterwards all of them run again."""
+    """The same, for a test that kills or freezes servers: afterwards all of them run again."""
     yield cluster
     cluster.heal()

@@ -34,12 +34,12 @@ JAVA_OPTIONS = (
 
 
 def classes_of(version: str) -> Path:
-    """Returns the drivers, as they were compiled for a version."""
+    """The drivers, as they were compiled for a version."""
     return TOP / ".interop" / version / "classes"
 
 
 def class_path_of(version: str) -> str:
-    """Returns the drivers and a version's jars."""
+    """The drivers and a version's jars."""
     return f"{classes_of(version)}:{classes_of(version).with_name('lib')}/*"
 
 
@@ -117,15 +117,15 @@ class RocketMQStore:
         return answer
 
     def dump(self, queue: QueueKey) -> list[dict[str, Any]]:
-        """Returns every record of a queue, by queue offset, with its body's bytes."""
+        """Every record of a queue, by queue offset, with its body's bytes."""
         return _records(self.ask("dump", dispatched=True, **_queue(queue)))
 
     def query(self, topic: str, key: str) -> list[dict[str, Any]]:
-        """Returns the records of a topic that the index finds for a key."""
+        """The records of a topic that the index finds for a key."""
         return _records(self.ask("query", dispatched=True, topic=topic, key=key))
 
     def query_by_tag(self, topic: str, tag: str) -> list[dict[str, Any]]:
-        """Returns the records of a topic that the index finds for a tag."""
+        """The records of a topic that the index finds for a tag."""
         return _records(self.ask("queryByTag", dispatched=True, topic=topic, tag=tag))
 
     def range(self, queue: QueueKey) -> dict[str, int]:
@@ -133,7 +133,7 @@ class RocketMQStore:
         return self.ask("range", dispatched=True, **_queue(queue))
 
     def offset_by_time(self, queue: QueueKey, timestamp_ms: int) -> int:
-        """Returns the first queue offset stored at that time or later."""
+        """The first queue offset stored at that time or later."""
         request = {**_queue(queue), "timestamp": timestamp_ms}
         return int(self.ask("offsetByTime", dispatched=True, **request)["offset"])
 

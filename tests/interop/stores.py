@@ -123,7 +123,7 @@ class Stores:
             assert found == messages
 
     def check_both_read_the_same(self) -> RecoveryResult:
-        """Returns each side, one after the other, reads what was written, down to each header field."""
+        """Each side, one after the other, reads what was written, down to each header field."""
         with self.rocketmq() as theirs:
             self.check_rocketmq(theirs)
             dumps = {queue: theirs.dump(queue) for queue in self.written}
@@ -138,7 +138,7 @@ class Stores:
 
 
 def rebuilt_queues(stores: Stores) -> dict[Path, bytes]:
-    """Returns the consume queue files that we rebuild from the log alone, by path."""
+    """The consume queue files that we rebuild from the log alone, by path."""
     shutil.rmtree(stores.folder / "consumequeue")
     (stores.folder / "abort").touch()
     store = stores.ours()
@@ -154,7 +154,7 @@ def queue_files(stores: Stores) -> dict[Path, bytes]:
 
 
 def block_of(topic: str, messages: Sequence[Message]) -> RecordBlock:
-    """Returns a block as a client of ours sends it."""
+    """A block as a client of ours sends it."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array([message.body for message in messages], pa.binary()),
@@ -169,7 +169,7 @@ def block_of(topic: str, messages: Sequence[Message]) -> RecordBlock:
 
 
 def read(store: MessageStore, queue: QueueKey) -> list[Record]:
-    """Returns every record of a queue that our store serves."""
+    """Every record of a queue that our store serves."""
     offset = store.range_of(queue).min_offset
     records: list[Record] = []
     while True:
@@ -185,7 +185,7 @@ def read(store: MessageStore, queue: QueueKey) -> list[Record]:
 
 
 def as_rocketmq_sees(record: Record) -> dict[str, Any]:
-    """Returns a record in the words of `RocketMQStore.dump`."""
+    """A record in the words of `RocketMQStore.dump`."""
     return {
         "topic": record.topic,
         "queueId": record.queue_id,

@@ -23,7 +23,7 @@ B3 = QueueKey("TopicB", 3)
 
 
 def two_free_ports() -> int:
-    """Returns a free port whose next but one below, where the broker listens too, is free as well."""
+    """A free port whose next but one below, where the broker listens too, is free as well."""
     while True:
         with socket.socket() as upper, socket.socket() as lower:
             upper.bind(("", 0))
@@ -75,7 +75,7 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
 
 
 def served_by_rocketmq(stores: Stores) -> dict[str, Any]:
-    """Returns a broker of RocketMQ's serves the directory; returns the configuration that it then has."""
+    """A broker of RocketMQ's serves the directory; returns the configuration that it then has."""
     with RocketMQStore(stores.scratch / "rocketmq.log", stores.scratch) as theirs:
         theirs.ask("startBroker", folder=str(stores.folder), port=two_free_ports())
         stores.check_rocketmq(theirs)

@@ -101,7 +101,7 @@ class Composed:
 
 @pytest.fixture
 def composed(tmp_path: Path) -> Iterator[Composed]:
-    """Yields the name server runs."""
+    """The name server runs."""
     name_server = NameServer("name-server", tmp_path / "name-server", jvm_options("namesrv"))
     broker = ComposedBroker(tmp_path / "broker", name_server.address)
     admin = Program(V5, MQADMIN).command(tmp_path)
@@ -116,7 +116,7 @@ def composed(tmp_path: Path) -> Iterator[Composed]:
 
 
 def taken(conf: str, folder: Path) -> dict[str, str]:
-    """Returns every setting that a broker knows, as it is after it has read a file. It is not started."""
+    """Every setting that a broker knows, as it is after it has read a file. It is not started."""
     with RocketMQStore(folder / "rocketmq.log", folder) as process:
         found: dict[str, str] = process.ask("takeSettings", conf=settings(conf))["settings"]
     return found

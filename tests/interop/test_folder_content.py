@@ -44,7 +44,7 @@ def fill(stores: Stores) -> None:
 
 @pytest.fixture
 def filled(stores: Stores) -> Stores:
-    """Returns a store that we wrote and closed."""
+    """A store that we wrote and closed."""
     fill(stores)
     return stores
 

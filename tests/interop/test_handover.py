@@ -22,7 +22,7 @@ each_version = pytest.mark.parametrize("version", VERSIONS)
 
 @pytest.fixture
 def stores(new_stores: MakeStores) -> Stores:
-    """Returns a directory with one segment and one file for each queue."""
+    """A directory with one segment and one file for each queue."""
     return new_stores(segment_bytes=1 << 20, queue_file_bytes=200_000)
 
 
@@ -160,7 +160,7 @@ def test_f16_rocketmq_reads_on_behind_a_record_of_ours_that_was_damaged(
 
 
 def shown(store: MessageStore, queue: QueueKey) -> list[bytes]:
-    """Returns every body, whatever lies between."""
+    """Every body, whatever lies between."""
     bounds = store.range_of(queue)
     found: list[bytes] = []
     for offset in range(bounds.min_offset, bounds.max_offset):
@@ -171,7 +171,7 @@ def shown(store: MessageStore, queue: QueueKey) -> list[bytes]:
 
 
 def read_body(data: bytes) -> bytes:
-    """Returns the body of one record."""
+    """The body of one record."""
     length = int.from_bytes(data[84:88], "big")
     return data[88 : 88 + length]
 

@@ -22,7 +22,7 @@ Records = list[dict[str, Any]]
 
 
 def as_rocketmq_sees(message: Message) -> dict[str, Any]:
-    """Returns a message in the words of `RocketMQStore.dump`, but for `flag`, which clients do not show."""
+    """A message in the words of `RocketMQStore.dump`, but for `flag`, which clients do not show."""
     apart = {"TAGS": message.tags, "KEYS": " ".join(message.keys), "UNIQ_KEY": message.msg_id}
     return {
         "topic": message.topic,
@@ -73,7 +73,7 @@ def our_turn(folder: Path, words: list[str], before: Records, how: str) -> Recor
 
 
 def their_turn(theirs: RocketMQBroker, words: list[str], before: Records, how: str) -> Records:
-    """Returns the same with RocketMQ's client; its group consumes what it has not had yet."""
+    """The same with RocketMQ's client; its group consumes what it has not had yet."""
     if not before:
         theirs.create_topic()
     assert of_theirs(theirs) == before

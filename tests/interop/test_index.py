@@ -103,7 +103,7 @@ def tagged(start: int) -> list[Message]:
 
 
 def with_tag(messages: list[Message], tag: str) -> list[bytes]:
-    """Returns the bodies of those that have the tag."""
+    """The bodies of those that have the tag."""
     return sorted(one.body for one in messages if one.properties.get("TAGS") == tag)
 
 
@@ -163,7 +163,7 @@ def test_s08_tags_are_found_after_each_turn_of_a_broker_that_enters_them(
 
 
 def content_of(folder: Path) -> bytes:
-    """Returns the header, slots and entries of the one index file."""
+    """The header, slots and entries of the one index file."""
     (path,) = (folder / "index").iterdir()
     with path.open("rb") as file:
         count = int(np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]["count"])

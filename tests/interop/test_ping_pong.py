@@ -23,7 +23,7 @@ def text(dice: random.Random, length_max: int) -> str:
 
 
 def message(dice: random.Random) -> Message:
-    """Returns a body of up to 3,000 bytes, mostly short, and any mix of properties."""
+    """A body of up to 3,000 bytes, mostly short, and any mix of properties."""
     size = dice.choice((0, 1, dice.randint(2, 90), dice.randint(2, 90), dice.randint(100, 3000)))
     properties = {
         "stadt " + text(dice, 5): text(dice, 40) for _ in range(dice.choice((0, 0, 1, 3)))

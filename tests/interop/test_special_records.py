@@ -36,7 +36,7 @@ DEFLATE: dict[str, Callable[[bytes], bytes]] = {
 
 
 def text(body: bytes) -> str:
-    """Returns a body as the driver takes it."""
+    """A body as the driver takes it."""
     return base64.b64encode(body).decode("ascii")
 
 

@@ -37,7 +37,7 @@ async def cancel(running: RunningBroker, deliver_ms: int, key: str) -> None:
 
 
 def until_stored(theirs: RocketMQStore, count: int) -> list[bytes]:
-    """Returns the bodies of the real queue, once there are so many."""
+    """The bodies of the real queue, once there are so many."""
     end_ms = SystemClock().now_ms() + 60_000
     while theirs.range(T1)["max"] < count and SystemClock().now_ms() < end_ms:
         pass

@@ -66,7 +66,7 @@ RETRIED = ["its retried", "retried", "retry for RocketMQ"]
 
 
 def prepared(endpoint: str, body: str, later: str = OPEN) -> Transaction:
-    """Returns a half message; `later` is what a producer of RocketMQ's says when it is asked after it."""
+    """A half message; `later` is what a producer of RocketMQ's says when it is asked after it."""
     message = OutgoingMessage(body.encode(), properties={"later": later})
     with BrokerConnection(endpoint) as connection:
         return transactions.prepare(connection, TOPIC, PRODUCERS, message)
@@ -168,7 +168,7 @@ async def ours(start_broker: StartBroker) -> AsyncIterator[RunningBroker]:
 
 @asynccontextmanager
 async def producing(running: RunningBroker) -> AsyncIterator[Listener]:
-    """Yields a producer of the group that listens."""
+    """A producer of the group that listens."""
     async with listening(running, "ours") as told:
         assert (await heartbeat(running, "ours", producers=[PRODUCERS])).code == 0
         yield told
@@ -197,7 +197,7 @@ async def end_all(running: RunningBroker, answers: dict[str, int]) -> None:
 
 
 async def question(told: Listener) -> tuple[str, Half]:
-    """Returns the body of the message whose transaction the next question is after; and the transaction."""
+    """The body of the message whose transaction the next question is after; and the transaction."""
     asked = (await told.next()).check_transaction
     half = Half(asked.transaction_id, asked.commit_log_offset, asked.queue_offset)
     return decode_record(asked.record).record.body.decode(), half

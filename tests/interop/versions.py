@@ -32,14 +32,14 @@ def number_of(version: str) -> Number:
 
 
 def served(by_artifact: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """Returns the artifacts that each release lacks, by version in ascending order."""
+    """The artifacts that each release lacks, by version in ascending order."""
     releases = {name: {*filter(_RELEASE.fullmatch, by_artifact[name])} for name in by_artifact}
     versions = sorted(set().union(*releases.values()), key=number_of)
     return {one: [name for name in releases if one not in releases[name]] for one in versions}
 
 
 def newer(pinned: str, pins: Sequence[str], versions: Iterable[str]) -> list[str]:
-    """Returns the versions beyond a pinned one, of its line; of the newest pinned one, of any line."""
+    """The versions beyond a pinned one, of its line; of the newest pinned one, of any line."""
     line = number_of(pinned)[:2]
     is_newest = number_of(pinned) == max(map(number_of, pins))
     beyond = [one for one in versions if number_of(one) > number_of(pinned)]
@@ -47,13 +47,13 @@ def newer(pinned: str, pins: Sequence[str], versions: Iterable[str]) -> list[str
 
 
 def artifacts_of(pinned: str) -> list[str]:
-    """Returns the artifacts that a version's pom names."""
+    """The artifacts that a version's pom names."""
     text = (POMS / pinned / "pom.xml").read_text("utf-8")
     return re.findall(r"<artifactId>(rocketmq-[^<]+)</artifactId>", text)
 
 
 def versions_of(artifact: str) -> list[str]:
-    """Returns all versions of an artifact that the repository tells Maven of."""
+    """All versions of an artifact that the repository tells Maven of."""
     newest = f"-Dartifact={GROUP}:{artifact}:LATEST:pom"
     subprocess.run([*_MAVEN, "dependency:get", newest, "-Dtransitive=false"], check=True)
     folder = Path(_local_repository(), *GROUP.split("."), artifact)
@@ -66,7 +66,7 @@ def versions_of(artifact: str) -> list[str]:
 
 @cache
 def _local_repository() -> str:
-    """Returns the folder where Maven keeps what it was told."""
+    """The folder where Maven keeps what it was told."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer")
         asked = ["help:evaluate", "-Dexpression=settings.localRepository", f"-Doutput={answer}"]
@@ -85,7 +85,7 @@ def is_whole(pinned: str, version: str) -> bool:
 
 
 def report() -> Iterator[tuple[str, bool]]:
-    """Yields a line for each pinned version and each one beyond it; true where a pin is to be renewed."""
+    """A line for each pinned version and each one beyond it; true where a pin is to be renewed."""
     for pinned in VERSIONS:
         lacking = served({name: versions_of(name) for name in artifacts_of(pinned)})
         is_last = True

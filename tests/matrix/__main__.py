@@ -59,7 +59,7 @@ def _today() -> str:
 
 
 def chosen(names: str) -> list[Cell]:
-    """Returns the cells of these names; all for none. Exits where a name is unknown."""
+    """The cells of these names; all for none. Exits where a name is unknown."""
     by_name = {cell.name: cell for cell in CELLS}
     wanted = _listed(names) or list(by_name)
     unknown = [name for name in wanted if name not in by_name]

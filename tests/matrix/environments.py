@@ -34,14 +34,14 @@ def packages(cell: Cell) -> list[str]:
 
 
 def lowest() -> list[str]:
-    """Returns the lower bound of each library, as the newest release of the line that it names."""
+    """The lower bound of each library, as the newest release of the line that it names."""
     asked_for = requirements(distribution(OURS), {"broker", "metrics"})
     bounds = [(each.name, bound) for each in asked_for for bound in each.specifier]
     return sorted({f"{name}=={at.version}.*" for name, at in bounds if at.operator == ">="})
 
 
 def make(cell: Cell, interpreter: Path) -> Path:
-    """Returns the environment's interpreter. Raises CalledProcessError where pip fails."""
+    """The environment's interpreter. Raises CalledProcessError where pip fails."""
     folder = TOP / f".venv-matrix-{cell.name}"
     python, stamp = folder / "bin" / "python", folder / "installed"
     words = packages(cell)

@@ -18,7 +18,7 @@ _ANSWER_SECONDS_MAX = 30
 
 
 def find(version: str, told: Sequence[str] = ()) -> Path | None:
-    """Returns an interpreter of `version`, such as "3.12", that can make environments; None for none."""
+    """An interpreter of `version`, such as "3.12", that can make environments; None for none."""
     for program in _candidates(version, told):
         if version_of(program) == version:
             return program
@@ -26,7 +26,7 @@ def find(version: str, told: Sequence[str] = ()) -> Path | None:
 
 
 def version_of(program: Path) -> str | None:
-    """Returns its version, such as "3.12"; None for what does not run or cannot make environments."""
+    """Its version, such as "3.12"; None for what does not run or cannot make environments."""
     try:
         done = subprocess.run(
             [program, "-c", _TELL],

@@ -87,7 +87,7 @@ def save(results: dict[str, Result], path: Path = FILE) -> None:
 
 
 def table(results: dict[str, Result]) -> str:
-    """Returns one row for each cell that is declared, in Markdown."""
+    """One row for each cell that is declared, in Markdown."""
     titles = ["cell", *LIBRARIES, "tests", "passed", "failed", "skipped", "run on"]
     lines = [titles, ["---"] * len(titles), *(_row(cell, results.get(cell.name)) for cell in CELLS)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -69,7 +69,7 @@ class Topic:
         return self.spark.read.format("rocketpy").options(**self.options(**options)).load()
 
     def bodies(self, **options: object) -> list[str]:
-        """Returns all bodies, sorted."""
+        """All bodies, sorted."""
         return sorted(row.body.decode() for row in self.read(**options).select("body").collect())
 
     def stream(self, **options: object) -> DataFrame:
@@ -91,7 +91,7 @@ def new_topic(spark: SparkSession, rocketpy_broker: LocalBroker) -> Callable[...
 
 @pytest.fixture
 def topic(new_topic: Callable[..., Topic]) -> Topic:
-    """Returns a topic with two queues."""
+    """A topic with two queues."""
     return new_topic()
 
 
@@ -120,11 +120,11 @@ class Collected:
         return query
 
     def bodies(self) -> list[str]:
-        """Returns the bodies of all batches, in the order of the batches."""
+        """The bodies of all batches, in the order of the batches."""
         return [row.body.decode() for batch in sorted(self.batches) for row in self.batches[batch]]
 
 
 @pytest.fixture
 def collected(tmp_path: Path) -> Collected:
-    """Returns a query with a checkpoint of its own."""
+    """A query with a checkpoint of its own."""
     return Collected(tmp_path)

@@ -33,7 +33,7 @@ ROWS, PER_BATCH = 1000, 300
 
 
 def session() -> SparkSession:
-    """Returns a session of a Connect server at a free port."""
+    """A session of a Connect server at a free port."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_TESTING"] = "1"  # PySpark then takes a free port, and not always 15002.
     # What is said to the builder goes to the client's session as well, which refuses it.
@@ -43,7 +43,7 @@ def session() -> SparkSession:
 
 
 def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    """Returns a topic, as a batch."""
+    """A topic, as a batch."""
     rows = spark.read.format("rocketpy").options(**options).option("columns", "body").load()
     return rows.selectExpr("string(body) as body")
 

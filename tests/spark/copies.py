@@ -64,7 +64,7 @@ class Driver:
 
 @contextmanager
 def driver(*copyings: Copying) -> Iterator[Driver]:
-    """Yields a driver of these copies that does not outlive the block."""
+    """A driver of these copies that does not outlive the block."""
     started = Driver(*copyings)
     try:
         yield started

@@ -35,7 +35,7 @@ class Copying:
 
 
 def session(copies: int) -> SparkSession:
-    """Returns a session without a web page, on loopback, with slots for so many copies."""
+    """A session without a web page, on loopback, with slots for so many copies."""
     builder = SparkSession.builder.master(f"local[{copies * SLOTS}]").appName("copying")
     for name, value in {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -78,7 +78,7 @@ def is_starting(query: StreamingQuery) -> bool:
 
 
 def has_started_too_slowly(query: StreamingQuery) -> bool:
-    """Returns a source's Python was not there within Spark's ten seconds; the query has done nothing."""
+    """A source's Python was not there within Spark's ten seconds; the query has done nothing."""
     error = query.exception()
     return error is not None and "Python worker failed to connect back" in str(error)
 

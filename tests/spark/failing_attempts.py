@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def troubled(rows: DataFrame) -> DataFrame:
-    """Returns the same rows, through attempts of which the first ones fail."""
+    """The same rows, through attempts of which the first ones fail."""
     return rows.mapInArrow({"raise": failing, "kill": dying}[HOW], rows.schema)
 
 

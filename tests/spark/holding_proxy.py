@@ -126,7 +126,7 @@ class HoldingProxy(grpc.GenericRpcHandler):
             return is_busy
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
-        """Returns the handler of a call, by the call's kind."""
+        """The handler of a call, by the call's kind."""
         method = details.method
         if method in {APPEND, STAGE_BLOCKS}:
             return grpc.stream_stream_rpc_method_handler(

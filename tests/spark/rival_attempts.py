@@ -79,13 +79,13 @@ def main() -> None:
 
 
 def executors(spark: SparkSession) -> set[str]:
-    """Returns the executors that Spark knows of."""
+    """The executors that Spark knows of."""
     ids: str = spark.sparkContext._jsc.sc().getExecutorIds().mkString(" ")
     return set(ids.split())
 
 
 def wait_standing(spark: SparkSession) -> set[str]:
-    """Returns the executors, once each host has one."""
+    """The executors, once each host has one."""
     deadline = time.monotonic() + STAND_SECONDS_MAX
     while len(now := executors(spark)) != HOSTS:
         if time.monotonic() > deadline:
@@ -177,14 +177,14 @@ def rival_write(
 
 
 def then_stand_still(batches: Batches, attempt: str) -> Batches:
-    """Yields all rows, and never an end."""
+    """All rows, and never an end."""
     yield from batches
     tell(f"{attempt} handed over")
     wait_told("nothing more")
 
 
 def executor() -> psutil.Process:
-    """Returns the one that this worker belongs to: the parent of its workers' daemon."""
+    """The one that this worker belongs to: the parent of its workers' daemon."""
     parents = psutil.Process().parents()
     return next(process for process in parents if process.name() == "java")
 

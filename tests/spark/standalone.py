@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.02
 
 @contextmanager
 def two_hosts(folder: Path) -> Iterator[str]:
-    """Yields the address of a master whose workers write to `folder`."""
+    """The address of a master whose workers write to `folder`."""
     port = free_port()
     master = f"spark://{MASTER_HOST}:{port}"
     with ExitStack() as stack:

@@ -16,7 +16,7 @@ from tests.spark.conftest import Collected, Topic
 
 
 def failure(work: Callable[[], object]) -> str:
-    """Returns the text of the error that `work` ends in."""
+    """The text of the error that `work` ends in."""
     with pytest.raises(PySparkException) as caught:
         work()
     return str(caught.value)

@@ -29,7 +29,7 @@ def write(topic: Topic, *bodies: str, region: str = "EU", queue_id: int = 0) -> 
 
 @pytest.fixture
 def orders(topic: Topic) -> Topic:
-    """Returns two queues with orders from two regions."""
+    """Two queues with orders from two regions."""
     write(topic, "1", "9", "3", "7", "5")
     write(topic, "8", "6", region="US")
     write(topic, "2", "6", queue_id=1)

@@ -34,7 +34,7 @@ ROWS_SCHEMA = "body string, tags string, keys array<string>, queueId int"
 
 @pytest.fixture
 def tagged(topic: Topic) -> Topic:
-    """Returns a topic with tags and keys."""
+    """A topic with tags and keys."""
     topic.write(topic.spark.createDataFrame(ROWS, ROWS_SCHEMA).coalesce(1))
     return topic
 

@@ -28,7 +28,7 @@ class QuickBroker(LocalBroker):
 
 @pytest.fixture(scope="module")
 def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
-    """Yields a broker that makes nobody wait."""
+    """A broker that makes nobody wait."""
     folder: Path = tmp_path_factory.mktemp("retries")
     with QuickBroker(folder, flush="ASYNC_FLUSH") as broker:
         yield broker

@@ -135,7 +135,7 @@ def wait_committed(copying: Copying, before: set[str], running: Driver) -> None:
 
 
 def batches_committed(copying: Copying) -> set[str]:
-    """Returns the batches that Spark has noted as done."""
+    """The batches that Spark has noted as done."""
     folder = Path(copying.checkpoint) / "commits"
     return {path.name for path in folder.glob("*") if path.name.isdecimal()}
 

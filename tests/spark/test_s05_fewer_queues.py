@@ -38,7 +38,7 @@ class Query:
         self.source = reader(self._broker, self._topic, **self._options)
 
     def batch(self) -> list[bytes]:
-        """Returns the bodies of the next micro-batch; none where there is none."""
+        """The bodies of the next micro-batch; none where there is none."""
         if self._restarts:
             self.restart()
         start = json.loads(json.dumps(self.offset))

@@ -76,7 +76,7 @@ class World:
         self._connect()
 
     def frame(self) -> DataFrame:
-        """Returns the stream, each time with another limit."""
+        """The stream, each time with another limit."""
         reader = self._spark.readStream.format("rocketpy")
         return (
             reader.option("endpoints", self._local.endpoint)

@@ -63,7 +63,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
 
 
 def stage(transport: GrpcTransport, *bodies: bytes) -> bytes:
-    """Returns one task of the job; its part of the commit."""
+    """One task of the job; its part of the commit."""
     wire = wire_block("T", bodies)
     attempt = Attempt(JOB, 0, next(_tokens))
     with closing(transport.block_writer(attempt)) as writer:

@@ -24,7 +24,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 @contextmanager
 def running(collected: Collected, frame: DataFrame, **trigger: Any) -> Iterator[StreamingQuery]:
-    """Yields a query that runs on, and is stopped at the end."""
+    """A query that runs on, and is stopped at the end."""
     query = collected.start(frame, **(trigger or {"processingTime": "0 seconds"}))
     try:
         yield query
@@ -48,7 +48,7 @@ def stored_ms(topic: Topic) -> dict[str, int]:
 
 
 def error_of(action: Callable[[], object]) -> str:
-    """Returns the words of an action that fails."""
+    """The words of an action that fails."""
     with pytest.raises(PySparkException) as caught:
         action()
     return str(caught.value)

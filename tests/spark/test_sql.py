@@ -17,7 +17,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 @pytest.fixture
 def name(topic: Topic) -> Iterator[str]:
-    """Yields a name for the test's table or view, which is dropped."""
+    """A name for the test's table or view, which is dropped."""
     found = topic.name.replace("-", "_")
     yield found
     topic.spark.catalog.dropTempView(found)

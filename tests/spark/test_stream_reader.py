@@ -41,7 +41,7 @@ def send(broker: LocalBroker, topic: str, *bodies: bytes, queue_id: int = 0) -> 
 
 
 def reader(broker: LocalBroker, topic: str, **options: object) -> RocketpyStreamReader:
-    """Returns a reader from the start that does not wait, unless the options say so."""
+    """A reader from the start that does not wait, unless the options say so."""
     least = {"endpoints": broker.endpoint, "startingOffsets": "earliest", "pollTimeout": "0s"}
     texts = {name: str(value) for name, value in options.items()}
     if "topicPattern" not in texts:
@@ -61,7 +61,7 @@ def planned(
 
 @pytest.fixture
 def topic(rocketpy_broker: LocalBroker) -> str:
-    """Returns a topic with two queues."""
+    """A topic with two queues."""
     name = f"reader-{next(_numbers)}"
     rocketpy_broker.create_topic(name, queues=2)
     return name

@@ -18,7 +18,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 
 def shown(work: Callable[[], object]) -> str:
-    """Returns the text of the error that `work` ends in, which holds no traceback."""
+    """The text of the error that `work` ends in, which holds no traceback."""
     with pytest.raises(PySparkException) as caught:
         work()
     text = str(caught.value)

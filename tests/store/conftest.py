@@ -21,7 +21,7 @@ OpenStore = Callable[..., MessageStore]
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Returns a clock that stands still."""
+    """A clock that stands still."""
     return ManualClock()
 
 

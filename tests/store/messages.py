@@ -51,7 +51,7 @@ def delete_topic(store: MessageStore, topic: str) -> None:
 
 
 def read_all(store: MessageStore, queue: QueueKey = QUEUE, bytes_max: int = 1 << 20) -> list[bytes]:
-    """Returns every body of a queue, in order, in as many reads as it takes."""
+    """Every body of a queue, in order, in as many reads as it takes."""
     offset = store.range_of(queue).min_offset
     bodies: list[bytes] = []
     while True:

@@ -44,7 +44,7 @@ def cleaner(clock: ManualClock, policy: CleanPolicy = EVERY_HOUR, used: float = 
 
 
 def settled(cleaning: Cleaner, clock: ManualClock) -> Cleaner:
-    """Returns one whose clock has been read long enough ago."""
+    """One whose clock has been read long enough ago."""
     cleaning.decide([], manual=False)
     clock.advance(HOUR_MS)
     return cleaning

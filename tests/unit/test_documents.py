@@ -33,7 +33,7 @@ DATA = {"json", "text", "yaml", "toml"}
 
 
 def error_table() -> str:
-    """Returns the errors that have a code of their own, in the order of their module."""
+    """The errors that have a code of their own, in the order of their module."""
     lines = ["| code | error | meaning |", "|---|---|---|"]
     for name, kind in vars(errors).items():
         is_error = isinstance(kind, type) and issubclass(kind, errors.RocketpyError)
@@ -74,7 +74,7 @@ def test_what_is_said_of_options_on_clusters_is_of_options_that_exist() -> None:
 
 
 def promises() -> list[list[str]]:
-    """Returns the rows of the table of promises: promise, tests, and where they run."""
+    """The rows of the table of promises: promise, tests, and where they run."""
     text = read("docs/guarantees.md")
     table = text[text.index("<!-- promises -->") : text.index("<!-- end of promises -->")]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]

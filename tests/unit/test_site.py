@@ -72,7 +72,7 @@ def address(document: Path) -> str:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the built site."""
+    """The built site."""
     folder = tmp_path_factory.mktemp("site") / "site"
     done = build(TOP, folder)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -82,7 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, Html]:
-    """Returns every page by its address."""
+    """Every page by its address."""
     found = {}
     for path in sorted(site.rglob("*.html")):
         page = Html()
@@ -163,7 +163,7 @@ def test_names_of_the_packages_are_in_the_reference(pages: dict[str, Html]) -> N
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """Returns a copy of all that the site is made of, to be harmed."""
+    """A copy of all that the site is made of, to be harmed."""
     top = tmp_path / "top"
     top.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")

@@ -19,7 +19,7 @@ PASSING = "def test_another(): pass\n"
 
 
 def run(folder: Path, text: str, *, ci: str, shared_out: bool = False) -> tuple[int, str]:
-    """Returns the exit code of a run of these tests, and what it printed."""
+    """The exit code of a run of these tests, and what it printed."""
     (folder / "test_it.py").write_text(text)
     (folder / "test_other.py").write_text(PASSING)
     options = ["-p", "tests.skips", "-p", "no:cacheprovider", "-q", "--rootdir", str(folder)]

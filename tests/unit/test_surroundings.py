@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 
 @pytest.fixture
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Returns the class, as a notebook beside it imports it; no broker is named."""
+    """The class, as a notebook beside it imports it; no broker is named."""
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.delenv("ROCKETPY_ENDPOINT", raising=False)
     return importlib.import_module("surroundings").Surroundings

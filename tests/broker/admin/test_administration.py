@@ -27,7 +27,7 @@ async def commit(running: RunningBroker, group: str, *offsets: tuple[str, int, i
 
 
 async def committed(running: RunningBroker, group: str, topic: str) -> list[int]:
-    """Returns the committed offset of every queue."""
+    """The committed offset of every queue."""
     request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
     response = await running.data.QueryOffsets(request)
     return [queue.committed_offset for queue in response.topics[0].queues]

@@ -51,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copied(running: RunningBroker, steps: list[BackupStep], folder: Path) -> MessageStore:
-    """Returns the store that the copy is, which nothing is wrong with; opened."""
+    """The store that the copy is, which nothing is wrong with; opened."""
     config = running.broker.store.config
     sizes = config.commit_log_segment_bytes, config.consume_queue_file_bytes
     with BackupTarget(folder) as target:

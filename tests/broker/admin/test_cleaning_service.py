@@ -63,7 +63,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """Yields one that is closed at the end."""
+    """One that is closed at the end."""
     made = Desk(tmp_path)
     yield made
     made.files.close()

@@ -39,7 +39,7 @@ WITHOUT = {"CheckFilter", "QueryConsumerOffsets", "RecallMessage"}
 
 
 def opened_id(folder: Path) -> str:
-    """Returns the id of the store in a folder, as a start finds or draws it."""
+    """The id of the store in a folder, as a start finds or draws it."""
     store = MessageStore(StoreConfig(folder), ManualClock(), Host.parse("10.0.0.2:10911"))
     store.open()
     store.close()
@@ -52,7 +52,7 @@ async def told_id(running: RunningBroker) -> str:
 
 
 def request_for(method: str, store_id: str) -> Any:
-    """Returns a request that does something wherever it is taken."""
+    """A request that does something wherever it is taken."""
     wire = wire_block("T", [b"a"])
     records = {"topic": "T", "records": wire.records, "record_sizes": wire.record_sizes}
     ranges = [broker_pb2.OffsetRange(topic="T", queue_id=0, begin=0, end=1)]
@@ -77,7 +77,7 @@ def request_for(method: str, store_id: str) -> Any:
 
 
 async def answer_to(running: RunningBroker, method: str, store_id: str) -> Any:
-    """Returns the first answer to a request that is for this store."""
+    """The first answer to a request that is for this store."""
     request, call = request_for(method, store_id), getattr(running.data, method)
     if method in {"Append", "StageBlocks"}:
         return await call(_one(request)).read()

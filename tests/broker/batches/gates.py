@@ -54,7 +54,7 @@ class Gate:
 def holding(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str, count: int = 1
 ) -> Iterator[Gate]:
-    """Yields a gate that is open at the end of the block, so that threads end."""
+    """A gate that is open at the end of the block, so that threads end."""
     gate = Gate(monkeypatch, owner, name, count)
     try:
         yield gate

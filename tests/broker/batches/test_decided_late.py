@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 
 
 async def far_ahead(running: RunningBroker) -> Job:
-    """Returns a batch that is staged: its message comes just within the limit of times."""
+    """A batch that is staged: its message comes just within the limit of times."""
     await running.create_topic("T")
     job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + 71 * HOUR_MS)})
     await job.stage((0, [b"in time"]))

@@ -78,7 +78,7 @@ async def test_s10_a_full_disk_before_the_decision_decides_nothing(
 
 
 async def stop_half_way(start_broker: StartBroker, room_for: RoomFor) -> Job:
-    """Returns a batch of a, b, c and, in another file, d, e, of which a start finds a, b in the log."""
+    """A batch of a, b, c and, in another file, d, e, of which a start finds a, b in the log."""
     async with start_broker() as running:
         await running.create_topic("T")
         job = Job(running)

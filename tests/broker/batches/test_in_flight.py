@@ -27,12 +27,12 @@ def in_flight(running: RunningBroker) -> InFlightLimiter:
 
 
 def staged(task: Task, *bodies: bytes) -> Answer:
-    """Returns a block of a task, on a stream of its own."""
+    """A block of a task, on a stream of its own."""
     return asyncio.ensure_future(task.send(0, *bodies))
 
 
 async def two_of_which_one_waits(job: Job, gate: Gate) -> list[Answer]:
-    """Returns two blocks of different tasks, with room for one of them."""
+    """Two blocks of different tasks, with room for one of them."""
     job.running.broker.services.batches.staging._in_flight = InFlightLimiter(1, 1)
     first = staged(Task(job, 0, 1), b"a")
     await gate.reached()

@@ -23,7 +23,7 @@ IDLE_MS = BrokerConfig(Path()).staging_idle_ms_max
 
 
 async def swept(running: RunningBroker) -> list[str]:
-    """Returns the files that are left when the next sweep is over."""
+    """The files that are left when the next sweep is over."""
     running.clock.advance(SWEEP_MS)
     await running.broker.services.batches.staging.sweep()
     return staging_files(running)

@@ -226,7 +226,7 @@ async def test_s10_a_file_that_a_crash_has_torn_ends_behind_its_last_whole_block
 
 
 def path_of(folder: Path) -> Path:
-    """Returns the one staging file."""
+    """The one staging file."""
     (path,) = (folder / "rocketpy" / "staging").iterdir()
     return path
 

@@ -34,7 +34,7 @@ class Job:
         )
 
     async def stage(self, *blocks: tuple[int, Sequence[bytes]], token: int | None = None) -> Task:
-        """Returns a task with these blocks, by queue, up to its end."""
+        """A task with these blocks, by queue, up to its end."""
         task = Task(self, len(self.staged), len(self.staged) + 1 if token is None else token)
         for queue_id, bodies in blocks:
             answer = await task.send(queue_id, *bodies)
@@ -90,7 +90,7 @@ class Task:
     def block(
         self, queue_id: int, *bodies: bytes, block_number: int | None = None
     ) -> broker_pb2.StageBlocksRequest:
-        """Returns a request for the next block, or another one."""
+        """A request for the next block, or another one."""
         keys = [body.decode() for body in bodies]
         properties = {name: [value] * len(bodies) for name, value in self.job.properties.items()}
         block = wire_block(self.job.topic, bodies, tags="tag", keys=keys, properties=properties)
@@ -106,11 +106,11 @@ class Task:
         )
 
     async def send(self, queue_id: int, *bodies: bytes) -> broker_pb2.StageBlocksResponse:
-        """Returns the next block."""
+        """The next block."""
         return await self._send(self.block(queue_id, *bodies))
 
     async def send_block(self, queue_id: int, block: WireBlock) -> broker_pb2.StageBlocksResponse:
-        """Returns the next block, as it is."""
+        """The next block, as it is."""
         request = self.block(queue_id, b"")
         request.records, request.record_sizes = block.records, block.record_sizes
         return await self._send(request)
@@ -124,7 +124,7 @@ class Task:
         return answer
 
     async def end(self) -> broker_pb2.StageBlocksResponse:
-        """Returns the end of the attempt."""
+        """The end of the attempt."""
         return await self.ask(
             broker_pb2.StageBlocksRequest(
                 job=self.job.name,
@@ -136,7 +136,7 @@ class Task:
         )
 
     async def ask(self, request: broker_pb2.StageBlocksRequest) -> broker_pb2.StageBlocksResponse:
-        """Returns one request, on a stream of its own."""
+        """One request, on a stream of its own."""
         answer: broker_pb2.StageBlocksResponse = await self.job.running.data.StageBlocks(
             iter([request])
         ).read()
@@ -152,7 +152,7 @@ async def hindered(job: Job) -> broker_pb2.BatchResponse:
 
 
 async def bodies(running: RunningBroker, queue_id: int = 0, topic: str = "T") -> list[bytes]:
-    """Returns every message of a queue."""
+    """Every message of a queue."""
     found: list[bytes] = []
     for response in await running.pull(topic=topic, queue_id=queue_id):
         found += bodies_of(response.records, response.record_sizes)
@@ -160,7 +160,7 @@ async def bodies(running: RunningBroker, queue_id: int = 0, topic: str = "T") ->
 
 
 def staging_files(running: RunningBroker) -> list[str]:
-    """Returns the names of the files in the staging area."""
+    """The names of the files in the staging area."""
     return sorted(path.name for path in running.broker.store.staging.folder.iterdir())
 
 

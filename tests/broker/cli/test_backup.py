@@ -25,7 +25,7 @@ def backup(*words: str | Path) -> Result:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a store with ten messages whose broker was stopped."""
+    """A store with ten messages whose broker was stopped."""
     folder = tmp_path_factory.mktemp("stores") / "store"
     with LocalBroker(folder, commit_log_segment_bytes=SEGMENT_BYTES) as broker:
         broker.create_topic("T", 1)

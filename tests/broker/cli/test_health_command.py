@@ -24,7 +24,7 @@ def ask(endpoint: str, *words: str) -> Result:
 
 @contextmanager
 def health_service(name: str | None) -> Iterator[str]:
-    """Yields the endpoint of a gRPC server whose health service says this; None: without one."""
+    """The endpoint of a gRPC server whose health service says this; None: without one."""
     server = grpc.server(ThreadPoolExecutor(1))
     if name is not None:
         servicer = health.HealthServicer()

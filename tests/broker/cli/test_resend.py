@@ -17,13 +17,13 @@ _numbers = count()
 
 @pytest.fixture
 def number() -> int:
-    """Returns a number that no other test has."""
+    """A number that no other test has."""
     return next(_numbers)
 
 
 @pytest.fixture
 def messages(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> list[Message]:
-    """Returns three messages: plain, with a message group, with a property of the user's."""
+    """Three messages: plain, with a message group, with a property of the user's."""
     groups: Iterator[dict[str, str]] = iter([{}, {"__SHARDINGKEY": "g1"}, {"shop": "3"}])
     for body, properties in zip("abc", groups, strict=True):
         rocketpy_broker.send(rocketpy_topic, body, tags="A", properties=properties, queue_id=0)

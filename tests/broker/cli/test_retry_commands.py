@@ -15,7 +15,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def group() -> str:
-    """Returns a group of one test."""
+    """A group of one test."""
     return f"retry-group-{next(_numbers)}"
 
 

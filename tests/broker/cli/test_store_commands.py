@@ -47,7 +47,7 @@ def put(store: MessageStore, topic: str, queue_id: int, columns: BlockColumns) -
 
 
 def columns(topic: str, number: int, **more: object) -> BlockColumns:
-    """Returns two messages with all that a message may have."""
+    """Two messages with all that a message may have."""
     properties = [
         [("b", "2"), ("KEYS", "k1 k2  k3"), ("TAGS", "t")],
         [("UNIQ_KEY", "u"), ("a", "1")],
@@ -72,7 +72,7 @@ def open_store(folder: Path, clock: ManualClock) -> MessageStore:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Returns a store with two topics; its messages come in steps of a minute."""
+    """A store with two topics; its messages come in steps of a minute."""
     clock = ManualClock()
     store = open_store(tmp_path / "store", clock)
     for number in range(4):
@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def held(folder: Path) -> Iterator[Path]:
-    """Yields the store while another process has its lock."""
+    """The store while another process has its lock."""
     code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,2,1,0); print(); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code, folder / "lock"],

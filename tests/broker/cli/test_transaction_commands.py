@@ -16,7 +16,7 @@ from tests.broker.cli.shell import run
 
 
 def prepared(broker: LocalBroker, topic: str, body: str, group: str = "g") -> str:
-    """Returns the id of a transaction."""
+    """The id of a transaction."""
     done = run(broker, "transaction", "send", topic, "--body", body, "--group", group)
     assert done.exit_code == 0, done.output
     found = re.search(r"transaction (\w+)", done.output)

@@ -185,7 +185,7 @@ def connection(server: AnsweringServer) -> Iterator[BrokerConnection]:
 
 
 def called_in_client() -> set[str]:
-    """Returns the methods of the contract that the client's code names."""
+    """The methods of the contract that the client's code names."""
     names: set[str] = {"Pull"}
     for path in Path(rocketpy_broker.client.__file__).parent.rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))

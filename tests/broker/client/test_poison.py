@@ -58,7 +58,7 @@ def count_of(broker: LocalBroker, topic: str, expression: str, end: int) -> int:
 
 
 def told(broker: LocalBroker, *words: str) -> list[str]:
-    """Returns the lines that a command prints."""
+    """The lines that a command prints."""
     done = run(broker, *words)
     assert done.exit_code == 0, done.output
     return done.output.splitlines()

@@ -43,7 +43,7 @@ def found(
 
 
 def odd(sizes: bytes) -> broker_pb2.PullResponse:
-    """Returns three records with these sizes."""
+    """Three records with these sizes."""
     answer = found([0, 1, 2], 3)
     answer.record_sizes = sizes
     return answer

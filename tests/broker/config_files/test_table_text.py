@@ -50,7 +50,7 @@ def same(value: object) -> object:
 
 
 def whole(table: Mapping[str, object]) -> str:
-    """Returns the table as one encoding of all entries, in order, gives it."""
+    """The table as one encoding of all entries, in order, gives it."""
     fields = [field_text(name, table[name], "\n\t\t") for name in sorted(table)]
     return "{\n\t\t" + ",\n\t\t".join(fields) + "\n\t}" if fields else "{}"
 
@@ -151,7 +151,7 @@ def test_b01_what_was_loaded_is_saved_behind_a_save_that_broke_off(tmp_path: Pat
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns the names of topics that are encoded from now on."""
+    """The names of topics that are encoded from now on."""
     names: list[str] = []
     real = TopicConfig.to_json
 

@@ -123,7 +123,7 @@ def test_b01_fields_that_this_broker_does_not_know_are_kept(
 def lost(
     before: object, after: object, own: set[tuple[str, ...]], path: tuple[str, ...] = ()
 ) -> list[str]:
-    """Returns the places of `before` that are not the same in `after`, but for its `own`."""
+    """The places of `before` that are not the same in `after`, but for its `own`."""
     if path in own:
         return []
     if isinstance(before, dict) and isinstance(after, dict):

@@ -82,7 +82,7 @@ async def test_d03_what_cannot_be_appended_is_tried_again_and_nothing_goes_twice
 
 
 def refusing(refused: QueueKey) -> Callable[..., AppendResult]:
-    """Returns an append that does not take what goes to one queue."""
+    """An append that does not take what goes to one queue."""
     append = MessageStore.append
 
     def partly(

@@ -28,7 +28,7 @@ DECLARED = {ResponseCode.SUCCESS, ResponseCode.MESSAGE_ILLEGAL}
 
 
 def record(body: bytes, properties: bytes) -> WireBlock:
-    """Returns one message as a producer may write it."""
+    """One message as a producer may write it."""
     hosts = (bytes(20), bytes(20))
     return WireBlock(
         *block_bytes([HostileRecord(b"T", body, properties, 0, 0, 0, (0, 0, 0), hosts)])

@@ -133,7 +133,7 @@ def left_over(folder: Path, model: Model) -> Counter[str]:
 
 
 def stored(folder: Path, queue: QueueKey, begin: int = 0) -> Counter[str]:
-    """Returns the bodies of a queue of a store that nobody serves, from an offset on."""
+    """The bodies of a queue of a store that nobody serves, from an offset on."""
     store = MessageStore(
         StoreConfig(folder, 1 << 20, 20_000), ManualClock(), Host.parse("127.0.0.1:8081")
     )

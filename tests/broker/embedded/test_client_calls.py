@@ -19,7 +19,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    """Yields a broker of this module's own, since `reset` takes everything."""
+    """A broker of this module's own, since `reset` takes everything."""
     with LocalBroker(flush="SYNC_FLUSH") as broker:
         yield broker
 

@@ -37,7 +37,7 @@ def append(broker: LocalBroker, topic: str, *bodies: bytes) -> broker_pb2.Append
 
 
 def pull(broker: LocalBroker, topic: str) -> list[bytes]:
-    """Returns every body of queue 0."""
+    """Every body of queue 0."""
     bodies: list[bytes] = []
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.PullRequest(topic=topic)

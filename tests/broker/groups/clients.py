@@ -21,7 +21,7 @@ def sql(text: str) -> groups_pb2.Subscription:
 
 
 def consumer(group: str, *topics: str | groups_pb2.Subscription, **fields: Any) -> Any:
-    """Returns a consumer group; a push consumer's in a cluster unless told otherwise."""
+    """A consumer group; a push consumer's in a cluster unless told otherwise."""
     subscriptions = [subscription(topic) if isinstance(topic, str) else topic for topic in topics]
     defaults = {
         "consume_type": groups_pb2.CONSUME_PASSIVELY,
@@ -103,7 +103,7 @@ class Listener:
         self.call = call
 
     async def changed(self) -> str:
-        """Returns the group of the next notice, which tells of changed members."""
+        """The group of the next notice, which tells of changed members."""
         notice = await self.next()
         assert notice.WhichOneof("notice") == "members_changed", notice
         return notice.members_changed.consumer_group
@@ -115,7 +115,7 @@ class Listener:
 
 @asynccontextmanager
 async def listening(running: RunningBroker, client_id: str) -> AsyncIterator[Listener]:
-    """Yields a stream that the broker has taken up; the client goes with it."""
+    """A stream that the broker has taken up; the client goes with it."""
     call = running.groups.Notices(groups_pb2.NoticesRequest(client_id=client_id))
     await call.initial_metadata()
     try:

@@ -55,7 +55,7 @@ async def get(running: RunningBroker, path: str) -> tuple[int, str]:
 
 
 async def scrape(running: RunningBroker) -> Scraped:
-    """Returns the metrics of this moment: what was kept of an earlier one is over."""
+    """The metrics of this moment: what was kept of an earlier one is over."""
     running.clock.advance(1_001)
     status, text = await get(running, "/metrics")
     assert status == 200

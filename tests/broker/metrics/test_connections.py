@@ -33,7 +33,7 @@ def door(running: RunningBroker) -> HttpServer:
 async def connected(
     running: RunningBroker, receive_buffer_bytes: int = 4_096
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Returns a client that takes little ahead of what it reads."""
+    """A client that takes little ahead of what it reads."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     client.setblocking(False)

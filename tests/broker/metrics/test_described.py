@@ -80,7 +80,7 @@ async def test_s13_the_document_has_every_metric_with_its_type_and_labels(
 
 
 def selectors(node: Any) -> Iterator[tuple[str, set[str]]]:
-    """Yields each selector of a query: its metric, and the labels that it is chosen and grouped by."""
+    """Each selector of a query: its metric, and the labels that it is chosen and grouped by."""
     if isinstance(node, promql_parser.VectorSelector):
         yield node.name or "", {matcher.name for matcher in node.matchers.matchers}
     elif isinstance(node, promql_parser.MatrixSelector):

@@ -67,7 +67,7 @@ async def test_c10_nobody_commits_in_a_topic_that_is_being_deleted(
 
 @pytest.fixture
 def many(tmp_path: Path) -> ConsumerOffsetManager:
-    """Returns three turns' worth of groups, each in topics T and U; one of them broadcasts in T."""
+    """Three turns' worth of groups, each in topics T and U; one of them broadcasts in T."""
     manager = ConsumerOffsetManager(tmp_path, ManualClock())
     for number in range(3 * ENTRIES_A_TURN // 2):
         for topic in ("T", "U"):

@@ -19,7 +19,7 @@ from tests.broker.conftest import RunningBroker, StartBroker, until
 
 
 async def ask(running: RunningBroker, queues: int, grown: int = 0) -> asyncio.Task[int]:
-    """Returns a held query that knows so many queues, and what it finds of the first one."""
+    """A held query that knows so many queues, and what it finds of the first one."""
     known = [
         broker_pb2.KnownOffset(topic="T", queue_id=each, max_offset=0 if each else grown)
         for each in range(queues)
@@ -111,7 +111,7 @@ class HeldQuery:
             await asyncio.sleep(0)
 
     async def looked_at(self) -> list[QueueKey]:
-        """Returns the queues since this was asked last, without order."""
+        """The queues since this was asked last, without order."""
         await self.settle()
         seen, self._store.seen = sorted(self._store.seen), []
         return seen

@@ -44,7 +44,7 @@ def names(response: broker_pb2.QueryOffsetsResponse) -> list[str]:
 async def hold(
     running: RunningBroker, **fields: Any
 ) -> asyncio.Future[broker_pb2.QueryOffsetsResponse]:
-    """Returns a query whose answer is known, held by the broker."""
+    """A query whose answer is known, held by the broker."""
     answer = await ask(running, **fields)
     call = asyncio.ensure_future(ask(running, known=known(answer), wait_ms_max=WAIT_MS, **fields))
     await running.held(1)

@@ -19,7 +19,7 @@ from tests.broker.conftest import StartBroker
 
 
 def found(responses: list[broker_pb2.PullResponse]) -> list[bytes]:
-    """Returns the bodies in the responses of one pull."""
+    """The bodies in the responses of one pull."""
     bodies: list[bytes] = []
     for response in responses:
         bodies += bodies_of(response.records, response.record_sizes)

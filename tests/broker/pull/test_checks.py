@@ -32,7 +32,7 @@ FAULTS: dict[str, tuple[ResponseCode, str]] = {
 
 
 async def pulled(running: RunningBroker, **fields: Any) -> broker_pb2.PullResponse:
-    """Returns the last answer to a pull, of queue 0 of topic T by group g unless told otherwise."""
+    """The last answer to a pull, of queue 0 of topic T by group g unless told otherwise."""
     responses = await running.pull(**{"topic": "T", "consumer_group": "g", **fields})
     return responses[-1]
 
@@ -55,7 +55,7 @@ async def change_group(running: RunningBroker, group: str, **fields: Any) -> Non
 async def refused(
     running: RunningBroker, code: ResponseCode, words: str, **fields: Any
 ) -> broker_pb2.PullResponse:
-    """Returns a pull that is answered with a code and a remark, and nothing else."""
+    """A pull that is answered with a code and a remark, and nothing else."""
     [response] = await running.pull(**{"topic": "T", "consumer_group": "g", **fields})
     assert response.status.code == code, response.status
     assert words in response.status.remark
@@ -76,7 +76,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 def faulty(faults: list[str]) -> dict[str, Any]:
-    """Returns a pull with these faults."""
+    """A pull with these faults."""
     fields: dict[str, Any] = {"topic": "T", "consumer_group": "g"}
     for fault in reversed(faults):
         fields |= FIELDS.get(fault, {})

@@ -15,7 +15,7 @@ AGE_MS_MAX = 1 << 62
 
 
 def result(*records: bytes, next_offset: int = 3, is_joined: bool = True) -> GetMessageResult:
-    """Returns an answer with these records, of a queue with four."""
+    """An answer with these records, of a queue with four."""
     parts = [b"".join(records)] if is_joined else records
     views = [memoryview(part) for part in parts]
     sizes = np.array([len(record) for record in records], np.int32)

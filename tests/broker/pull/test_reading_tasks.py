@@ -57,13 +57,13 @@ def fill(broker: LocalBroker) -> None:
 
 
 def local_broker(folder: Path) -> LocalBroker:
-    """Returns a broker with small segments, so that many responses are short."""
+    """A broker with small segments, so that many responses are short."""
     return LocalBroker(folder, commit_log_segment_bytes=SEGMENT_BYTES)
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
-    """Yields a broker that has been filled; a test that kills it starts it again."""
+    """A broker that has been filled; a test that kills it starts it again."""
     with local_broker(tmp_path_factory.mktemp("reading") / "store") as running:
         fill(running)
         yield running
@@ -81,7 +81,7 @@ def config_of(*endpoints: str) -> ReadConfig:
 def read(
     config: ReadConfig, begin: int = 0, end: int = COUNT, after_batch: Callable[[int], object] = id
 ) -> list[bytes]:
-    """Returns the batches of a range as the bytes that Spark gets; `after_batch` runs after each."""
+    """The batches of a range as the bytes that Spark gets; `after_batch` runs after each."""
     found = []
     try:
         for batch in read_ranges(config, (QueueRange("T", 0, begin, end),), SCHEMA):
@@ -94,20 +94,20 @@ def read(
 
 
 def rows(batches: list[bytes]) -> pa.Table:
-    """Returns all rows."""
+    """All rows."""
     parsed = [pa.ipc.read_record_batch(pa.py_buffer(batch), SCHEMA) for batch in batches]
     return pa.Table.from_batches(parsed, SCHEMA)
 
 
 def filtered(config: ReadConfig, *tags: str) -> ReadConfig:
-    """Returns the same for these tags only."""
+    """The same for these tags only."""
     wanted = MessageFilter(tags=tags)
     pull = replace(config.pull, tags_codes=wanted.tags_codes)
     return replace(config, pull=pull, wanted=wanted)
 
 
 def matching(config: ReadConfig, expression: str) -> ReadConfig:
-    """Returns the same for what an expression matches."""
+    """The same for what an expression matches."""
     return replace(config, pull=replace(config.pull, expression=expression))
 
 

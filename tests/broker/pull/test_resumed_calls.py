@@ -79,7 +79,7 @@ class CalledBroker:
         self.call_count = 0
 
     def queries(self, step_ms: int) -> GrpcOffsetQueries:
-        """Returns a client's, while the clock makes such steps."""
+        """A client's, while the clock makes such steps."""
         self.clock.step_ms = step_ms
         self.call_count = 0
         return GrpcOffsetQueries(CONFIG, RetryPolicy(0, 0), client_of=self._client)

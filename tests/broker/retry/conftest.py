@@ -36,7 +36,7 @@ async def answered(
     group: str = GROUP,
     times_max: int | None = None,
 ) -> retry_pb2.SendBackResponse:
-    """Returns the whole answer to one call."""
+    """The whole answer to one call."""
     request = retry_pb2.SendBackRequest(
         consumer_group=group,
         messages=[
@@ -73,7 +73,7 @@ async def refusal(running: RunningBroker, *messages: Meant, **more: Any) -> tupl
 
 
 def with_times(block: WireBlock, times: int) -> WireBlock:
-    """Returns the block as one of messages that were delivered so often."""
+    """The block as one of messages that were delivered so often."""
     parsed = block.parsed()
     parsed.header["reconsume_times"] = times
     scatter_headers(parsed.data, parsed.positions, parsed.header)
@@ -98,7 +98,7 @@ def count(running: RunningBroker, topic: str = RETRY_TOPIC, queue_id: int = 0) -
 async def records(
     running: RunningBroker, topic: str = RETRY_TOPIC, queue_id: int = 0, offset: int = 0
 ) -> list[Record]:
-    """Returns all that a reader of the queue sees."""
+    """All that a reader of the queue sees."""
     if count(running, topic, queue_id) <= offset:
         return []
     found = []

@@ -30,7 +30,7 @@ from tests.broker.retry.conftest import (
 async def sent(
     running: RunningBroker, times: int, given: Mapping[str, str] | None = None, queue_id: int = 0
 ) -> int:
-    """Returns the code of the answer to one message of that retry topic."""
+    """The code of the answer to one message of that retry topic."""
     named = {name: [value] for name, value in (given or {}).items()}
     block = with_times(wire_block(RETRY_TOPIC, [b"x"], properties=named), times)
     return (await running.append_block(RETRY_TOPIC, queue_id, block)).status.code

@@ -22,7 +22,7 @@ OTHERS = {"topic": "T", "default_topic": "T", "consumer_group": "g", "client_id"
 
 
 def texts_of(message: Descriptor) -> Iterator[list[str]]:
-    """Yields the path of each text field."""
+    """The path of each text field."""
     for field in message.fields:
         if field.type == FieldDescriptor.TYPE_STRING:
             yield [field.name]
@@ -31,7 +31,7 @@ def texts_of(message: Descriptor) -> Iterator[list[str]]:
 
 
 def with_long(message: Descriptor, path: list[str]) -> dict[str, Any]:
-    """Returns the fields of a message in which the text at `path` is long."""
+    """The fields of a message in which the text at `path` is long."""
     name, *rest = path
     field = message.fields_by_name[name]
     inner = field.message_type

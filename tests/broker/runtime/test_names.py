@@ -21,7 +21,7 @@ from tests.broker.runtime.test_request_sizes import METHODS, first_answer
 
 
 def fields_of(message: Any) -> Iterator[tuple[str, Any]]:
-    """Yields each field of a message and of its parts, with its key among the rules."""
+    """Each field of a message and of its parts, with its key among the rules."""
     for field in message.fields:
         yield f"{message.name}.{field.name}", field
         if field.message_type is not None and not field.message_type.GetOptions().map_entry:
@@ -34,7 +34,7 @@ def rule_of(key: str) -> NameRule | None:
 
 
 def paths_of(message: Any) -> Iterator[tuple[list[str], NameRule]]:
-    """Yields the path of each field that is a name, with its rule."""
+    """The path of each field that is a name, with its rule."""
     for field in message.fields:
         rule = rule_of(f"{message.name}.{field.name}")
         if rule is not None:
@@ -44,7 +44,7 @@ def paths_of(message: Any) -> Iterator[tuple[list[str], NameRule]]:
 
 
 def fields_with(message: Any, path: list[str], text: str) -> dict[str, Any]:
-    """Returns the fields of a message whose name at `path` is this; its other names are legal."""
+    """The fields of a message whose name at `path` is this; its other names are legal."""
     fields: dict[str, Any] = {}
     for field in message.fields:
         rule = rule_of(f"{message.name}.{field.name}")

@@ -39,7 +39,7 @@ PARTS = 3 << 20
 
 
 def parts(request: type[Any], field: str) -> bytes:
-    """Returns a request with so many empty parts."""
+    """A request with so many empty parts."""
     return bytes([request.DESCRIPTOR.fields_by_name[field].number << 3 | 2, 0]) * PARTS
 
 
@@ -50,7 +50,7 @@ async def call(running: RunningBroker, service: str, method: str, data: bytes) -
 
 
 async def first_answer(running: RunningBroker, method: MethodDescriptor, data: bytes) -> Any:
-    """Returns the first response of a method of any kind, to a request in bytes."""
+    """The first response of a method of any kind, to a request in bytes."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     if method.client_streaming:
         streamed: Any = running.channel.stream_stream(path)

@@ -77,7 +77,7 @@ async def bodies(running: RunningBroker, queue_id: int, topic: str = "T") -> lis
 
 
 def places(answers: Sequence[Answer]) -> list[tuple[int, int]]:
-    """Returns the queue and offset of each stored message."""
+    """The queue and offset of each stored message."""
     stored = [answer for answer in answers if isinstance(answer, Stored)]
     assert [one.result.queue.queue_id for one in stored] == [one.queue_id for one in stored]
     return [(one.queue_id, one.result.queue_offset) for one in stored]

@@ -56,7 +56,7 @@ class SlowDisk:
 
     @asynccontextmanager
     async def writing(self, running: RunningBroker) -> AsyncIterator[None]:
-        """Yields a large block is being written for the time of the block."""
+        """A large block is being written for the time of the block."""
         block = wire_block("Large", [b"x" * 1_000] * 100)
         sent = asyncio.ensure_future(running.append_block("Large", 0, block))
         await until(self._entered.is_set)

@@ -23,7 +23,7 @@ DELAYED = message(b"later", DELAY="1")
 
 @pytest.fixture
 def appended(monkeypatch: pytest.MonkeyPatch) -> list[RecordBlock]:
-    """Returns each block that was stored."""
+    """Each block that was stored."""
     blocks: list[RecordBlock] = []
     real = MessageStore.append
 

@@ -51,7 +51,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldWrites:
 
 
 def append(running: RunningBroker, *bodies: bytes) -> asyncio.Task[broker_pb2.AppendResponse]:
-    """Returns one block, sent on a stream of its own."""
+    """One block, sent on a stream of its own."""
     return asyncio.ensure_future(running.append("T", 0, *bodies))
 
 

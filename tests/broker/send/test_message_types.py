@@ -24,7 +24,7 @@ PROPERTIES = {
 
 
 def block_of(*properties: dict[str, str]) -> WireBlock:
-    """Returns a block of topic T with a record for each."""
+    """A block of topic T with a record for each."""
     records = [encode_record(Record("T", 0, b"body", each)) for each in properties]
     sizes = np.array([len(record) for record in records], ">i4")
     return WireBlock(b"".join(records), sizes.tobytes())

@@ -18,7 +18,7 @@ ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 
 
 def block_of(queue_ids: Sequence[int], **properties: str) -> WireBlock:
-    """Returns a record for each queue id, whose body is its place and its queue."""
+    """A record for each queue id, whose body is its place and its queue."""
     sent = [b"%d of %d" % (row, queue_id) for row, queue_id in enumerate(queue_ids)]
     columns = {name: [value] * len(sent) for name, value in properties.items()}
     return wire_block("T", sent, properties=columns, queue_ids=queue_ids)

@@ -14,7 +14,7 @@ _HEAD = struct.Struct(">I")
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """Returns one frame: length, kind, flags, stream, payload."""
+    """One frame: length, kind, flags, stream, payload."""
     length = _HEAD.pack(len(payload))[1:]
     return length + bytes([kind, flags]) + _HEAD.pack(stream) + payload
 
@@ -25,7 +25,7 @@ def _text(text: str) -> bytes:
 
 
 def headers(path: str) -> bytes:
-    """Returns the header block of a call, every field as a literal that is not indexed."""
+    """The header block of a call, every field as a literal that is not indexed."""
     fields = {
         ":method": "POST",
         ":scheme": "http",

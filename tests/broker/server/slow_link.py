@@ -20,7 +20,7 @@ class SlowLink:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[int]:
-        """Yields its port."""
+        """Its port."""
         server = await asyncio.start_server(self._connect, "127.0.0.1", 0, limit=PIECE_BYTES)
         with closing(server):
             yield server.sockets[0].getsockname()[1]

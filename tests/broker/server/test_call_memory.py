@@ -29,7 +29,7 @@ def memory_of(running: RunningBroker) -> CallMemory:
 def query(
     foreign: int = 0, queues: int = 4, wait_ms_max: int = WAIT_MS
 ) -> broker_pb2.QueryOffsetsRequest:
-    """Returns a query that knows its own queues, and others of topics that it does not ask for."""
+    """A query that knows its own queues, and others of topics that it does not ask for."""
     others = [
         broker_pb2.KnownOffset(topic=f"other-{each % 100}", queue_id=each, max_offset=each)
         for each in range(foreign)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def connect(closing: ExitStack) -> tuple[socket.socket, socket.socket, str]:
-    """Returns two ends, and what the second one's peer is called."""
+    """Two ends, and what the second one's peer is called."""
     listening = closing.enter_context(socket.create_server(("127.0.0.1", 0)))
     client = closing.enter_context(socket.create_connection(listening.getsockname()))
     connection = closing.enter_context(listening.accept()[0])

@@ -56,7 +56,7 @@ async def test_n14_on_a_slow_link_every_request_comes(start_broker: StartBroker)
 
 
 async def send_through(port: int) -> broker_pb2.AppendResponse:
-    """Returns one send, on a connection of its own."""
+    """One send, on a connection of its own."""
     block = wire_block("T", [bytes(SLOW_BYTES_EACH)])
     request = broker_pb2.AppendRequest(
         topic="T", records=block.records, record_sizes=block.record_sizes

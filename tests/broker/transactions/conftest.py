@@ -49,7 +49,7 @@ async def end(
     group: str = GROUP,
     from_check: bool = False,
 ) -> int:
-    """Returns the answer's code."""
+    """The answer's code."""
     return (await ended(running, half, resolution, group=group, from_check=from_check)).code
 
 
@@ -61,7 +61,7 @@ async def ended(
     group: str = GROUP,
     from_check: bool = False,
 ) -> common_pb2.Status:
-    """Returns the answer's status."""
+    """The answer's status."""
     stub = transactions_pb2_grpc.TransactionsStub(running.channel)
     request = transactions_pb2.EndTransactionRequest(
         producer_group=group,
@@ -96,7 +96,7 @@ class Producer:
 
 @pytest.fixture
 def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
-    """Returns every broker of the test asks this one."""
+    """Every broker of the test asks this one."""
     producer = Producer()
     init = CheckService.__init__
 

@@ -28,7 +28,7 @@ FLUSH = FlushDiskType.ASYNC_FLUSH
 
 
 def copy_as_rocketmq(running: RunningBroker, half: Half, times: int) -> Half:
-    """Returns a copy that RocketMQ makes when it asks for the `times`-th time."""
+    """A copy that RocketMQ makes when it asks for the `times`-th time."""
     found = running.broker.services.transactions.service._messages.half(half.queue_offset)
     assert found is not None
     strings = with_property(properties_strings(found.block), CHECK_TIMES, str(times))

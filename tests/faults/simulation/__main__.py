@@ -9,7 +9,7 @@ from tests.faults.simulation.run import simulate
 
 
 def main(words: list[str]) -> int:
-    """Returns the exit status is 1 if something is wrong."""
+    """The exit status is 1 if something is wrong."""
     found = False
     for word in words:
         simulation = simulate(int(word))

@@ -74,7 +74,7 @@ class VirtualClock:
 
 
 def _number_of(self: Any) -> int:
-    """Returns the hash of futures and tasks, so that sets of them have an order that a run repeats."""
+    """The hash of futures and tasks, so that sets of them have an order that a run repeats."""
     # Drawn late: asyncio puts a task into its own set before anybody could give it a number.
     if not self.number:
         self.number = self.get_loop().next_number()
@@ -126,7 +126,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return next(self._numbers_given)
 
     def create_future(self) -> asyncio.Future[Any]:
-        """Returns one whose place in sets is known."""
+        """One whose place in sets is known."""
         return _Future(loop=self)
 
     def run_in_executor(  # type: ignore[override]

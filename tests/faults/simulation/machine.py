@@ -363,7 +363,7 @@ class Machine:
         self.say("stopped")
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Returns a client's call beside others."""
+        """A client's call beside others."""
         task = self.loop.create_task(work)
         self.tasks[task] = None
         task.add_done_callback(self._spawned_ended)

@@ -76,7 +76,7 @@ class Producers:
         return [body_of(f"m{number}", self._machine.chance.randint(*sizes)) for number in numbers]
 
     def any_wait(self) -> Wait:
-        """Returns a level, a delay or a time."""
+        """A level, a delay or a time."""
         chance, now_ms = self._machine.chance, self._machine.now_ms
         kind = chance.choice(["level", "level", "time", "time", "delay"])
         if kind == "level":

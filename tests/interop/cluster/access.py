@@ -81,7 +81,7 @@ def unverified() -> ssl.SSLContext:
 
 
 def guarded_broker(system_properties: Mapping[str, str]) -> BrokerSpec:
-    """Returns a broker of 5.x where only ADMIN may do anything, until users are created."""
+    """A broker of 5.x where only ADMIN may do anything, until users are created."""
     admin = {"username": ADMIN.access_key, "password": ADMIN.secret_key}
     inner = {"accessKey": ADMIN.access_key, "secretKey": ADMIN.secret_key}
     providers = {
@@ -119,7 +119,7 @@ def create_user(admin: Connection, keys: Keys, rights: Mapping[str, Sequence[str
 
 
 def guarded_broker_of_4_9() -> BrokerSpec:
-    """Returns a broker of 4.9 with the accounts ADMIN, WRITER, READER and STRANGER."""
+    """A broker of 4.9 with the accounts ADMIN, WRITER, READER and STRANGER."""
     rights = {WRITER: f"{GUARDED_TOPIC}=PUB", READER: f"{GUARDED_TOPIC}=SUB", STRANGER: ""}
     lines = [*_account(ADMIN, is_admin=True)]
     for keys, right in rights.items():

@@ -55,7 +55,7 @@ class Cluster:
         return [broker for broker in self.brokers.values() if broker.spec.broker_id == MASTER_ID]
 
     def broker(self, name: str, broker_id: int = MASTER_ID) -> Broker:
-        """Returns one broker, by name and id."""
+        """One broker, by name and id."""
         return self.brokers[name, broker_id]
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class Cluster:
         self.until_registered()
 
     def add(self, spec: BrokerSpec) -> Broker:
-        """Returns a broker more, registered at every name server."""
+        """A broker more, registered at every name server."""
         broker = self._place(spec)
         self.start()
         return broker

@@ -16,7 +16,7 @@ from tests.interop.rocketmq import ENDS, RocketMQStore
 
 @pytest.fixture(params=[A, OLD])
 def master(request: pytest.FixtureRequest, cluster: Cluster) -> Broker:
-    """Returns a master of each version."""
+    """A master of each version."""
     return cluster.broker(request.param)
 
 
@@ -29,7 +29,7 @@ def connection(master: Broker) -> Iterator[Connection]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, cluster: Cluster, master: Broker) -> str:
-    """Returns a topic of this test's own, with two queues, which the master alone has."""
+    """A topic of this test's own, with two queues, which the master alone has."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     cluster.create_topic(name, brokers=[master])
     return name
@@ -37,13 +37,13 @@ def topic(request: pytest.FixtureRequest, cluster: Cluster, master: Broker) -> s
 
 @pytest.fixture
 def queue(topic: str) -> Queue:
-    """Returns the topic's first queue."""
+    """The topic's first queue."""
     return Queue(topic)
 
 
 @pytest.fixture(scope="session")
 def java_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RocketMQStore]]:
-    """Yields a process for Java clients of the newest and of the oldest version."""
+    """A process for Java clients of the newest and of the oldest version."""
     folder = tmp_path_factory.mktemp("java-clients")
     logs = {version: folder / f"{version}.log" for version in ENDS}
     processes = {name: RocketMQStore(log, folder, name) for name, log in logs.items()}

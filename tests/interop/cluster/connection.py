@@ -111,7 +111,7 @@ class Connection:
     def ask_plainly(
         self, code: int, ext_fields: Mapping[str, str], body: bytes = b""
     ) -> RemotingCommand:
-        """Returns the same for requests that the codec has no classes for."""
+        """The same for requests that the codec has no classes for."""
         return self._answer_to(self._send(code, ext_fields, body))
 
     def tell(
@@ -193,6 +193,6 @@ class Connection:
 
 
 def ask(address: str, code: RequestCode, header: Header | None = None) -> Answer:
-    """Returns one question over a connection of its own."""
+    """One question over a connection of its own."""
     with Connection(address) as connection:
         return connection.ask(code, header)

@@ -52,7 +52,7 @@ class JavaClient:
         return result
 
     def pull(self, queue: JavaQueue, expression: str = "*") -> list[dict[str, Any]]:
-        """Returns all that a queue holds, bodies inflated."""
+        """All that a queue holds, bodies inflated."""
         answer = self._process.ask("clientPull", expression=expression, **_queue(queue))
         return [{**one, "body": base64.b64decode(one["body"])} for one in answer["records"]]
 

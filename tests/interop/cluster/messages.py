@@ -48,11 +48,11 @@ class Outgoing:
 
     @classmethod
     def compressed(cls, body: bytes) -> Outgoing:
-        """Returns one whose body is compressed as the Java client does it."""
+        """One whose body is compressed as the Java client does it."""
         return cls(zlib.compress(body, _ZLIB_LEVEL), sys_flag=COMPRESSED | COMPRESSION_ZLIB)
 
     def header(self, queue: Queue, *, is_batch: bool = False) -> SendMessageRequest:
-        """Returns the header it is sent with."""
+        """The header it is sent with."""
         return SendMessageRequest(
             producer_group=GROUP,
             topic=queue.topic,
@@ -89,7 +89,7 @@ def put(connection: Connection, queue: Queue, message: Outgoing) -> SendMessageR
 def put_batch(
     connection: Connection, queue: Queue, messages: Sequence[BatchMessage]
 ) -> SendMessageResponse:
-    """Returns the same for messages as one batch."""
+    """The same for messages as one batch."""
     header: SendMessageResponse = send_batch(connection, queue, messages).ok().header
     until_pullable(connection, queue, header.queue_offset + len(messages) - 1)
     return header
@@ -101,7 +101,7 @@ def until_pullable(connection: Connection, queue: Queue, offset: int) -> None:
 
 
 def pull(connection: Connection, queue: Queue, offset: int = 0, subscription: str = "*") -> Answer:
-    """Returns one pull of what is there, whatever is answered."""
+    """One pull of what is there, whatever is answered."""
     header = PullMessageRequest(
         consumer_group=GROUP,
         topic=queue.topic,
@@ -115,7 +115,7 @@ def pull(connection: Connection, queue: Queue, offset: int = 0, subscription: st
 
 
 def records_of(answer: Answer) -> list[Record]:
-    """Returns the records of a pull that found some, bodies as stored; their CRCs are right."""
+    """The records of a pull that found some, bodies as stored; their CRCs are right."""
     block = RecordBlock.parse(bytes(answer.ok().command.body))
     block.verify_body_crc()
     data = bytes(answer.command.body)
@@ -123,13 +123,13 @@ def records_of(answer: Answer) -> list[Record]:
 
 
 def body_of(record: Record) -> bytes:
-    """Returns the body as its producer gave it."""
+    """The body as its producer gave it."""
     is_compressed = record.sys_flag & COMPRESSED
     return inflate(record.body, record.sys_flag) if is_compressed else record.body
 
 
 def read_all(connection: Connection, queue: Queue) -> list[Record]:
-    """Returns every record of a queue."""
+    """Every record of a queue."""
     offset, end = min_offset(connection, queue), max_offset(connection, queue)
     records: list[Record] = []
     while offset < end:
@@ -140,7 +140,7 @@ def read_all(connection: Connection, queue: Queue) -> list[Record]:
 
 
 def bodies(connection: Connection, queue: Queue) -> list[bytes]:
-    """Returns every body of a queue, inflated."""
+    """Every body of a queue, inflated."""
     return [body_of(record) for record in read_all(connection, queue)]
 
 

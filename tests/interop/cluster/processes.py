@@ -72,7 +72,7 @@ class Program:
     jvm_options: Sequence[str] = JVM_OPTIONS
 
     def command(self, folder: Path) -> list[str]:
-        """Returns the whole command line; the folder is the JVM's home, where logs go."""
+        """The whole command line; the folder is the JVM's home, where logs go."""
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         properties = {"user.home": str(folder), **self.system_properties}
         options = [f"-D{name}={value}" for name, value in properties.items()]

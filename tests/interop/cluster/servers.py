@@ -82,7 +82,7 @@ class NameServer(ServerProcess):
         super().__init__(name, folder, Program(V5, main_class, arguments, {}, jvm_options))
 
     def routes(self, topic: str) -> dict[str, dict[int, str]]:
-        """Returns the addresses of each broker name that has the topic, by broker id."""
+        """The addresses of each broker name that has the topic, by broker id."""
         with Connection(self.address) as connection:
             answer = connection.ask(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic=topic)
@@ -92,7 +92,7 @@ class NameServer(ServerProcess):
         return {data.broker_name: data.broker_addrs for data in answer.content.broker_datas}
 
     def addresses(self, name: str) -> set[str]:
-        """Returns the addresses of a broker's master and slaves."""
+        """The addresses of a broker's master and slaves."""
         info = ask(self.address, RequestCode.GET_BROKER_CLUSTER_INFO).ok().content
         broker = info.broker_addr_table.get(name)
         return set() if broker is None else set(broker.broker_addrs.values())
@@ -148,7 +148,7 @@ class Broker(ServerProcess):
 
     @contextlib.contextmanager
     def switched(self, name: str, *, to: bool) -> Iterator[None]:
-        """Yields a setting that brokers may change while they run; afterwards it is as before."""
+        """A setting that brokers may change while they run; afterwards it is as before."""
         self._configure(name, to)
         try:
             yield
@@ -172,7 +172,7 @@ _taken: set[int] = set()
 
 
 def free_port(steps: Sequence[int]) -> int:
-    """Returns a port that is free, as are those at these steps from it; none is given twice."""
+    """A port that is free, as are those at these steps from it; none is given twice."""
     while True:
         port = random.choice(_PORTS)
         ports = {port + step for step in steps}

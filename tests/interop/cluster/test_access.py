@@ -70,7 +70,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def both(
     tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
 ) -> Iterator[dict[str, Guarded]]:
-    """Yields a broker of each version; the new one speaks TLS only."""
+    """A broker of each version; the new one speaks TLS only."""
     folder = tmp_path_factory.mktemp("guarded")
     new = Broker(guarded_broker(certificates.system_properties), folder / "new", [])
     old = Broker(guarded_broker_of_4_9(), folder / "old", [])
@@ -105,7 +105,7 @@ def _create_users(admin: Connection) -> None:
 
 @pytest.fixture(params=[V5, V4])
 def guarded(request: pytest.FixtureRequest, both: dict[str, Guarded]) -> Guarded:
-    """Returns each of them."""
+    """Each of them."""
     return both[request.param]
 
 

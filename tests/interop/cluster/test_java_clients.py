@@ -35,13 +35,13 @@ UNIQUE_KEY = "0C" * 16
 
 @pytest.fixture(params=ENDS)
 def java(request: pytest.FixtureRequest, connect_java: ConnectJava, topic: str) -> JavaClient:
-    """Returns a client of the newest and of the oldest version, for a topic that one master has."""
+    """A client of the newest and of the oldest version, for a topic that one master has."""
     return connect_java(request.param, topic)
 
 
 @pytest.fixture
 def java_queue(master: Broker) -> JavaQueue:
-    """Returns the queue of these tests, in the Java client's words."""
+    """The queue of these tests, in the Java client's words."""
     return JavaQueue(master.spec.name, 0)
 
 

@@ -30,7 +30,7 @@ ONCE = RetryPolicy(0, 1)
 
 @pytest.fixture(params=[V5, V4])
 def moving(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Broker]:
-    """Yields a broker of each version, which may move."""
+    """A broker of each version, which may move."""
     name = f"broker-moving-{request.param.replace('.', '-')}"
     cluster.add(BrokerSpec(name, version=request.param))
     yield cluster.broker(name)

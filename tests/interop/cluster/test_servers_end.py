@@ -26,7 +26,7 @@ def _topic(cluster: Cluster) -> None:
 
 @pytest.fixture
 def with_addition(fragile_cluster: Cluster) -> Iterator[Cluster]:
-    """Yields the cluster, for a test that adds a broker; that goes with the test."""
+    """The cluster, for a test that adds a broker; that goes with the test."""
     yield fragile_cluster
     fragile_cluster.remove(fragile_cluster.broker(ADDED))
 

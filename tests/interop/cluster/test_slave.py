@@ -28,13 +28,13 @@ COUNT = 5
 
 @pytest.fixture
 def master(cluster: Cluster) -> Broker:
-    """Returns the one that has a slave."""
+    """The one that has a slave."""
     return cluster.broker(A)
 
 
 @pytest.fixture
 def slave(cluster: Cluster) -> Broker:
-    """Returns its slave."""
+    """Its slave."""
     return cluster.broker(A, SLAVE_ID)
 
 
@@ -47,7 +47,7 @@ def at_slave(slave: Broker) -> Iterator[Connection]:
 
 @pytest.fixture
 def copied(connection: Connection, at_slave: Connection, queue: Queue, slave: Broker) -> Queue:
-    """Returns a queue with messages that the slave has, too."""
+    """A queue with messages that the slave has, too."""
     for number in range(COUNT):
         put(connection, queue, Outgoing(b"%d" % number))
     until(lambda: max_offset(at_slave, queue) == COUNT, "copied", [slave])
@@ -56,7 +56,7 @@ def copied(connection: Connection, at_slave: Connection, queue: Queue, slave: Br
 
 @pytest.fixture
 def readable_slave(at_slave: Connection, slave: Broker) -> Iterator[Connection]:
-    """Yields the slave, while it lets itself be read."""
+    """The slave, while it lets itself be read."""
     with slave.switched("slaveReadEnable", to=True):
         yield at_slave
 

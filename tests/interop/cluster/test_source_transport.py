@@ -83,7 +83,7 @@ def whole(name: str) -> QueueRange:
 def pulled(
     source: RemotingSource, part: QueueRange, options: PullOptions = OPTIONS
 ) -> Iterator[int]:
-    """Yields the bodies of a range, piece by piece."""
+    """The bodies of a range, piece by piece."""
     reached = part.begin
     for piece in source.pull(part, options):
         assert reached <= piece.begin
@@ -100,7 +100,7 @@ def is_whole(bounds: Bounds) -> bool:
 
 
 def until_seen(source: RemotingSource, names: tuple[str, ...]) -> Bounds:
-    """Returns the bounds, once they have everything of these brokers."""
+    """The bounds, once they have everything of these brokers."""
     queries = source.offset_queries()
     found: list[Bounds] = []
 

@@ -46,7 +46,7 @@ def _topic(cluster: Cluster) -> None:
 
 @pytest.fixture
 def connect(cluster: Cluster) -> Iterator[Connect]:
-    """Yields the connector's view of the cluster, with connections of the test's own."""
+    """The connector's view of the cluster, with connections of the test's own."""
     connections = Connections()
 
     def make(
@@ -69,7 +69,7 @@ def stored(cluster: Cluster, queue: MessageQueue, offset: int) -> None:
 
 
 def bodies(seen: remoting.Cluster, queue: MessageQueue, begin: int, end: int) -> list[bytes]:
-    """Returns a range of a queue, by pulls that are under way together."""
+    """A range of a queue, by pulls that are under way together."""
     found: list[bytes] = []
     begins = range(begin, end, PULLED_MESSAGES_MAX)
     for call in [pull(seen, Pull(GROUP, queue, offset), PATIENT) for offset in begins]:

@@ -56,7 +56,7 @@ def config_for(keys: Keys | None, tls: TlsConfig | None) -> ClusterConfig:
 
 @pytest.fixture
 def connect_as(guarded: Guarded, certificates: Certificates) -> Iterator[ConnectAs]:
-    """Yields the connector's view of a guarded broker, as one of its users."""
+    """The connector's view of a guarded broker, as one of its users."""
     tls = None if guarded.tls is None else TlsConfig(ca_file=str(certificates.certificate))
     with closing(Connections()) as connections:
         yield lambda keys: LoneBroker(guarded.broker.address, config_for(keys, tls), connections)

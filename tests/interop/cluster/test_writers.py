@@ -39,7 +39,7 @@ Write = Callable[..., int]
 
 @pytest.fixture
 def transport(cluster: Cluster) -> Iterator[RemotingTransport]:
-    """Yields the sink's way to the cluster."""
+    """The sink's way to the cluster."""
     config = ClusterConfig(tuple(cluster.addresses.split(";")), PATIENT, PATIENT)
     yield RemotingTransport(config, RetryPolicy(60, 100))
     SHARED.close()
@@ -47,7 +47,7 @@ def transport(cluster: Cluster) -> Iterator[RemotingTransport]:
 
 @pytest.fixture
 def write_once(transport: RemotingTransport, cluster: Cluster) -> Write:
-    """Returns the same, effectively once; the control topic is at broker-a, which no test kills."""
+    """The same, effectively once; the control topic is at broker-a, which no test kills."""
     cluster.create_topic(CONTROL, 1, [cluster.broker(A)])
     once = replace(transport, control_topic=CONTROL)
 
@@ -82,7 +82,7 @@ def write(transport: RemotingTransport) -> Write:
 
 
 def stored(broker: Broker, topic: str, count: int) -> dict[int, list[Record]]:
-    """Returns the records of each queue, once there are so many in all."""
+    """The records of each queue, once there are so many in all."""
     queues = [Queue(topic, queue_id) for queue_id in range(QUEUES)]
     with Connection(broker.address) as connection:
         until(

@@ -19,7 +19,7 @@ __all__ = ["spark"]
 def of_cluster(
     request: pytest.FixtureRequest, spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> Iterator[OfCluster]:
-    """Yields a topic of this test's own, with two queues at every master."""
+    """A topic of this test's own, with two queues at every master."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     cluster.create_topic(name[:100])
     yield OfCluster(name[:100], spark, cluster, tmp_path)

@@ -49,7 +49,7 @@ class OfCluster:
         return {name: str(value) for name, value in merged.items() if value is not None}
 
     def beside(self, name: str, *broker_names: str) -> OfCluster:
-        """Returns a topic more, at these brokers alone, whose streams have a folder of their own."""
+        """A topic more, at these brokers alone, whose streams have a folder of their own."""
         topic = f"{self.topic[:80]}-{name}"
         brokers = [self.cluster.broker(broker_name) for broker_name in broker_names]
         self.cluster.create_topic(topic, brokers=brokers)
@@ -88,7 +88,7 @@ class OfCluster:
         return self.spark.read.format("rocketpy").options(**self.options(**options)).load()
 
     def start(self, *, runs_on: bool = True, **options: object) -> StreamingQuery:
-        """Returns a stream into files, which Spark writes once each; it goes on from its checkpoint."""
+        """A stream into files, which Spark writes once each; it goes on from its checkpoint."""
         asked = {"startingOffsets": "earliest", **options}
         frame = self.spark.readStream.format("rocketpy").options(**self.options(**asked)).load()
         writer = frame.writeStream.format("parquet").option("path", str(self.folder / "rows"))
@@ -127,6 +127,6 @@ class OfCluster:
 
 
 def places(frame: DataFrame) -> list[Place]:
-    """Returns the messages of a frame, by their place."""
+    """The messages of a frame, by their place."""
     rows = frame.select("brokerName", "queueId", "queueOffset", "body").collect()
     return sorted(Place(row[0], row[1], row[2], bytes(row[3])) for row in rows)

@@ -19,7 +19,7 @@ BATCH_BYTES, SENDS, MESSAGES = 64 << 10, 6, 400
 
 
 def batches(of_cluster: OfCluster, name: str, pulls_max: int, begin: int) -> list[pa.RecordBatch]:
-    """Returns a queue's messages from `begin` on, as a task yields them."""
+    """A queue's messages from `begin` on, as a task yields them."""
     options = SourceOptions.parse(of_cluster.options(pullsInFlightMax=pulls_max))
     wanted = MessageFilter(None, None, None)
     pull = PullOptions(options.consumer_group, BATCH_BYTES, fail_on_data_loss=True)

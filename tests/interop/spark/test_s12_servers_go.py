@@ -119,7 +119,7 @@ def test_s12_queues_that_are_hidden_for_a_while_are_read_once(
 
 
 def listed(query: StreamingQuery, broker_name: str) -> set[str]:
-    """Returns the queues of one broker in the query's last report."""
+    """The queues of one broker in the query's last report."""
     progress = query.lastProgress
     assert progress is not None
     report = progress["sources"][0]["latestOffset"]

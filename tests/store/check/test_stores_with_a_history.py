@@ -24,7 +24,7 @@ INDEX_FORMAT = IndexFormat(slot_count=7, entry_count_max=5)
 
 
 def new_store(folder: Path, *, index_enable: bool = True) -> MessageStore:
-    """Returns a store whose index files take four keys each."""
+    """A store whose index files take four keys each."""
     config = StoreConfig(
         folder,
         SEGMENT_BYTES,
@@ -50,7 +50,7 @@ def fill(store: MessageStore) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Returns a store after a clean stop."""
+    """A store after a clean stop."""
     store = new_store(tmp_path)
     fill(store)
     store.close()

@@ -84,7 +84,7 @@ def fill(store: MessageStore) -> None:
 
 @pytest.fixture
 def folder(new_store: OpenStore, tmp_path: Path) -> Path:
-    """Returns a store after a clean stop."""
+    """A store after a clean stop."""
     store = new_store()
     fill(store)
     store.close()

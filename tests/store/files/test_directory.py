@@ -37,7 +37,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 @pytest.fixture
 def stopped(new_store: OpenStore, tmp_path: Path) -> Path:
-    """Returns the directory of a store with forty messages that was stopped cleanly."""
+    """The directory of a store with forty messages that was stopped cleanly."""
     store = new_store()
     store.open()
     put_all(store, numbered(40))

@@ -95,7 +95,7 @@ OPERATIONS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
-    """Returns a disk with a file and a folder on it."""
+    """A disk with a file and a folder on it."""
     (tmp_path / OLD).write_text("old content")
     (tmp_path / SUB).mkdir()
     (tmp_path / SUB / "file").write_text("content")

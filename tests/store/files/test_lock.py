@@ -60,7 +60,7 @@ def store_in(folder: Path) -> MessageStore:
 
 @pytest.fixture
 def store(tmp_path: Path) -> MessageStore:
-    """Returns an open store with a message that is on disk."""
+    """An open store with a message that is on disk."""
     store = store_in(tmp_path / "store")
     store.open()
     put(store, numbered(1))

@@ -22,7 +22,7 @@ LINKED = ("commitlog", "consumequeue/T", "index", "config/topics.json", "rocketp
 
 @pytest.fixture
 def anyone_may() -> Iterator[None]:
-    """Yields a process whose mask takes no permission away."""
+    """A process whose mask takes no permission away."""
     before = os.umask(0)
     yield
     os.umask(before)

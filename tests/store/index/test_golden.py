@@ -33,7 +33,7 @@ SIZE_AND_MAGIC = struct.Struct(">iI")
 
 
 def golden_blocks(folder: Path) -> Iterator[RecordBlock]:
-    """Yields the records of each segment of RocketMQ's log."""
+    """The records of each segment of RocketMQ's log."""
     for path in sorted((folder / "commitlog").iterdir()):
         data = path.read_bytes()
         sizes: list[int] = []

@@ -15,7 +15,7 @@ from tests.store.index.model import ModelService
 
 
 def model_of(key_count: int) -> ModelService:
-    """Returns the index after so many keys."""
+    """The index after so many keys."""
     model = ModelService(index_writer.FORMAT)
     for number in range(key_count):
         offset = number // index_writer.KEYS_PER_RECORD * index_writer.RECORD_BYTES

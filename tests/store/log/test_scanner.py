@@ -13,7 +13,7 @@ from tests.store.messages import flush_log, numbered, put_all, remove_oldest_seg
 
 @pytest.fixture
 def store(new_store: OpenStore) -> MessageStore:
-    """Returns a store of which the first two segments have been removed, and more are left."""
+    """A store of which the first two segments have been removed, and more are left."""
     opened = new_store()
     opened.open()
     put_all(opened, numbered(300))

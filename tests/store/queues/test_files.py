@@ -34,7 +34,7 @@ def units(count: int, first: int = 0) -> Units:
 
 @pytest.fixture
 def few_open(monkeypatch: pytest.MonkeyPatch) -> OpenFiles:
-    """Returns four files may be open."""
+    """Four files may be open."""
     monkeypatch.setattr(module, "open_files_max", lambda: 4)
     return OpenFiles()
 

@@ -24,7 +24,7 @@ def place_of(folder: Path, queue: QueueKey) -> Path:
 
 @pytest.fixture(params=[True, False], ids=["stopped", "crashed"])
 def filled(request: pytest.FixtureRequest, new_store: OpenStore, tmp_path: Path) -> Path:
-    """Returns the directory of a store with two queues."""
+    """The directory of a store with two queues."""
     store = new_store()
     store.open()
     put_all(store, numbered(30))

@@ -25,7 +25,7 @@ from tests.store.test_cleaner import aged, clean
 
 
 def put_over_time(store: MessageStore, clock: ManualClock, gaps_ms: list[int]) -> list[int]:
-    """Returns one message after each gap; return their store times."""
+    """One message after each gap; return their store times."""
     times = []
     for gap_ms in gaps_ms:
         clock.advance(gap_ms)

@@ -23,7 +23,7 @@ TOTAL_SIZE_AT, MAGIC_AT, PLACE_AT = 3, 7, 35
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Iterator[Segment]:
-    """Yields a file with COUNT records of several sizes, one behind the other."""
+    """A file with COUNT records of several sizes, one behind the other."""
     made = Segment.create(tmp_path, BASE, SEGMENT_BYTES)
     position = 0
     for number in range(COUNT):

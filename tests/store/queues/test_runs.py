@@ -38,7 +38,7 @@ def block_of(*runs: tuple[int, Sequence[bytes]]) -> WireBlock:
 
 
 def put_runs(store: MessageStore, *runs: tuple[int, Sequence[bytes]]) -> int:
-    """Returns the physical offset of the first record."""
+    """The physical offset of the first record."""
     return store.append(OWN, block_of(*runs).parsed()).physical_offset
 
 

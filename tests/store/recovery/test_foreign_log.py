@@ -22,7 +22,7 @@ MAGIC = struct.pack(">I", MAGIC_V1)
 
 
 def bodies_read(store_of: OpenStore) -> list[bytes]:
-    """Returns every body that can be read, whatever lies between."""
+    """Every body that can be read, whatever lies between."""
     store = store_of()
     store.open()
     found: list[bytes] = []

@@ -52,7 +52,7 @@ def unpack(tmp_path: Path) -> Unpack:
 
 
 def read(store: MessageStore, queue: QueueKey) -> list[Record]:
-    """Returns every record of a queue, by both forms of the codec."""
+    """Every record of a queue, by both forms of the codec."""
     offset = store.range_of(queue).min_offset
     records: list[Record] = []
     while True:

@@ -26,7 +26,7 @@ COUNT = 3_000
 
 @pytest.fixture
 def store(new_store: OpenStore) -> MessageStore:
-    """Returns an open store with COUNT messages on disk, in blocks."""
+    """An open store with COUNT messages on disk, in blocks."""
     store = new_store(FlushDiskType.SYNC_FLUSH, **SIZES)
     store.open()
     for number in range(0, COUNT, BLOCK):

@@ -9,7 +9,7 @@ from pyspark_rocketpy import clock
 
 @pytest.fixture
 def waits_ms(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Returns every wait before a retry, in order."""
+    """Every wait before a retry, in order."""
     waits: list[int] = []
     monkeypatch.setattr(clock, "sleep_ms", waits.append)
     return waits

@@ -24,7 +24,7 @@ COLUMNS = SinkColumns.check(StructType([StructField("body", BinaryType())]))
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    """Returns a broker with topic T."""
+    """A broker with topic T."""
     broker = MemoryBroker()
     broker.create_topic("T", 3)
     return broker

@@ -21,7 +21,7 @@ FORMS = "milliseconds since 1970, such as .* ISO time"
 
 @pytest.fixture
 def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Yields the machine's own zone."""
+    """The machine's own zone."""
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "America/New_York")
         time.tzset()

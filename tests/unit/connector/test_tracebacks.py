@@ -61,7 +61,7 @@ def spark_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def frames(error: BaseException) -> list[str]:
-    """Returns the functions that a traceback would show."""
+    """The functions that a traceback would show."""
     return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
 
 

@@ -66,14 +66,14 @@ RECORDS = st.builds(
 
 
 def block_of(records: Sequence[Record]) -> RecordBlock:
-    """Returns a parsed block in a writable buffer."""
+    """A parsed block in a writable buffer."""
     encoded = [encode_record(record) for record in records]
     sizes = np.array([len(one) for one in encoded], np.int32)
     return RecordBlock.parse(bytearray(b"".join(encoded)), sizes)
 
 
 def properties_of(block: RecordBlock) -> list[list[tuple[str, str]]]:
-    """Returns the properties of each record, in order."""
+    """The properties of each record, in order."""
     schema = pa.schema({"properties": COLUMN_TYPES["properties"]})
     rows: list[list[tuple[str, str]]] = to_record_batch(block, schema).column(0).to_pylist()
     return rows

@@ -63,7 +63,7 @@ def row_of(record: Record) -> dict[str, object]:
 
 
 def microseconds(timestamp_ms: int) -> int | None:
-    """Returns a time of 1678 to 2261; others are null."""
+    """A time of 1678 to 2261; others are null."""
     return timestamp_ms * 1000 if -9_214_560_000_000 <= timestamp_ms < 9_214_646_400_000 else None
 
 

@@ -33,7 +33,7 @@ PORT_BEYOND = Host(ipaddress.IPv4Address("10.0.0.1"), 1 << 31)
 
 
 def encode(**columns: object) -> list[Record]:
-    """Returns the records of a block of two messages, with these columns beside the needed ones."""
+    """The records of a block of two messages, with these columns beside the needed ones."""
     given_columns: dict[str, object] = {
         "body": pa.array([b"x", b"y"]),
         "topic": "T",

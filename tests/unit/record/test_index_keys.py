@@ -57,7 +57,7 @@ def keys_of(record: Record) -> list[int]:
 
 
 def tag_of(record: Record) -> list[int]:
-    """Returns the hash by which a record is found by its tag, as Java has it."""
+    """The hash by which a record is found by its tag, as Java has it."""
     tag = record.properties.get("TAGS", "")
     return [abs(java_hash(f"{record.topic}#T#{tag}"))] if tag else []
 
@@ -143,7 +143,7 @@ def test_s05_a_hash_is_the_absolute_value_of_javas_and_0_for_the_smallest() -> N
 
 
 def text_with_hash(prefix: str, wanted: int) -> str:
-    """Returns a text that, behind `prefix`, has this hash: digits to the base of 31, from "0" on."""
+    """A text that, behind `prefix`, has this hash: digits to the base of 31, from "0" on."""
     length = 8
     start = 0
     for letter in prefix + "0" * length:

@@ -30,7 +30,7 @@ SCHEMA = pa.schema([(name, COLUMN_TYPES[name]) for name in ("properties", "tags"
 
 
 def record_with(properties: bytes) -> bytes:
-    """Returns a record with this very properties string."""
+    """A record with this very properties string."""
     plain = encode_record(Record("T", 0, b"body"))
     record = plain[:-2] + len(properties).to_bytes(2, "big") + properties
     return len(record).to_bytes(4, "big") + record[4:]

@@ -106,7 +106,7 @@ def test_records_without_a_last_separator_get_one_before_more_is_added() -> None
 
 
 def cut_properties(record: bytearray) -> bytearray:
-    """Returns the record, which has lost the last byte of its properties, says so in their length."""
+    """The record, which has lost the last byte of its properties, says so in their length."""
     at = record.index(b"A\x01") - 2
     record[at : at + 2] = (len(record) - at - 2).to_bytes(2, "big")
     return record

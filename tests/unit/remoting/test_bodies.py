@@ -77,7 +77,7 @@ QUEUE = MessageQueue("broker-p", 0, "GoldT")
 
 
 def plain(value: object) -> Any:
-    """Returns the value with keys that are objects in one form."""
+    """The value with keys that are objects in one form."""
     if isinstance(value, dict):
         return {
             json.dumps(json.loads(key), sort_keys=True) if key[:1] == "{" else key: plain(item)

@@ -14,7 +14,7 @@ pytestmark = needs_golden
 
 
 def sorted_header(encoded: bytes) -> bytes:
-    """Returns a frame with a JSON header, its fields by name, as Java writes them."""
+    """A frame with a JSON header, its fields by name, as Java writes them."""
     header_end = 8 + int.from_bytes(encoded[5:8], "big")
     header = json.loads(encoded[8:header_end])
     if not header.get("extFields"):

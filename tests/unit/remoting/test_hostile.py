@@ -54,7 +54,7 @@ def edited(encoded: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def with_length(frame: bytes) -> bytes:
-    """Returns the frame, with a length that is right, so that what is in it is looked at."""
+    """The frame, with a length that is right, so that what is in it is looked at."""
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:] if len(frame) >= 8 else frame
 
 

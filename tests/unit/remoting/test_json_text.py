@@ -38,7 +38,7 @@ def test_standard_json_is_read_as_it_is(
 
 
 def as_fastjson(value: object) -> str:
-    """Returns the text, with keys that are numbers or objects not quoted."""
+    """The text, with keys that are numbers or objects not quoted."""
     if isinstance(value, dict):
         members = (
             f"{key if key.isdecimal() or key.startswith('{') else json.dumps(key)}: "

@@ -67,7 +67,7 @@ class Query:
         return QueryTerminatedEvent(self.id, self.run_id, exception, error)
 
     def progress(self, **changes: object) -> QueryProgressEvent:
-        """Returns a batch; `lag` changes that of the source, `None` for a name leaves it out."""
+        """A batch; `lag` changes that of the source, `None` for a name leaves it out."""
         content = copy.deepcopy(PROGRESS)
         content |= {"id": str(self.id), "runId": str(self.run_id), "name": self.name}
         if "lag" in changes:
@@ -77,5 +77,5 @@ class Query:
 
 
 def told(text: str) -> QueryProgressEvent:
-    """Returns a report of this text, which need be no progress."""
+    """A report of this text, which need be no progress."""
     return QueryProgressEvent(Told(text))  # type: ignore[arg-type]

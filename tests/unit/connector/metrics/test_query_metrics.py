@@ -31,7 +31,7 @@ class Exported:
         return self.registry.get_sample_value(f"rocketpy_{name}", labels)
 
     def labels(self, label: str, name: str = "") -> set[str]:
-        """Returns all values of a label, of the series whose names begin so."""
+        """All values of a label, of the series whose names begin so."""
         text = generate_latest(self.registry).decode()
         return {
             sample.labels[label]

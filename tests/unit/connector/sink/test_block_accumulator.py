@@ -22,7 +22,7 @@ BIG = 1 << 30
 
 
 def block(queue_id: int, records: bytes, topic: str = "T") -> Block:
-    """Returns a block whose sizes are one byte for each record of one byte, told apart by case."""
+    """A block whose sizes are one byte for each record of one byte, told apart by case."""
     return Block(topic, queue_id, records.upper(), records.lower())
 
 
@@ -31,7 +31,7 @@ def size_of(one: Block) -> int:
 
 
 def content(blocks: Iterable[Block]) -> dict[tuple[str, int], tuple[bytes, bytes]]:
-    """Returns the records of each queue, and their sizes."""
+    """The records of each queue, and their sizes."""
     queues: dict[tuple[str, int], tuple[bytes, bytes]] = {}
     for one in blocks:
         records, sizes = queues.get((one.topic, one.queue_id), (b"", b""))

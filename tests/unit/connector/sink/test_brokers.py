@@ -40,7 +40,7 @@ class Writer:
 
 
 def numbers(topics: list[str], **columns: pa.Array) -> list[int]:
-    """Returns the queue of each row, counted through the brokers."""
+    """The queue of each row, counted through the brokers."""
     count = len(topics)
     batch = pa.record_batch({"body": pa.array([b"x"] * count), "topic": topics, **columns})
     rows = Rows.of(batch, tuple(batch.schema.names), 0, 0)

@@ -91,7 +91,7 @@ def write(
 def properties(
     requests: Iterable[broker_pb2.StageBlocksRequest], name: str
 ) -> Iterator[str | None]:
-    """Yields a property of every record."""
+    """A property of every record."""
     for request in requests:
         sizes = np.frombuffer(request.record_sizes, ">i4").astype(np.int32)
         yield from property_column(RecordBlock.parse(request.records, sizes), name).to_pylist()

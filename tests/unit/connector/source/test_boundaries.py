@@ -22,7 +22,7 @@ def options(**given: str) -> SourceOptions:
 
 
 def search(times: Sequence[QueueTime]) -> list[int | None]:
-    """Returns a broker whose message at offset n was stored at time n; it knows none after time 20."""
+    """A broker whose message at offset n was stored at time n; it knows none after time 20."""
     return [one.timestamp_ms if one.timestamp_ms < 20 else None for one in times]
 
 

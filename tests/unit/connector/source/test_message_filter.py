@@ -30,7 +30,7 @@ def block_of(**columns: list[str]) -> RecordBlock:
 
 
 def bodies(block: RecordBlock) -> str:
-    """Returns the bodies, each one digit."""
+    """The bodies, each one digit."""
     return bytes(block.data[block.body_start]).decode()
 
 

@@ -40,7 +40,7 @@ class GivenRecords:
     cuts: tuple[int, ...] = ()
 
     def pull(self, part: QueueRange, _options: PullOptions) -> Generator[RecordChunk]:
-        """Yields all records of the range, as a broker sends them."""
+        """All records of the range, as a broker sends them."""
         bounds = sorted({part.begin, part.end, *(cut for cut in self.cuts if cut < part.end)})
         for begin, end in pairwise(bounds):
             found = self.records[begin:end]
@@ -55,7 +55,7 @@ class GivenRecords:
 def batches(
     queue: GivenRecords, wanted: MessageFilter | None = None, schema: pa.Schema = SCHEMA
 ) -> Generator[pa.RecordBatch]:
-    """Yields the whole queue, as a task reads it."""
+    """The whole queue, as a task reads it."""
     options = PullOptions("group", FETCH_BYTES, True, ())
     config = ReadConfig(queue, options, wanted or MessageFilter())
     whole = QueueRange("T", 0, 0, len(queue.records))
@@ -63,7 +63,7 @@ def batches(
 
 
 def as_stored(records: Sequence[HostileRecord]) -> tuple[bytes, ...]:
-    """Returns the records, numbered as in a queue of topic T: a broker has records of no other there."""
+    """The records, numbered as in a queue of topic T: a broker has records of no other there."""
     own = [replace(record, topic=b"T") for record in records]
     return tuple(record.encoded(offset, 100 * offset) for offset, record in enumerate(own))
 

@@ -58,7 +58,7 @@ def search(times: Sequence[QueueTime]) -> list[int | None]:
 
 
 def rows(begin: Positions, end: Positions) -> list[dict[str, Any]]:
-    """Returns the messages of ranges, as far as filters look at them."""
+    """The messages of ranges, as far as filters look at them."""
     return [
         {
             "queueId": i.queue_id,
@@ -76,12 +76,12 @@ def passes(row: dict[str, Any], one: Any) -> bool:
 
 
 def passing(found: list[dict[str, Any]], filters: list[Filter]) -> list[dict[str, Any]]:
-    """Returns the rows that pass all filters."""
+    """The rows that pass all filters."""
     return [row for row in found if all(passes(row, one) for one in filters)]
 
 
 def narrowed(*filters: Filter) -> tuple[Positions, Positions]:
-    """Returns the ranges that are left."""
+    """The ranges that are left."""
     return PushedFilters.of(filters).applied(BEGIN, END, BOUNDS, search)
 
 

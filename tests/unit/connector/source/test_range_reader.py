@@ -73,25 +73,25 @@ def batches(
 
 
 def bodies(found: Iterator[pa.RecordBatch]) -> list[bytes]:
-    """Returns all bodies."""
+    """All bodies."""
     return [body for batch in found for body in batch["body"].to_pylist()]
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Returns the waits that were asked for, in ms; none of them is waited."""
+    """The waits that were asked for, in ms; none of them is waited."""
     asked: list[int] = []
     monkeypatch.setattr(clock, "sleep_ms", asked.append)
     return asked
 
 
 def always(*responses: broker_pb2.PullResponse) -> Answers:
-    """Returns the same answers to each pull."""
+    """The same answers to each pull."""
     return lambda _request, _context: iter(responses)
 
 
 def read(answers: Answers, end: int, wanted: MessageFilter | None = None) -> list[bytes]:
-    """Returns the bodies of what such a broker gives."""
+    """The bodies of what such a broker gives."""
     with scripted_broker(answers) as broker:
         return bodies(batches(Pull(broker.config), end, wanted))
 

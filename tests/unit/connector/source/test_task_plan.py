@@ -38,7 +38,7 @@ Strategy = Callable[[Sequence[int], int], list[list[int]]]
 
 
 def ranges_of(counts: Positions, begin: int = 7) -> list[QueueRange]:
-    """Returns a range for each queue that holds anything."""
+    """A range for each queue that holds anything."""
     start = {topic: dict.fromkeys(queues, begin) for topic, queues in counts.items()}
     end = {
         topic: {queue_id: begin + count for queue_id, count in queues.items()}
@@ -48,7 +48,7 @@ def ranges_of(counts: Positions, begin: int = 7) -> list[QueueRange]:
 
 
 def joined(tasks: Sequence[TaskPlan]) -> list[QueueRange]:
-    """Returns the ranges of all tasks, put together again where one was cut; fails on a wrong order."""
+    """The ranges of all tasks, put together again where one was cut; fails on a wrong order."""
     by_queue: dict[tuple[str, int], QueueRange] = {}
     for part in (part for task in tasks for part in task.ranges):
         key = (part.topic, part.queue_id)

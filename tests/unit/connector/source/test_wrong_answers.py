@@ -45,7 +45,7 @@ RETRIES = RetryPolicy(3, 1)
 def read(
     answers: Answers, wanted: MessageFilter | None = None, *, fail_on_data_loss: bool = True
 ) -> list[bytes]:
-    """Returns the bodies of offsets [0, 3) of queue 0 of topic T; more than 100 calls are without end."""
+    """The bodies of offsets [0, 3) of queue 0 of topic T; more than 100 calls are without end."""
     wanted = wanted or MessageFilter()
     options = PullOptions("group", 1 << 20, fail_on_data_loss, wanted.tags_codes)
     with scripted_broker(answers) as broker:
@@ -55,7 +55,7 @@ def read(
 
 
 def always(*responses: broker_pb2.PullResponse) -> Answers:
-    """Returns the same answers to each pull, of which there are only so many."""
+    """The same answers to each pull, of which there are only so many."""
     calls = itertools.count()
 
     def answers(

@@ -17,7 +17,7 @@ from tests.unit.connector.transport.scripted import MemoryBroker, ScriptedTransp
 
 @pytest.fixture(params=["grpc_v1", "scripted"])
 def setup(request: pytest.FixtureRequest) -> Iterator[Setup]:
-    """Yields each transport in turn."""
+    """Each transport in turn."""
     if request.param == "scripted":
         broker = MemoryBroker()
         yield Setup(

@@ -44,7 +44,7 @@ class Setup:
     show_queues: Callable[[str, int], object]
 
     def topic(self, queues: int = 2) -> str:
-        """Returns a new topic."""
+        """A new topic."""
         name = f"contract-{next(_numbers)}"
         self.create_topic(name, queues)
         return name
@@ -54,7 +54,7 @@ class Setup:
         assert self.write(None, block(topic, bodies, queue_id, tags)) == b""
 
     def write(self, attempt: Attempt | None, *blocks: Block) -> bytes:
-        """Returns the blocks of one task; its part of the commit."""
+        """The blocks of one task; its part of the commit."""
         writer = self.transport.block_writer(attempt)
         try:
             for one in blocks:
@@ -78,22 +78,22 @@ class Setup:
         ].max_offset
 
     def stage(self, job: BatchJob, topic: str, *bodies: bytes, task: int = 0) -> bytes:
-        """Returns a task of a job, with one block for these bodies; its part of the commit."""
+        """A task of a job, with one block for these bodies; its part of the commit."""
         blocks = [block(topic, bodies)] if bodies else []
         return self.write(attempt(job, task), *blocks)
 
     def commit(self, job: BatchJob, *parts: bytes) -> CommittedBatch:
-        """Returns the commit of a job's batch, from these parts."""
+        """The commit of a job's batch, from these parts."""
         return self.transport.commit_batch(parts, job.batch.batch_id)
 
 
 def job_for(topic: str, batch_id: int, token: int = 1) -> BatchJob:
-    """Returns a job of the topic's own writer."""
+    """A job of the topic's own writer."""
     return BatchJob(BatchName(f"writer of {topic}", batch_id), token)
 
 
 def attempt(job: BatchJob, task: int = 0) -> Attempt:
-    """Returns a new attempt at a task."""
+    """A new attempt at a task."""
     return Attempt(job, task, next(_numbers))
 
 
@@ -103,7 +103,7 @@ def block(topic: str, bodies: Sequence[bytes], queue_id: int = 0, tags: str | No
 
 
 def pulled(transport: SourceTransport, part: QueueRange, options: PullOptions) -> list[bytes]:
-    """Returns the bodies of a range, whose pieces are seen to join."""
+    """The bodies of a range, whose pieces are seen to join."""
     found, offset = [], part.begin
     for piece in transport.pull(part, options):
         assert piece.begin == offset

@@ -392,5 +392,5 @@ def _bytes(messages: Sequence[Message]) -> int:
 
 
 def away() -> ConnectionFailedError:
-    """Returns a fault for the script: nobody answers."""
+    """A fault for the script: nobody answers."""
     return ConnectionFailedError("the script says so")

@@ -45,7 +45,7 @@ def bounds_of(
     recovery_id: str,
     readable: Mapping[str, int] = MappingProxyType({}),
 ) -> Bounds:
-    """Returns the bounds of every queue of the topics that are asked for and exist.
+    """The bounds of every queue of the topics that are asked for and exist.
 
     Of some topics only so many are readable.
     """
@@ -72,7 +72,7 @@ def hidden_of(
     recovery_id: str,
     readable: Mapping[str, int],
 ) -> Bounds:
-    """Returns the bounds of these queues, readable or not."""
+    """The bounds of these queues, readable or not."""
     there = bounds_of(topics, {}, recoveries, Subscription(tuple(queues), None, ""), recovery_id)
     return {
         topic: {

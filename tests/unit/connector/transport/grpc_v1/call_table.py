@@ -275,7 +275,7 @@ TABLE = {
 
 
 def with_status(name: str, code: int, remark: str) -> Message:
-    """Returns an answer that has this status and nothing else, whose fields would read as zeros."""
+    """An answer that has this status and nothing else, whose fields would read as zeros."""
     answer: Any = GetMessageClass(METHODS[name].output_type)()
     answer.status.CopyFrom(common_pb2.Status(code=code, remark=remark))
     assert isinstance(answer, Message)

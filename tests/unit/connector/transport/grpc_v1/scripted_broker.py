@@ -40,7 +40,7 @@ BatchCall: TypeAlias = (
 
 
 def parts_of(block: broker_pb2.AppendRequest | StagedBlock) -> dict[int, WireBlock]:
-    """Returns the records of a block, by queue."""
+    """The records of a block, by queue."""
     return by_queue(block.queue_id, block.records, block.record_sizes)
 
 
@@ -199,7 +199,7 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
         )
 
     def _kept(self, of: StagedBlock) -> list[StagedBlock]:
-        """Returns the blocks that an attempt has staged."""
+        """The blocks that an attempt has staged."""
         return [
             block
             for block in self.stored

@@ -59,7 +59,7 @@ def response(*blocks: RecordBlock, next_offset: int) -> broker_pb2.PullResponse:
 def status(
     code: int, pull_status: broker_pb2.PullStatus, next_offset: int
 ) -> broker_pb2.PullResponse:
-    """Returns a response without records."""
+    """A response without records."""
     return broker_pb2.PullResponse(
         status=common_pb2.Status(code=code), pull_status=pull_status, next_offset=next_offset
     )
@@ -94,7 +94,7 @@ class ScriptedBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminService
 
 @contextmanager
 def scripted_broker(answers: Answers) -> Iterator[ScriptedBroker]:
-    """Yields a server on a free port; its clients are forgotten at the end."""
+    """A server on a free port; its clients are forgotten at the end."""
     broker = ScriptedBroker(answers)
     server = grpc.server(ThreadPoolExecutor(4))
     broker_pb2_grpc.add_BrokerServicer_to_server(broker, server)

@@ -87,7 +87,7 @@ def waits(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> Waits:
 
 
 def called_in_connector() -> set[str]:
-    """Returns the methods of the contract that the connector's code names."""
+    """The methods of the contract that the connector's code names."""
     names: set[str] = set()
     for path in Path(pyspark_rocketpy.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -50,7 +50,7 @@ Response = broker_pb2.BatchResponse
 
 
 def part(job: BatchJob = JOB, task: int = 0, blocks: int = 1) -> bytes:
-    """Returns a task's part, with records of 100 B, two a block."""
+    """A task's part, with records of 100 B, two a block."""
     sent = broker_pb2.StageBlocksResponse(
         block_count=blocks, record_count=2 * blocks, bytes=200 * blocks
     )
@@ -58,7 +58,7 @@ def part(job: BatchJob = JOB, task: int = 0, blocks: int = 1) -> bytes:
 
 
 def request(*parts: bytes, batch_id: int = 7) -> broker_pb2.CommitBatchRequest:
-    """Returns the request that commits a batch."""
+    """The request that commits a batch."""
     return joined(parts or [part()], batch_id)
 
 
@@ -70,7 +70,7 @@ def committer(
 
 
 def in_progress(count: int, hindrance: str = "", batch_id: int = 7) -> Response:
-    """Returns the state of a batch of 9 messages that is being stored."""
+    """The state of a batch of 9 messages that is being stored."""
     return Response(
         outcome=broker_pb2.IN_PROGRESS,
         batch_id=batch_id,
@@ -82,7 +82,7 @@ def in_progress(count: int, hindrance: str = "", batch_id: int = 7) -> Response:
 
 @pytest.fixture
 def elapsed_ms(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Returns the time of the connector's clock: the sum of these."""
+    """The time of the connector's clock: the sum of these."""
     elapsed = [1_000]
     monkeypatch.setattr(clock, "monotonic_ms", lambda: sum(elapsed))
     return elapsed

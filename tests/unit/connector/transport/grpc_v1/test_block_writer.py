@@ -37,7 +37,7 @@ ALL = list(chain.from_iterable(BODIES))
 
 
 def blocks(bodies: Sequence[Sequence[bytes]] = BODIES) -> list[Block]:
-    """Returns a block of queue 2 for each of the lists."""
+    """A block of queue 2 for each of the lists."""
     wires = [wire_block("T", one) for one in bodies]
     return [Block("T", 2, wire.record_sizes, wire.records) for wire in wires]
 

@@ -73,7 +73,7 @@ Scripted = tuple[ScriptedRetries, Callable[[int], SentBack]]
 
 @pytest.fixture
 def scripted(waits_ms: list[int]) -> Iterator[Scripted]:
-    """Yields a scripted broker, and a way to send so many messages back to it."""
+    """A scripted broker, and a way to send so many messages back to it."""
     servicer = ScriptedRetries()
     server = grpc.server(ThreadPoolExecutor(4))
     admin_pb2_grpc.add_AdminServicer_to_server(servicer, server)

@@ -39,7 +39,7 @@ class Time:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    """Returns the connector's clock, standing still."""
+    """The connector's clock, standing still."""
     standing = Time()
     monkeypatch.setattr(clock, "monotonic_ms", standing)
     return standing
@@ -71,7 +71,7 @@ def clusters() -> Iterator[Clusters]:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
-    """Returns the connector's clock, which goes on by its pauses alone."""
+    """The connector's clock, which goes on by its pauses alone."""
     found = Waits()
     now = [0]
 
@@ -88,7 +88,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
 
 @pytest.fixture
 def pulls(peers: Peers, clusters: Clusters, waits: Waits) -> PullSetup:
-    """Returns a cluster for pulls of one queue, before it has a route."""
+    """A cluster for pulls of one queue, before it has a route."""
     names = Knowledge()
     return PullSetup(clusters(peers(answering(names.answer))), names, peers)
 

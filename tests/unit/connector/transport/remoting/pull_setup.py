@@ -60,7 +60,7 @@ class PullSetup:
     def pulled(
         self, begin: int, end: int, options: PullOptions = OPTIONS, limits: PullLimits = LIMITS
     ) -> list[int]:
-        """Returns the bodies, which are offsets; pieces are seen to be in order."""
+        """The bodies, which are offsets; pieces are seen to be in order."""
         found: list[int] = []
         reached = begin
         for piece in self.puller(begin, end, options, limits).pieces():

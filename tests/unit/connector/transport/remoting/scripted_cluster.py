@@ -19,7 +19,7 @@ TOPIC = "TopicTest"
 
 
 def route_of(**brokers: str) -> TopicRouteData:
-    """Returns two queues at each of these brokers, given by name and address."""
+    """Two queues at each of these brokers, given by name and address."""
     return TopicRouteData(
         tuple(BrokerData(name, {0: address}, "C") for name, address in brokers.items()),
         tuple(QueueData(name, 2, 2, 6) for name in brokers),
@@ -27,7 +27,7 @@ def route_of(**brokers: str) -> TopicRouteData:
 
 
 def route_with(name: str, **addresses: str) -> TopicRouteData:
-    """Returns a queue at one broker, whose master (`id_0`) and slaves (`id_1` …) have these addresses."""
+    """A queue at one broker, whose master (`id_0`) and slaves (`id_1` …) have these addresses."""
     by_id = {int(key.removeprefix("id_")): address for key, address in addresses.items()}
     return TopicRouteData(
         (BrokerData(name, by_id, "C"),) if by_id else (), (QueueData(name, 1, 1, 6),)

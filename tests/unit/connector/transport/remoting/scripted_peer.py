@@ -89,7 +89,7 @@ def leaving(visit: Visit) -> None:
 def success(
     request: RemotingCommand, header: Header | None = None, body: Body | bytes = b""
 ) -> RemotingCommand:
-    """Returns the answer of a server that did it."""
+    """The answer of a server that did it."""
     form = EXCHANGES[RequestCode(request.code)].response
     return request.answer(
         ResponseCode.SUCCESS,

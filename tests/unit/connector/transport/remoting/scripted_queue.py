@@ -38,7 +38,7 @@ class ScriptedQueue:
     asked: list[RequestCode] = field(default_factory=list)
 
     def answer(self, request: RemotingCommand) -> RemotingCommand:
-        """Returns the answer to one request."""
+        """The answer to one request."""
         code = RequestCode(request.code)
         self.asked.append(code)
         if code == RequestCode.PULL_MESSAGE:
@@ -58,7 +58,7 @@ class ScriptedQueue:
         return next(found, self.end)
 
     def record(self, offset: int) -> bytes:
-        """Returns one message as it is stored."""
+        """One message as it is stored."""
         record = Record(
             TOPIC,
             self.queue_id,

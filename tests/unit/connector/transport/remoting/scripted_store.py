@@ -112,7 +112,7 @@ class Store:
         return True
 
     def _store(self, request: RemotingCommand) -> int:
-        """Returns the first message's offset."""
+        """The first message's offset."""
         is_batch = request.ext_fields["m"] == "true"
         body = bytes(request.body)
         found = [bytes(m.body) for m in decode_batch(body)] if is_batch else [body]

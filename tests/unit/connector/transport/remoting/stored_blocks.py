@@ -24,7 +24,7 @@ def stored(
     delay: int = 0,
     is_movable: bool = False,
 ) -> Block:
-    """Returns the messages as stored records; `queue_ids` are theirs, `queue_id` the block's."""
+    """The messages as stored records; `queue_ids` are theirs, `queue_id` the block's."""
     bodies = pa.array([bytes(message.body) for message in messages], pa.binary())
     own = pa.array(list(queue_ids) or [queue_id] * len(messages), pa.int32())
     encoded = encode_block(BlockColumns(bodies, topic, own))

@@ -66,7 +66,7 @@ class Busy:
         return request.code == self.code and len(self.waits_ms) < self.waits_needed
 
     def before(self, answer: Answer) -> Answer:
-        """Returns the same, but for what is refused."""
+        """The same, but for what is refused."""
 
         def answered(request: RemotingCommand) -> RemotingCommand:
             if self.refuses(request):

@@ -40,7 +40,7 @@ def written(cluster: Cluster) -> object:
 
 
 def knowing(peers: Peers, clusters: Clusters, route: object) -> Cluster:
-    """Returns a cluster whose name server answers each route with this body."""
+    """A cluster whose name server answers each route with this body."""
     body = route if isinstance(route, bytes) else msgspec.json.encode(route)
     return clusters(peers(answering(lambda request: success(request, body=body))))
 

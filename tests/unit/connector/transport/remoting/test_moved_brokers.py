@@ -36,7 +36,7 @@ BOTH = {BrokerQueue(BROKER, 0): 7}
 
 
 def answer(request: RemotingCommand) -> RemotingCommand:
-    """Returns a broker of one queue, to which messages may be sent."""
+    """A broker of one queue, to which messages may be sent."""
     code = RequestCode(request.code)
     if code in {RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT}:
         return success(request)

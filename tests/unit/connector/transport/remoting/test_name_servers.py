@@ -31,7 +31,7 @@ ROUTE = route_of(a="127.0.0.1:1", b="127.0.0.1:2")
 
 
 def gone() -> ScriptedPeer:
-    """Returns an address where nobody is."""
+    """An address where nobody is."""
     peer = ScriptedPeer(silent)
     peer.close()
     return peer

@@ -62,7 +62,7 @@ class Setup:
         return self._peers(answering(answer)).address
 
     def left(self) -> str:
-        """Returns a broker that hears one request and closes."""
+        """A broker that hears one request and closes."""
         return self._peers(leaving).address
 
     def mute(self) -> str:

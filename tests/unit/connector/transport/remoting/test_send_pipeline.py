@@ -72,7 +72,7 @@ class Setup:
 
 @pytest.fixture
 def setup(peers: Peers, clusters: Clusters) -> Setup:
-    """Returns the two brokers."""
+    """The two brokers."""
     return Setup(peers, clusters)
 
 

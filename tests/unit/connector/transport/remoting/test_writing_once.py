@@ -82,7 +82,7 @@ class Setup:
 
 @pytest.fixture
 def setup(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
-    """Yields the cluster; nobody waits for long."""
+    """The cluster; nobody waits for long."""
     monkeypatch.setattr(clock, "sleep_ms", lambda _: None)
     yield Setup(peers)
     SHARED.close()

@@ -57,7 +57,7 @@ class Transport:
 
 
 def rows(pulls: PullSetup, options: PullOptions, part: QueueRange = PART) -> list[bytes]:
-    """Returns the bodies of a range, as a task reads them."""
+    """The bodies of a range, as a task reads them."""
     wanted = MessageFilter(tags=options.tags or None)
     options = replace(options, tags_codes=wanted.tags_codes)
     config = ReadConfig(cast("SourceTransport", Transport(pulls)), options, wanted)
@@ -66,7 +66,7 @@ def rows(pulls: PullSetup, options: PullOptions, part: QueueRange = PART) -> lis
 
 
 def looked_back(pulls: PullSetup, options: PullOptions) -> list[bytes]:
-    """Returns the same, as a sink looks for what it has stored."""
+    """The same, as a sink looks for what it has stored."""
     reach = Reach(pulls.cluster, RetryPolicy(1, 1), PATIENT, LIMITS)
     tag = options.tags[0] if options.tags else None
     return [b"" for block in reach.records(PART, "group", tag) for _ in range(len(block))]
