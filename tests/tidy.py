@@ -23,7 +23,7 @@ LINE_COLUMNS_MAX = 100
 BROKER = "broker_emulator/rocketpy_broker"
 PACKAGES = ("connector/", "broker_emulator/", "proto/")
 PROGRAMS = ("notebooks/", "benchmarks/")
-FOLDERS = (*PACKAGES, *PROGRAMS, "tests/", "docs/", "docker/", ".ci/")
+FOLDERS = (*PACKAGES, *PROGRAMS, "tests/", "docs/", "docker/", ".ci/", "tools/")
 
 # Functions that may be longer than the limit: "path::name" -> why.
 LONG_FUNCTIONS: dict[str, str] = {

@@ -15,7 +15,7 @@ from tests.docker.dockerfile import TOP
 from tests.patience import PATIENCE_SECONDS
 
 # What the Makefile's first lines and these targets call.
-NEEDED = ("make", "sh", "cat", "cksum", "cut", "pwd")
+NEEDED = ("make", "sh", "cat", "cksum", "cut", "pwd", "dirname")
 
 
 class Engines:

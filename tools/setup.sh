@@ -1,0 +1,140 @@
+#!/bin/sh
+# Sets up a machine: tools/setup.sh COMMAND
+#   python VENV STAMP   an environment with every dependency, from requirements.lock
+#   java                Java 17 or newer
+#   programs            programs that tests of faults call
+#   classes PYTHON FILE an archive of Spark's classes, which JVMs of tests start from
+#   rocketmq VERSION    RocketMQ's jars, and the Java programs of tests/interop, compiled
+#   java-home           prints the home of the first Java 17 or newer: JAVA_HOME's, the path's, any
+# A missing program is installed where apt-get can; else the message says how to get it.
+set -eu
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-python3}
+IS_SUPPORTED='import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))'
+
+# install NEED COMMAND
+install() {
+	if ! command -v apt-get > /dev/null; then
+		echo "make: $1 is missing; install it with your system's package manager" >&2
+		exit 1
+	elif [ "$(id -u)" -ne 0 ]; then
+		echo "make: $1 is missing; install it: sudo sh -c '$2'" >&2
+		exit 1
+	fi
+	echo "make: $1 is missing; installing it: $2"
+	DEBIAN_FRONTEND=noninteractive sh -c "$2"
+}
+
+# install_java NEED PACKAGE FALLBACK
+install_java() {
+	install "$1" "apt-get update -q && (apt-get install -qy $2 || apt-get install -qy $3)"
+}
+
+java_home() {
+	for java in "${JAVA_HOME:-}/bin/java" "$(command -v java || true)" /usr/lib/jvm/*/bin/java; do
+		[ -x "$java" ] || continue
+		version=$("$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
+		if [ "${version:-0}" -ge 17 ]; then
+			dirname "$(dirname "$(readlink -f "$java")")"
+			break
+		fi
+	done
+}
+
+python() {
+	venv=$1 stamp=$2
+	if ! "$venv/bin/python" -c '' 2> /dev/null; then
+		if ! "$PYTHON" -c "$IS_SUPPORTED"; then
+			echo "make: '$PYTHON' is not Python 3.10 to 3.13;" \
+				"name one that is: make PYTHON=python3.12" >&2
+			exit 1
+		fi
+		if ! "$PYTHON" -c 'import ensurepip, venv' 2> /dev/null; then
+			version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+			install "the module venv of $PYTHON" \
+				"apt-get update -q && apt-get install -qy python$version-venv"
+		fi
+		echo "make: creating $venv"
+		"$PYTHON" -m venv --clear "$venv"
+	fi
+	if ! "$venv/bin/python" -c "$IS_SUPPORTED"; then
+		echo "make: $venv holds another Python than 3.10 to 3.13; remove it: rm -r $venv" >&2
+		exit 1
+	fi
+	echo "make: installing dependencies into $venv"
+	"$venv/bin/python" -m pip --version > /dev/null 2>&1 || "$venv/bin/python" -m ensurepip
+	"$venv/bin/python" -m pip install -q --disable-pip-version-check -r requirements.lock
+	"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation \
+		--no-deps -e .
+	rm -f "$venv"/installed-*
+	touch "$stamp"
+}
+
+java() {
+	if [ -z "$(java_home)" ]; then
+		install_java "Java 17 or newer" openjdk-17-jre-headless default-jre-headless
+	fi
+	if [ -z "$(java_home)" ]; then
+		echo "make: still no Java 17 or newer; install one and set JAVA_HOME to it" >&2
+		exit 1
+	fi
+}
+
+programs() {
+	PATH="$PATH:/usr/sbin:/sbin"
+	for program in strace mkfs.ext4 openssl setpriv; do
+		command -v "$program" > /dev/null && continue
+		(install "strace, mkfs.ext4, openssl or setpriv" \
+			"apt-get update -q && apt-get install -qy strace e2fsprogs openssl util-linux") \
+			|| echo "make: going on without; tests that need them do not pass" >&2
+		return
+	done
+}
+
+# Tests run without the archive as well, a few seconds slower for each JVM.
+classes() {
+	log=$(dirname "$2")/spark-classes.log
+	echo "make: archiving the classes of Spark that tests load"
+	rm -f "$2.part"
+	if "$1" -m tests.spark.classes "$PWD/$2.part" > "$log" 2>&1; then
+		mv "$2.part" "$2"
+	else
+		echo "make: going on without; see $log" >&2
+	fi
+}
+
+# Jars are fetched once, into the folder that ROCKETPY_CACHE names or else into the clone. A pom that
+# changed has jars of its own.
+rocketmq() {
+	sources=tests/interop/java folder=.interop/$1
+	pom=$sources/$1/pom.xml
+	jars=${ROCKETPY_CACHE:-$PWD/$folder}/rocketmq-$(cksum < "$pom" | cut -d ' ' -f 1)
+	JAVA_HOME=$(java_home)
+	export JAVA_HOME
+	if [ ! -e "$jars/complete" ]; then
+		echo "make: fetching RocketMQ $1's servers into $jars"
+		command -v mvn > /dev/null || install Maven "apt-get update -q && apt-get install -qy maven"
+		rm -rf "$jars"
+		mvn -q -B -f "$pom" dependency:copy-dependencies \
+			-DincludeScope=runtime -DoutputDirectory="$jars"
+		touch "$jars/complete"
+	fi
+	if [ ! -x "$JAVA_HOME/bin/javac" ]; then
+		install_java "a Java compiler" openjdk-17-jdk-headless default-jdk-headless
+		JAVA_HOME=$(java_home)
+	fi
+	rm -rf "$folder/lib" "$folder/classes"
+	mkdir -p "$folder"
+	ln -s "$jars" "$folder/lib"
+	"$JAVA_HOME/bin/javac" -cp "$folder/lib/*" -d "$folder/classes" $sources/*.java "$sources/$1"/*.java
+	touch "$folder/compiled"
+}
+
+case "${1:-}" in
+	python | java | programs | classes | rocketmq) "$@" ;;
+	java-home) java_home ;;
+	*)
+		sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+		exit 2
+		;;
+esac
