@@ -1,8 +1,8 @@
 """Runs of pytest without the price of its imports: forked from a process that has made them.
 
-A run gets the packages from a folder of its own, so this process must never import them itself.
-`ForkedPytest` is the side of the tests; it starts this module as a program, which takes a run per
-line and answers with its exit code. The program ends with its input.
+A run may have a fault of tests/faults/planted.py. `ForkedPytest` is the side of the tests; it
+starts this module as a program, which takes a run per line and answers with its exit code. The
+program ends with its input.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.faults import planted
 
 TOP = Path(__file__).resolve().parent.parent.parent
 LIBRARIES = (
@@ -67,14 +69,14 @@ class ForkedPytest:
         self._process.communicate()
 
     def run(
-        self, tests: Sequence[str], packages: Path, folder: Path, timeout_seconds: int
+        self, tests: Sequence[str], folder: Path, timeout_seconds: int, fault_name: str = ""
     ) -> Outcome:
-        """Runs these tests on the packages in a folder; write into another one."""
+        """Runs these tests, which may write into a folder, with the fault of that name."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         options = f"--basetemp={folder / 'tests'}", f"--timeout={timeout_seconds}"
         arguments = [*OPTIONS, *options, *tests]
-        order = {"arguments": arguments, "packages": str(packages), "folder": str(folder)}
+        order = {"arguments": arguments, "folder": str(folder), "fault": fault_name}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         exit_code = int(self._process.stdout.readline())
@@ -85,35 +87,32 @@ def serve() -> None:
     """Forks a run for each line."""
     for name in LIBRARIES:
         importlib.import_module(name)
-    assert not [name for name in sys.modules if name.startswith("rocketpy")]
-    # Each run ends with garbage collections, which need not visit what the libraries hold.
+    # Each run ends with garbage collections, which need not visit the libraries' objects.
     gc.freeze()
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            run(order["arguments"], order["packages"], Path(order["folder"]))
+            run(order["arguments"], Path(order["folder"]), order["fault"])
         _, status = os.waitpid(pid, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()
 
 
-def run(arguments: list[str], packages: str, folder: Path) -> None:
+def run(arguments: list[str], folder: Path, fault_name: str) -> None:
     """Is one run; never returns."""
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    os.environ["PYTHONPATH"] = packages
-    # Nobody gets to see a compiled file of a text that was there a moment ago.
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
     os.environ["COLUMNS"] = "1000"
-    # Options of whoever runs the tests are not for these.
+    # Options of the outer run are not for these.
     os.environ.pop("PYTEST_ADDOPTS", None)
-    sys.dont_write_bytecode = True
-    sys.path.insert(0, packages)
     exit_code = INTERNAL_ERROR
     try:
+        for fault in planted.FAULTS:
+            if fault.name == fault_name:
+                planted.plant(fault)
         exit_code = pytest.main(arguments)
         sys.stdout.flush()
     finally:

@@ -9,6 +9,7 @@ import pytest
 from tests.cases import counts_of
 from tests.documents import TOP
 from tests.faults import (
+    planted,
     test_f01_kill,
     test_f02_power_cut,
     test_f04_torn_pages,
@@ -21,7 +22,6 @@ from tests.faults import (
     test_m01_model,
     test_m02_simulation,
     test_t01_transactions,
-    test_x01_sabotage,
 )
 from tests.faults import test_f15_reader_beside_cleaner as test_f15_reader_while_cleaning
 
@@ -66,7 +66,7 @@ SAID = {
     "two brokers": (
         f"| {test_f12_two_brokers.RACES_QUICK} races ({test_f12_two_brokers.RACES_TORTURE}) |"
     ),
-    "faults planted": f"| {len(test_x01_sabotage.SABOTAGES)} |",
+    "faults planted": f"| {len(planted.FAULTS)} |",
 }
 
 

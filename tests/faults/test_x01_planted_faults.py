@@ -1,0 +1,50 @@
+"""Row X1: a known fault is planted into a process, and the test that claims it fails there.
+
+So the tests are tested: one that passes whatever the code does would be noticed here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.forked_pytest import ForkedPytest
+from tests.faults.planted import FAULTS, Fault
+from tests.patience import PATIENCE_SECONDS
+
+FAILED = re.compile(r"^FAILED (\S+::.+?) - (.*)$", re.MULTILINE)
+# A test that fails by one of these has met a broken program, and not the fault that was meant.
+BROKEN = re.compile(r"\b(Name|UnboundLocal|Import|ModuleNotFound|Syntax|Attribute|Type)Error\b")
+TESTS_FAILED = 1
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_SECONDS)]
+
+
+@pytest.fixture(scope="module")
+def forked_pytest() -> Iterator[ForkedPytest]:
+    """Runs tests."""
+    with ForkedPytest() as started:
+        yield started
+
+
+def test_x1_without_a_fault_every_named_test_passes(
+    forked_pytest: ForkedPytest, tmp_path: Path
+) -> None:
+    named = sorted({test for fault in FAULTS for test in fault.noticed_by})
+    outcome = forked_pytest.run(named, tmp_path, PATIENCE_SECONDS)
+    assert outcome.exit_code == 0, outcome.output
+    assert f"\n{len(named)} passed in" in outcome.output
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_x1_a_planted_fault_is_noticed(
+    forked_pytest: ForkedPytest, tmp_path: Path, fault: Fault
+) -> None:
+    outcome = forked_pytest.run(fault.noticed_by, tmp_path, PATIENCE_SECONDS, fault.name)
+    assert outcome.exit_code == TESTS_FAILED, outcome.output
+    failed = dict(FAILED.findall(outcome.output))
+    assert failed.keys() == set(fault.noticed_by), outcome.output
+    assert not BROKEN.search(" ".join(failed.values())), outcome.output
