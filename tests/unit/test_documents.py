@@ -22,7 +22,7 @@ from tests.api_tables import api_table
 from tests.cases import commands_of, where
 from tests.documents import DOCUMENTS, NOTES, TOP, blocks, blocks_of, runnable
 
-ROOMS = {
+SHOWN = {
     "broker_emulator/rocketpy_broker/services": r"services/: ((?:[a-z_]+, )+[a-z_]+)",
     "broker_emulator/rocketpy_broker/store": r"store/: ((?:[a-z_]+, )+[a-z_]+)",
 }
@@ -151,25 +151,33 @@ def test_blocks_that_continue_another_are_one_program_with_it() -> None:
     assert runnable("sh", found) == []
 
 
-def test_the_floors_of_the_way_to_a_cluster_are_files() -> None:
-    _, _, section = read("docs/architecture.md").partition("## The way to a cluster")
+def test_the_layers_of_the_transport_to_a_cluster_are_files() -> None:
+    _, _, section = read("docs/architecture.md").partition("## The transport to a cluster")
     table, _, _ = section.partition("\n## ")
-    named = set(re.findall(r"`(\w+\.py)`", table))
+    named = set(re.findall(r"`(\w+/\w+\.py)`", table))
     assert len(named) > 12
     folder = TOP / "connector/pyspark_rocketpy/transport/remoting"
-    assert named - {path.name for path in folder.iterdir()} == set()
+    assert all((folder / name).is_file() for name in named)
 
 
-def test_the_way_of_a_message_names_a_file_at_every_step() -> None:
+def test_each_place_of_the_architecture_exists() -> None:
+    _, _, section = read("docs/architecture.md").partition("## Places")
+    table, _, _ = section.partition("\n## ")
+    named = re.findall(r"`((?:broker_emulator|connector|proto)/[\w/]+(?:\.py)?)/?`", table)
+    assert len(named) > 10
+    assert [name for name in named if not (TOP / name).exists()] == []
+
+
+def test_a_message_and_a_batch_name_a_file_at_every_step() -> None:
     steps = [line for line in read("docs/architecture.md").splitlines() if re.match(r"\| \d", line)]
     assert len(steps) > 25
     assert [step for step in steps if not re.search(r"\| `[\w/]+\.py` \|$", step)] == []
 
 
-@pytest.mark.parametrize("folder", ROOMS)
-def test_the_picture_shows_every_room(folder: str) -> None:
+@pytest.mark.parametrize("folder", SHOWN)
+def test_the_picture_shows_every_folder(folder: str) -> None:
     words = re.sub(r"<[^>]+>", " ", read("docs/architecture.svg")).split()
-    found = re.search(ROOMS[folder], " ".join(words))
+    found = re.search(SHOWN[folder], " ".join(words))
     assert found is not None
-    rooms = {path.parent.name for path in (TOP / folder).glob("*/__init__.py")}
-    assert set(found[1].split(", ")) == rooms
+    folders = {path.parent.name for path in (TOP / folder).glob("*/__init__.py")}
+    assert set(found[1].split(", ")) == folders
