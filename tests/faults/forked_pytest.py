@@ -1,6 +1,6 @@
 """Runs of pytest without the price of its imports: forked from a process that has made them.
 
-A run may have a fault of tests/faults/planted.py. `ForkedPytest` is the side of the tests; it
+A run may have a fault of tests/faults/known_faults.py. `ForkedPytest` is the side of the tests; it
 starts this module as a program, which takes a run per line and answers with its exit code. The
 program ends with its input.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import planted
+from tests.faults import known_faults, planted
 
 TOP = Path(__file__).resolve().parent.parent.parent
 LIBRARIES = (
@@ -110,7 +110,7 @@ def run(arguments: list[str], folder: Path, fault_name: str) -> None:
     os.environ.pop("PYTEST_ADDOPTS", None)
     exit_code = INTERNAL_ERROR
     try:
-        for fault in planted.FAULTS:
+        for fault in known_faults.FAULTS:
             if fault.name == fault_name:
                 planted.plant(fault)
         exit_code = pytest.main(arguments)

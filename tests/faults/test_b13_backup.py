@@ -195,7 +195,7 @@ def broker_with_much(folder: Path) -> Iterator[LocalBroker]:
     """A broker with 80 MB of messages, so that a backup takes a while."""
     with broker_on(folder) as broker:
         broker.create_topic("T", 1, exist_ok=True)
-        while len(broker.messages("T")) < MANY:
+        for _ in range(MANY - len(broker.messages("T"))):
             broker.send("T", bytes(range(256)) * 4000)
         yield broker
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.forked_pytest import ForkedPytest
-from tests.faults.planted import FAULTS, Fault
+from tests.faults.known_faults import FAULTS
+from tests.faults.planted import Fault
 from tests.patience import PATIENCE_SECONDS
 
 FAILED = re.compile(r"^FAILED (\S+::.+?) - (.*)$", re.MULTILINE)

@@ -9,7 +9,7 @@ import pytest
 from tests.cases import counts_of
 from tests.documents import TOP
 from tests.faults import (
-    planted,
+    known_faults,
     test_f01_kill,
     test_f02_power_cut,
     test_f04_torn_pages,
@@ -66,7 +66,7 @@ SAID = {
     "two brokers": (
         f"| {test_f12_two_brokers.RACES_QUICK} races ({test_f12_two_brokers.RACES_TORTURE}) |"
     ),
-    "faults planted": f"| {len(planted.FAULTS)} |",
+    "faults planted": f"| {len(known_faults.FAULTS)} |",
 }
 
 
